@@ -151,7 +151,7 @@ class _Enumerator(SplitEnumerator):
     def plan(self, split_id: str, position: int, budget: ReadBudget, now: int) -> SplitRead | None:
         turn = next(self._turn)
         size = len(self._splits[int(split_id)])
-        end = min(size, position + self._cut.shares[turn % len(self._cut.shares)])
+        end = min(size, position + min(self._cut.shares[turn % len(self._cut.shares)], budget.records))
         if end == position:
             return None
         bounds = np.linspace(position, end, self._cut.pieces[turn % len(self._cut.pieces)] + 1).astype(int).tolist()

@@ -6,7 +6,7 @@ import errno
 import itertools
 import random
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from hypothesis import strategies as st
@@ -14,37 +14,36 @@ from hypothesis import strategies as st
 from headrace.common import Row
 from headrace.datastream.window import (
     AccumulationMode,
-    ContinuousEventTimeTrigger,
-    CountEvictor,
     CountSlidingWindowAssigner,
-    CountTrigger,
     CountTumblingWindowAssigner,
     CumulatingEventTimeWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    ProcessingTimeSessionWindows,
+    EventTimeTrigger,
+    PurgingTrigger,
     SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-    WindowAssigner,
-    WindowStagger,
 )
+from headrace.operators.window.columnar import local_aggregate
 from headrace.storage.folder import MappedFile
 from headrace.storage.posix import PosixFolder
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
-from tests.invariance.driver import Cut, cuts, examples
+from tests.invariance.driver import Cut, Ran, cuts, examples
 from tests.invariance.window_programs import FUNCTIONS, EventTime, Program, at_even, bounded, without_watermarks
+from tests.invariance.window_ways import EACH_FOUR, SESSIONS, TEN, WAYS, program_of
 from tests.windowing.scenarios import KEYS, Windows, windows
 
 pytestmark = pytest.mark.filterwarnings("ignore:allowed_lateness has no effect", "ignore:.*show nothing by themselves")
 
 _OF_COUNTS: Final = (CountTumblingWindowAssigner, CountSlidingWindowAssigner)
-_ENDLESS: Final = (GlobalWindows, *_OF_COUNTS)
 
 event_times = st.builds(
     EventTime.with_idleness,
-    st.one_of(st.builds(bounded, st.integers(0, 12)), st.just(without_watermarks()), st.just(at_even())),
+    st.one_of(
+        st.just(without_watermarks()),
+        st.builds(
+            EventTime.with_alignment,
+            st.one_of(st.builds(bounded, st.integers(0, 12)), st.just(at_even())),
+            st.sampled_from([None, None, 0, 3, 10]),
+        ),
+    ),
     st.sampled_from([None, None, 1, 5]),
 )
 
@@ -64,21 +63,10 @@ happenings = st.builds(
 )
 
 
-def _is_certain(given: Windows) -> bool:
-    """Not where each task has windows of its own, nor where windows repeat themselves until the input ends."""
-    is_staggered = getattr(given.assigner, "stagger", WindowStagger.ALIGNED) is not WindowStagger.ALIGNED
-    return not is_staggered and not (isinstance(given.assigner, _ENDLESS) and _is_continuous(given.trigger))
-
-
-def _is_continuous(trigger: Any) -> bool:
-    nested = getattr(trigger, "nested_trigger", None)
-    return isinstance(trigger, ContinuousEventTimeTrigger) or (nested is not None and _is_continuous(nested))
-
-
 @st.composite
 def programs(draw: st.DrawFn, *, is_batch: bool = False) -> Program:
     """Programs of every kind."""
-    found = draw(windows().filter(_is_certain))
+    found = draw(windows())
     modes = list(AccumulationMode)
     if isinstance(found.assigner, _OF_COUNTS):
         modes.remove(AccumulationMode.ACCUMULATING_AND_RETRACTING)  # which is refused: they are shown once
@@ -102,41 +90,38 @@ def test_batch(program: Program, cut: Cut) -> None:
 
 # --- every way in which windows are computed --------------------------------------------------------------------------
 
-TEN: Final = TumblingEventTimeWindows.of(10, 3)
-EACH_FOUR: Final = ContinuousEventTimeTrigger.of(4)
-RETRACTING: Final = AccumulationMode.ACCUMULATING_AND_RETRACTING
-WAYS: Final[dict[str, tuple[WindowAssigner[Any, Any], str, dict[str, Any]]]] = {
-    "tumbling": (TEN, "built-in", {}),
-    "tumbling, late records": (TEN, "built-in", {"lateness": 8}),
-    "tumbling, retracting": (TEN, "built-in", {"lateness": 8, "mode": RETRACTING}),
-    "tumbling, discarding": (TEN, "built-in", {"lateness": 8, "mode": AccumulationMode.DISCARDING}),
-    "tumbling, of all": (TEN, "built-in of all", {}),
-    "sliding": (SlidingEventTimeWindows.of(12, 3, 1), "built-in", {"lateness": 4}),
-    "sliding, retracting": (SlidingEventTimeWindows.of(12, 3), "built-in", {"lateness": 8, "mode": RETRACTING}),
-    "cumulating": (CumulatingEventTimeWindows.of(12, 3), "built-in", {}),
-    "sessions": (EventTimeSessionWindows.with_gap(4), "built-in", {}),
-    "sessions, of all": (EventTimeSessionWindows.with_gap(2), "built-in of all", {}),
-    "by the clock": (TumblingProcessingTimeWindows.of(10), "built-in", {}),
-    "sliding by the clock": (SlidingProcessingTimeWindows.of(12, 3), "built-in", {}),
-    "count": (CountTumblingWindowAssigner.of(3), "built-in", {}),
-    "end of the stream": (GlobalWindows.create_with_end_of_stream_trigger(), "built-in", {}),
-    "at intervals": (TEN, "built-in", {"trigger": EACH_FOUR}),
-    "at intervals, retracting": (TEN, "built-in", {"trigger": EACH_FOUR, "mode": RETRACTING, "lateness": 8}),
-    "record by record": (TEN, "built-in", {"trigger": CountTrigger.of(2)}),
-    "record by record, retracting": (TEN, "built-in", {"trigger": CountTrigger.of(2), "mode": RETRACTING}),
-    "sessions, late records": (EventTimeSessionWindows.with_gap(4), "built-in", {"lateness": 8, "mode": RETRACTING}),
-    "sliding counts": (CountSlidingWindowAssigner.of(3, 2), "built-in", {}),
-    "an evictor": (TEN, "built-in", {"evictor": CountEvictor.of(2)}),
-    "contents by their ends": (TEN, "listed", {"lateness": 8}),
-    "folded contents by their ends": (SlidingEventTimeWindows.of(12, 3), "aggregated", {"lateness": 8}),
-    "contents by key": (TEN, "listed", {"trigger": CountTrigger.of(2)}),
-    "contents by key, retracting": (TEN, "listed", {"lateness": 8, "mode": RETRACTING}),
-    "contents of all": (TEN, "listed of all", {}),
-    "contents of sessions": (EventTimeSessionWindows.with_gap(4), "listed", {"lateness": 8, "mode": RETRACTING}),
-    "reduced sessions": (EventTimeSessionWindows.with_gap(4), "reduced", {}),
-    "contents by the clock": (ProcessingTimeSessionWindows.with_gap(8), "listed", {}),
-    "contents with an evictor": (TEN, "listed", {"evictor": CountEvictor.of(2, True), "trigger": CountTrigger.of(3)}),
-}
+
+@st.composite
+def purging_programs(draw: st.DrawFn) -> Program:
+    """Programs with a ``PurgingTrigger``, which windows that are computed by columns or by their ends do without."""
+    assigners = [TEN, SlidingEventTimeWindows.of(12, 3, 1), CumulatingEventTimeWindows.of(12, 3), SESSIONS]
+    trigger = PurgingTrigger.of(draw(st.sampled_from([EventTimeTrigger(), EACH_FOUR])))
+    parts = Windows(draw(st.sampled_from(assigners)), trigger, None, draw(st.sampled_from([0, 0, 8])))
+    mode = draw(st.sampled_from([AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING]))
+    function = FUNCTIONS[draw(st.sampled_from(["built-in", "listed", "aggregated"]))]
+    return Program(parts, mode, function, draw(splits), draw(event_times))
+
+
+@examples(10, program=purging_programs(), cut=happenings)
+def test_triggers_that_drop_what_was_shown(program: Program, cut: Cut) -> None:
+    program.check(cut)
+
+
+@st.composite
+def adding_programs(draw: st.DrawFn) -> Program:
+    """Programs whose windows are added up by senders as well."""
+    way = draw(st.sampled_from(["sums", "sums of sliding", "sums of the stream", "sums by the clock"]))
+    mode = draw(st.sampled_from(list(AccumulationMode)))
+    return replace(program_of(way, draw(splits)), mode=mode, times=draw(event_times))
+
+
+@examples(20, program=adding_programs(), cut=happenings)
+def test_senders_that_add_up_whatever_comes(program: Program, cut: Cut) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_aggregate, "_WORTHWHILE", 2.0)
+        program.check(cut)
+
+
 FAULTS: Final = frozenset({1, 2, 3})
 
 
@@ -154,10 +139,7 @@ def _numbers(seed: int) -> list[list[Row]]:
 
 def _way(name: str) -> Program:
     """A program whose windows are computed in one of these ways."""
-    assigner, function, options = WAYS[name]
-    parts = Windows(assigner, options.get("trigger"), options.get("evictor"), options.get("lateness", 0))
-    mode = options.get("mode", AccumulationMode.ACCUMULATING)
-    return Program(parts, mode, FUNCTIONS[function], _numbers(len(name)), bounded(3))
+    return program_of(name, _numbers(len(name)))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -196,3 +178,13 @@ def test_state_files_that_cannot_be_read_for_a_moment_are_no_failure_of_a_functi
     cut = Cut((6, 9, 4), parallelism=(1, 3, 2), restarts=frozenset(range(1, 9)), inline_threshold=0, faults=FAULTS)
     assert _way(way).check(replace(cut, recovers=True)).faults == len(FAULTS)
     assert len(failed) == 3
+
+
+@pytest.mark.parametrize("bound", [0, 3])
+def test_a_split_that_is_ahead_waits_for_the_others(bound: int) -> None:
+    ahead = ("events", 2)
+    program = replace(_way("tumbling, late records"), times=bounded(bound).with_alignment(5))
+    history = program.check(Cut((3, 2), parallelism=(2,), restarts=frozenset({4})))
+    epochs = [event for event in history.events if isinstance(event, Ran)]
+    read = [number for number, epoch in enumerate(epochs) if ahead in epoch.reads]
+    assert read[1] - read[0] > 2, "it was read without a pause"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import accumulate
 from typing import Any
 
 from hypothesis import strategies as st
@@ -33,6 +34,24 @@ def test_reduce(split: list[Event], cut: Cut) -> None:
         job.sink("out", job.keyed("reduce", keyed.reduce(combine)))
 
     assert per_key(run(build, cut)["out"]) == expected(split)
+
+
+def in_digits(one: int | None, other: int | None) -> int | None:
+    """Not commutative; None often becomes, and comes of, a number."""
+    together = (5 if one is None else one) * 3 + (2 if other is None else other)
+    return None if together % 3 == 1 else together % 1000
+
+
+@examples(30, split=st.lists(st.none() | st.integers(0, 9), max_size=30), cut=cuts, is_batch=st.booleans())
+def test_none_is_reduced_like_any_other_record(split: list[int | None], cut: Cut, is_batch: bool) -> None:
+    def build(job: Job) -> None:
+        records = [(key, number, time) for time, number in enumerate(split) for key in "ab"]
+        values = job.source("events", [records], 3).map(lambda event: event[1])
+        job.sink("out", job.keyed("reduce", values.key_by(lambda _: 0).reduce(in_digits)))
+
+    results = list(accumulate((number for number in split for _ in "ab"), in_digits))
+    found = [value for value, _ in run(build, cut, is_batch=is_batch)["out"]]
+    assert found == (results[-1:] if is_batch else results)
 
 
 @examples(30, split=events, cut=cuts)

@@ -84,6 +84,7 @@ class Times:
         splits: the splits.
         stamp: makes watermarks.
         idle_timeout: after so many milliseconds a split that is silent does not count; None for never.
+        max_drift: so many milliseconds a split may be ahead of the slowest one; None for any number.
         is_read_whole: whether one task reads all pieces of a split's share.
         watermark: what all have reached.
     """
@@ -91,6 +92,7 @@ class Times:
     splits: list[Split]
     stamp: Stamp
     idle_timeout: int | None = None
+    max_drift: int | None = None
     is_read_whole: bool = False
     watermark: int = MIN
 
@@ -103,6 +105,7 @@ class Times:
     def run(self, source: str, epoch: Ran) -> Iterator[tuple[int, Row]]:
         """What an epoch reads, in order, each record with the watermark that it meets; then it has come further."""
         live = [split for split in self.splits if not split.is_finished]
+        held_back = self._held_back(live)
         arrivals: list[Arrival] = []
         for split in live:
             bounds = epoch.reads.get((source, split.number), (0,))
@@ -110,7 +113,11 @@ class Times:
                 bounds = (bounds[0], bounds[-1])
             found = list(split.read(bounds, self.stamp))
             arrivals += found
-            self._judge(split, epoch, is_silent=not found)
+            assert not (found and split in held_back), f"split {split.number} was to wait for others"
+            if split in held_back:
+                split.active_since = epoch.clock  # it is not silent, and what it was it stays
+            else:
+                self._judge(split, epoch, is_silent=not found)
             if (source, split.number) in epoch.finished:
                 split.is_finished = True
                 split.watermark = split.before[-1] = MAX
@@ -125,6 +132,13 @@ class Times:
         for arrival in sorted(arrivals, key=lambda each: each[:3]):
             yield min(max(arrival.stamp, reached[arrival.piece]), reached[arrival.piece + 1]), arrival.record
         self.watermark = final
+
+    def _held_back(self, live: Sequence[Split]) -> list[Split]:
+        """The splits that are too far ahead of the slowest one to be read."""
+        counting = [split.watermark for split in live if not split.is_idle]
+        if self.max_drift is None or not counting:
+            return []
+        return [split for split in live if split.watermark > min(counting) + self.max_drift]
 
     def _judge(self, split: Split, epoch: Ran, *, is_silent: bool) -> None:
         """Whether a split is idle in an epoch."""

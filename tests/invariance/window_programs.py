@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.aggregates import collect_list, count, first, last, max, min, sum
 from headrace.datastream.window import AccumulationMode, WindowAssigner
+from headrace.operators.aggregates.aggregate import Aggregate
 from tests.invariance.driver import Cut, History, Job, run_recorded
 from tests.invariance.models import MIN
 from tests.invariance.window_jobs import ShowingModel, Split, Stamp, Times, play
@@ -27,11 +28,10 @@ from tests.windowing.scenarios import Windows
 ELEMENT = Types.ROW_NAMED(["key", "value", "time"], [Types.LONG(), Types.LONG(), Types.LONG()])
 RESULT = Types.ROW_NAMED(["key", "window", "contents"], [Types.LONG(), Types.STRING(), Types.STRING()])
 LATE = OutputTag("late", ELEMENT)
+SUMS = {"size": count(), "total": sum("value"), "low": min("value"), "high": max("value")}
+"""Aggregates that do not depend on the order of records: senders add them up."""
 AGGREGATES = {
-    "size": count(),
-    "total": sum("value"),
-    "low": min("value"),
-    "high": max("value"),
+    **SUMS,
     "oldest": first("value"),
     "newest": last("value"),
     "everything": collect_list("value"),
@@ -54,17 +54,25 @@ class EventTime:
         strategy: the strategy.
         stamp: the same, record by record.
         idle_timeout: that of splits that are silent, in milliseconds of the clock; None for none.
+        max_drift: how far a split may be ahead of the slowest one, in milliseconds; None for any distance.
     """
 
     strategy: WatermarkStrategy[Any]
     stamp: Stamp
     idle_timeout: int | None = None
+    max_drift: int | None = None
 
     def with_idleness(self, timeout: int | None) -> EventTime:
         """The same with a timeout for splits that are silent, if there is one."""
         if timeout is None:
             return self
-        return EventTime(self.strategy.with_idleness(timeout), self.stamp, timeout)
+        return replace(self, strategy=self.strategy.with_idleness(timeout), idle_timeout=timeout)
+
+    def with_alignment(self, drift: int | None) -> EventTime:
+        """The same with splits that wait for others, if there is a drift that they may have."""
+        if drift is None:
+            return self
+        return replace(self, strategy=self.strategy.with_watermark_alignment("splits", drift), max_drift=drift)
 
 
 def bounded(bound: int) -> EventTime:
@@ -144,13 +152,17 @@ def reduced(a: Row, b: Row) -> Row:
     return Row(key=b["key"], value=followed(a["value"], b["value"]), time=b["time"])
 
 
-def built_in(fired: Fired) -> list[Row]:
-    values = [row["value"] for row in fired.values]
+def values_of(fired: Fired) -> list[int]:
+    return [row["value"] for row in fired.values]
+
+
+def built_in(fired: Fired, names: Iterable[str] = tuple(AGGREGATES)) -> list[Row]:
+    values = values_of(fired)
     if not values:
         return []
     key = {} if fired.key is None else {"key": fired.key}
     found = [len(values), _sum(values), sorted(values)[0], sorted(values)[-1], values[0], values[-1], values]
-    return [Row(**key, **bounds(fired.window), **dict(zip(AGGREGATES, found, strict=True)))]
+    return [Row(**key, **bounds(fired.window), **dict(zip(names, found, strict=False)))]
 
 
 def bounds(window: Any) -> dict[str, int]:
@@ -175,12 +187,14 @@ class Function:
         shows: the same for the model.
         is_of_keys: whether windows are those of keys.
         sees_arrival: whether what windows hold is in the order of arrival also where they have merged.
+        tells_late: whether late records are a side output; senders add up only where they are not.
     """
 
     of: Callable[[Any], DataStream]
     shows: Callable[[Fired], list[Row]]
     is_of_keys: bool = True
     sees_arrival: bool = False
+    tells_late: bool = True
 
     def key_of(self, record: Row) -> Any:
         """The key of a record."""
@@ -190,16 +204,13 @@ class Function:
         return stream.key_by("key").window(assigner) if self.is_of_keys else stream.window_all(assigner)
 
 
-def aggregated(windows: Any) -> DataStream:
-    return windows.aggregate(*(aggregate.alias(name) for name, aggregate in AGGREGATES.items()))
-
-
-def values_of(fired: Fired) -> list[int]:
-    return [row["value"] for row in fired.values]
+def aggregated(windows: Any, aggregates: Mapping[str, Aggregate] = AGGREGATES) -> DataStream:
+    return windows.aggregate(*(aggregate.alias(name) for name, aggregate in aggregates.items()))
 
 
 FUNCTIONS = {
     "built-in": Function(aggregated, built_in, sees_arrival=True),
+    "sums": Function(lambda windows: aggregated(windows, SUMS), lambda fired: built_in(fired, SUMS), tells_late=False),
     "built-in of all": Function(aggregated, built_in, is_of_keys=False, sees_arrival=True),
     "listed": Function(
         lambda windows: windows.process(Show(), RESULT), lambda fired: listed(fired.key, fired.window, values_of(fired))
@@ -249,31 +260,39 @@ class Program:
         Returns:
             What happened meanwhile.
         """
+        if self.windows.are_of_subtasks:
+            cut = replace(cut, parallelism=(1,))
         outputs, history = run_recorded(self._build, cut, is_batch=self.is_batch)
-        model = self._model(history)
+        model = self.model(history)
         of_keys = self.function.is_of_keys
         found = [(row["key"] if of_keys else None, row, timestamp) for row, timestamp in outputs["out"]]
         assert _by_key(found) == _by_key(model.changes)
-        assert sorted(map(repr, (row for row, _ in outputs["late"]))) == sorted(map(repr, model.late))
+        late = model.late if self.function.tells_late else []
+        assert sorted(map(repr, (row for row, _ in outputs["late"]))) == sorted(map(repr, late))
         return history
 
-    def _build(self, job: Job) -> None:
+    def results(self, stream: DataStream) -> DataStream:
+        """What the windows show; what is late is the side output :data:`LATE`, where the function tells it."""
         parts = self.windows
-        stream = job.source_of("events", self.splits, ELEMENT, self.times.strategy)
         windowed = self.function.windowed(stream, parts.assigner).accumulation_mode(self.mode)
-        windowed.side_output_late_data(LATE)
+        if self.function.tells_late:
+            windowed.side_output_late_data(LATE)
         if parts.trigger is not None:
             windowed.trigger(parts.trigger)
         if parts.evictor is not None:
             windowed.evictor(parts.evictor)
         if parts.lateness:
             windowed.allowed_lateness(parts.lateness)
-        results = self.function.of(windowed).uid("windows")
+        return self.function.of(windowed)
+
+    def _build(self, job: Job) -> None:
+        results = self.results(job.source_of("events", self.splits, ELEMENT, self.times.strategy)).uid("windows")
         results.set_parallelism(job.parallelism() if self.function.is_of_keys else 1)
         job.sink("out", results)
-        job.sink("late", results.get_side_output(LATE))
+        if self.function.tells_late:
+            job.sink("late", results.get_side_output(LATE))
 
-    def _model(self, history: History) -> ShowingModel:
+    def model(self, history: History) -> ShowingModel:
         """What the windows do, after all that has happened."""
         parts, times = self.windows, self.times
         trigger = parts.trigger or parts.assigner.get_default_trigger(None)
@@ -289,7 +308,7 @@ class Program:
             sees_arrival=self.function.sees_arrival and parts.evictor is None,
         )
         splits = [Split(number, records) for number, records in enumerate(self.splits)]
-        event_time = Times(splits, times.stamp, times.idle_timeout, is_read_whole=times.strategy.has_memory)
+        event_time = Times(splits, times.stamp, times.idle_timeout, times.max_drift, times.strategy.has_memory)
         play(model, event_time, "events", history, self.function.key_of, is_batch=self.is_batch)
         return model
 

@@ -78,6 +78,10 @@ class Often(ContinuousEventTimeTrigger):
     """A trigger that is derived from one that shows windows early."""
 
 
+class Purging(PurgingTrigger[Any, Any]):
+    """A trigger that is derived from one that drops what was shown."""
+
+
 class Own(PassiveTrigger[Any, Any]):
     """A trigger of a program, which shows itself as any object does."""
 
@@ -91,6 +95,11 @@ def explained(env: StreamExecutionEnvironment, define: Any) -> str:
 
 def discarding(windows: Any) -> Any:
     windows.accumulation_mode(AccumulationMode.DISCARDING)
+    return windows
+
+
+def retracting(windows: Any) -> Any:
+    windows.accumulation_mode(AccumulationMode.ACCUMULATING_AND_RETRACTING)
     return windows
 
 
@@ -120,8 +129,11 @@ def env() -> StreamExecutionEnvironment:
             "custom trigger ContinuousEventTimeTrigger",
         ),
         (lambda keyed: keyed.window(TENS).trigger(Often(1)), "custom trigger Often"),
+        (lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create())), "columnar"),
+        (lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(Shown())), "custom trigger Shown"),
+        (lambda keyed: keyed.window(TENS).trigger(Purging.of(EventTimeTrigger.create())), "custom trigger Purging"),
         (
-            lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
+            lambda keyed: retracting(keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create()))),
             "custom trigger PurgingTrigger",
         ),
         (lambda keyed: keyed.window(TENS).evictor(CountEvictor.of(2)), "an evictor looks at every record"),
@@ -139,8 +151,8 @@ def env() -> StreamExecutionEnvironment:
             "windows merge",
         ),
         (
-            lambda keyed: discarding(keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5)),
-            "sessions that stay for late records do not only accumulate",
+            lambda keyed: retracting(keyed.window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(5)),
+            "sessions that stay for late records take results back",
         ),
         (
             lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)),
@@ -184,8 +196,11 @@ def test_windows_of_all_records_are_summed_up_before_they_meet(env: StreamExecut
             lambda keyed: keyed.window(TENS).accumulation_mode(AccumulationMode.ACCUMULATING_AND_RETRACTING),
             "results are taken back",
         ),
+        (lambda keyed: discarding(keyed.window(TENS)), None),
+        (lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger.create())), None),
+        (lambda keyed: discarding(keyed.window(TENS).allowed_lateness(5)), "what was shown is dropped"),
         (
-            lambda keyed: keyed.window(TENS).accumulation_mode(AccumulationMode.DISCARDING),
+            lambda keyed: keyed.window(TENS).trigger(PurgingTrigger.of(EventTimeTrigger())).allowed_lateness(5),
             "what was shown is dropped",
         ),
         (lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(10)), "windows merge"),
@@ -297,12 +312,16 @@ def test_what_the_windows_are_for_other_programs(env: StreamExecutionEnvironment
     }
 
 
+@pytest.mark.parametrize("mode", [AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING])
 @pytest.mark.parametrize("lateness", [0, 5])
-def test_sessions_are_columnar_and_not_split(env: StreamExecutionEnvironment, lateness: int) -> None:
+def test_sessions_are_columnar_and_not_split(
+    env: StreamExecutionEnvironment, lateness: int, mode: AccumulationMode
+) -> None:
     """Which records are of one session is known where all of a key are."""
 
     def define(records: Any) -> Any:
         sessions = records.key_by("card").window(EventTimeSessionWindows.with_gap(10)).allowed_lateness(lateness)
+        sessions.accumulation_mode(mode)
         return sessions.aggregate(count(), sum("amount"))
 
     text = explained(env, define)
@@ -340,6 +359,7 @@ SECOND_OF_THE_CLOCK = ContinuousProcessingTimeTrigger.of(Time.seconds(1))
         lambda records: records.key_by("card").window(SlidingEventTimeWindows.of(10, 2)).trigger(SECOND),
         lambda records: records.key_by("card").window(CumulatingEventTimeWindows.of(10, 2)).trigger(SECOND),
         lambda records: records.window_all(TENS).trigger(SECOND),
+        lambda records: records.key_by("card").window(TENS).trigger(PurgingTrigger.of(SECOND)),
         lambda records: records.key_by("card").window(TENS).trigger(SECOND_OF_THE_CLOCK),
         lambda records: (
             records.key_by("card").window(TumblingProcessingTimeWindows.of(10)).trigger(SECOND_OF_THE_CLOCK)

@@ -113,7 +113,11 @@ class DictionaryReducingState(ReducingState[Any]):
         if value is None:
             raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
         held = self._value.alive()
-        self._value.update(value if held is None else self._reduce(held, copy_value(value)))
+        if held is not None:
+            value = self._reduce(held, copy_value(value))
+            if value is None:
+                raise InvalidTypeError(f"{self._label}: the reduce function returned None, which would be no value")
+        self._value.update(value)
 
     def absorb(self, cell: Element) -> None:
         self.add(cell[0])
@@ -125,6 +129,7 @@ class DictionaryReducingState(ReducingState[Any]):
 class DictionaryAggregatingState(AggregatingState[Any, Any]):
     def __init__(self, cells: Cells, descriptor: d.AggregatingStateDescriptor) -> None:
         self._value = DictionaryValueState(cells, descriptor)
+        self._label = descriptor.label
         self._function = descriptor.get_agg_function()
 
     def get(self) -> Any:
@@ -134,11 +139,16 @@ class DictionaryAggregatingState(AggregatingState[Any, Any]):
     def add(self, value: Any) -> None:
         held = self._value.alive()
         accumulator = self._function.create_accumulator() if held is None else held
-        self._value.update(self._function.add(copy_value(value), accumulator))
+        self._put(self._function.add(copy_value(value), accumulator))
 
     def absorb(self, cell: Element) -> None:
         held = self._value.alive()
-        self._value.update(cell[0] if held is None else self._function.merge(held, cell[0]))
+        self._put(cell[0] if held is None else self._function.merge(held, cell[0]))
+
+    def _put(self, accumulator: Any) -> None:
+        if accumulator is None:
+            raise InvalidTypeError(f"{self._label}: the aggregate function returned None, which is no accumulator")
+        self._value.update(accumulator)
 
     def clear(self) -> None:
         self._value.clear()

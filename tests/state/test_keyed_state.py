@@ -29,6 +29,7 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from headrace.state.differences import difference
 from headrace.state.interfaces import KeyedStateStore
 from headrace.state.keys import KeyCodec, KeyColumn, hashing
 from tests.state.harness import Job
@@ -229,7 +230,7 @@ def test_other_keys_cannot_take_over_state() -> None:
     at_key(job).state(ValueStateDescriptor("s", int)).update(1)
     job.end()
     job.codec = KeyCodec.for_type(Types.STRING())
-    with pytest.raises(StateMigrationError, match="key type"):
+    with pytest.raises(StateMigrationError, match="another key type: stored Long, declared String;"):
         at_key(job, "1").state(ValueStateDescriptor("s", int))
 
 
@@ -380,6 +381,60 @@ def test_none_is_refused_with_the_state_where_it_cannot_be_kept(
     with pytest.raises(InvalidTypeError, match=f"^{subject} cannot be None"):
         put(state)
     assert not state.get() if descriptor is not SIZES else state.is_empty()
+
+
+def test_a_reduce_function_that_returns_none_is_refused_and_the_value_stays() -> None:
+    state = at_key(Job()).state(ReducingStateDescriptor("s", lambda one, other: None, Types.LONG()))
+    state.add(1)
+    with pytest.raises(InvalidTypeError, match=r"^reducing state 's': the reduce function returned None"):
+        state.add(2)
+    assert state.get() == 1
+
+
+class Forgets:
+    """Returns no accumulator from the second value on, and none of two."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def get_result(self, accumulator: list[int]) -> list[int]:
+        return accumulator
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        accumulator.append(value)
+        return accumulator if len(accumulator) == 1 else None
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        acc_a.extend(acc_b)
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_an_add_that_returns_none_is_refused_with_its_place(expires: bool) -> None:
+    descriptor = AggregatingStateDescriptor("s", Forgets(), Types.LIST(Types.LONG()))
+    if expires:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())
+    state = at_key(Job()).state(descriptor)
+    state.add(1)
+    with pytest.raises(
+        InvalidTypeError, match=r"^aggregating state 's': add of the aggregate function .* returned None"
+    ) as caught:
+        state.add(2)
+    assert f"({__file__}:{Forgets.add.__code__.co_firstlineno} in add)" in str(caught.value)
+
+
+def test_a_merge_that_returns_none_is_refused_with_its_place() -> None:
+    state = at_key(Job()).state(AggregatingStateDescriptor("s", Forgets(), Types.LIST(Types.LONG())))
+    state.add(1)
+    with pytest.raises(InvalidTypeError, match=r"^aggregating state 's': merge of the aggregate function") as caught:
+        state.absorb([2])
+    assert f"({__file__}:{Forgets.merge.__code__.co_firstlineno} in merge)" in str(caught.value)
+
+
+def test_what_words_leave_out_is_told_in_full() -> None:
+    assert difference([{"kind": "TopValues", "name": "a", "n": 2}], []) == "stored top values of a (n 2), declared none"
+    string = Types.STRING().to_json()
+    in_two_ways = [{"storage": storage, "type": string} for storage in ("string", "binary")]
+    assert difference(*in_two_ways) == f"stored {in_two_ways[0]}, declared {in_two_ways[1]}"
 
 
 def test_none_is_a_key_of_entries_without_a_type_and_none_that_a_typed_map_has() -> None:

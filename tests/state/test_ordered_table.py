@@ -16,7 +16,7 @@ from headrace.state.keys.hashing import hash_array
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.runs import merging as mergers
-from headrace.state.runs.merging import merge_runs, register_ordered_merger
+from headrace.state.runs.merging import MANY_RUNS, merge_runs, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 from headrace.state.runs.sections import Section
 from tests.state.harness import MAX_PARALLELISM, UID, Job
@@ -143,6 +143,7 @@ def test_a_table_is_as_its_model(seed: int, kind: str, monkeypatch: pytest.Monke
     source = random.Random(seed)
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([0, 4, 50, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
+    monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
     monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
     job = Job(inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)
     tables, model, values = Tables(job, kind), Model(kind), iter(range(10**6))
@@ -196,6 +197,28 @@ def test_the_ends_of_time_are_times() -> None:
         assert rows_of(table.up_to(MAX_WATERMARK)) == rows
         assert rows_of(table.between(0, MAX_WATERMARK)) == rows[2:]
         table.end_epoch()
+
+
+def test_the_keys_of_the_fullest_time_in_one_run() -> None:
+    """Of what earlier epochs left and is not over; what this one appends does not count."""
+    table = OrderedTable(RunStore("rows", ALL_HASHES), layout(), all_rows)
+    table.begin_epoch()
+    assert table.stored_keys() is None
+    for epoch, (first, keys) in enumerate([(10, range(6)), (20, range(3, 7)), (20, range(1, 2))]):
+        table.append(batch_of([(first + key % 2, key, b"", epoch) for key in keys]))
+        table.end_epoch()
+        table.begin_epoch()
+    keys = table.stored_keys()
+    assert keys is not None
+    assert sorted(keys.keys.to_pylist()) == [0, 2, 4]
+    assert keys.hashes.tolist() == sorted(hash_array(keys.keys).tolist())
+    table.forget(11)
+    table.append(batch_of([(30, key, b"", 9) for key in range(50)]))
+    later = table.stored_keys()
+    assert later is not None
+    assert sorted(later.keys.to_pylist()) in ([3, 5], [4, 6])
+    table.forget(21)
+    assert table.stored_keys() is None
 
 
 def test_only_what_is_due_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +312,19 @@ def test_what_is_stored_must_be_what_is_declared(declared: OrderedLayout, differ
     else:
         with pytest.raises(StateMigrationError, match=f"rows were stored with {difference}"):
             OrderedTable(store, declared, all_rows)
+
+
+def test_a_few_large_runs_are_left_to_whoever_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
+    monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 0)
+    job = Job()
+    tables = Tables(job, "all")
+    for count in range(1, 7):
+        tables.begin()
+        tables.append([(time, count, b"", 0) for time in range(100)])
+        tables.end()
+        assert len(job._open(0).store(UID, "rows").runs) == count
+        assert job.compact() == (count > MANY_RUNS)
 
 
 def test_a_run_that_is_mostly_over_is_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,6 +250,7 @@ def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -
     source = random.Random(seed)
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 50, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
+    monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
     monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
     codec = KeyCodec.for_type(source.choice([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]))
     job = Job(codec, inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)

@@ -53,6 +53,12 @@ class Windows:
     evictor: Evictor[Any, Any] | None
     lateness: int
 
+    @property
+    def are_of_subtasks(self) -> bool:
+        """Whether each subtask has windows of its own: those of the model are the ones of the first subtask."""
+        assigner = self.assigner
+        return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is WindowStagger.RANDOM
+
     def model(self, rank: Any = repr) -> WindowModel:
         """The model of these windows."""
         return WindowModel(self.assigner, self.trigger, self.evictor, self.lateness, rank)  # type: ignore[arg-type]

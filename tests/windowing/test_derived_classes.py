@@ -51,6 +51,40 @@ def test_what_makes_a_built_in_class_makes_a_derived_one(base: type, maker: str,
     assert built_in == pickle.loads(pickle.dumps(built_in))
 
 
+@pytest.mark.parametrize("values", [(window.TimeWindow, 3, 9), (window.CountWindow, 2), (window.GlobalWindow,)])
+def test_windows_of_derived_classes_may_have_fields_of_their_own(values: tuple[Any, ...]) -> None:
+    base, *own = values
+
+    class Tagged(base):  # type: ignore[misc]
+        def __init__(self, tag: str) -> None:
+            super().__init__(*own)
+            self.tag = tag
+
+    made = Tagged("first")
+    made.tag = "second"
+    assert made.tag == "second"
+    del made.tag
+    assert not hasattr(made, "tag")
+    for field in fields(base):
+        for unchanged in (made, base(*own)):
+            with pytest.raises(FrozenInstanceError, match=f"the field '{field.name}' of a window cannot be changed"):
+                setattr(unchanged, field.name, 0)
+            with pytest.raises(FrozenInstanceError, match=f"the field '{field.name}' of a window cannot be changed"):
+                delattr(unchanged, field.name)
+    with pytest.raises(FrozenInstanceError):
+        base(*own).tag = "none"
+    assert pickle.loads(pickle.dumps(base(*own))) == base(*own)
+
+
+def test_an_argument_that_is_missing_is_told_with_the_class_that_was_called() -> None:
+    class MyWindows(window.SlidingEventTimeWindows):
+        pass
+
+    for windows in (window.SlidingEventTimeWindows, window.SlidingProcessingTimeWindows, MyWindows):
+        with pytest.raises(TypeError, match=rf"^{windows.__name__}\.of\(\) missing 1 required .* 'slide'$"):
+            windows.of(10)  # type: ignore[call-arg]
+
+
 @pytest.mark.parametrize(("base", "maker", "arguments"), MADE, ids=lambda each: getattr(each, "__name__", None))
 def test_derived_classes_may_have_fields_of_their_own(base: Any, maker: str, arguments: tuple[Any, ...]) -> None:
     class Named(base):  # type: ignore[misc]

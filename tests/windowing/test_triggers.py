@@ -124,11 +124,22 @@ def test_wi20_sessions_that_merge_keep_the_earliest_time() -> None:
     assert watermark(model, 29) == ["abc"] * 7, "at 8, 12, 16, 20, 24, 28, and at the end"
 
 
-def test_wi20_a_window_without_an_end_fires_once_more_when_the_input_ends() -> None:
+def test_wi20_a_window_without_an_end_fires_after_its_elements_and_once_more_when_the_input_ends() -> None:
     model = WindowModel(GlobalWindows.create(), ContinuousEventTimeTrigger.of(4))
     feed(model, ("a", 1))
-    assert watermark(model, 9) == ["a", "a"], "at 4 and 8"
-    assert watermark(model, MAX_WATERMARK) == ["a", "a"], "at 12, which was due next, and at the end"
+    assert watermark(model, 30) == ["a"], "at 4, and not at 8, 12, ..."
+    feed(model, ("b", 99), ("c", 2))
+    assert watermark(model, 31) == []
+    assert watermark(model, 60) == ["abc"], "at 32, as it would have if it had been shown at 8, 12, ..."
+    feed(model, ("d", 70))
+    assert watermark(model, MAX_WATERMARK) == ["abcd"] * 2, "at 64, which was due next, and at the end"
+
+
+def test_wi20_how_a_window_without_an_end_repeats_itself_does_not_depend_on_how_far_the_watermark_comes() -> None:
+    for last in (3, 4, 5, 100, MAX_WATERMARK):
+        model = WindowModel(GlobalWindows.create(), ContinuousEventTimeTrigger.of(4))
+        feed(model, ("a", 1), ("b", 2))
+        assert watermark(model, last) + watermark(model, MAX_WATERMARK) == ["ab"] * 2
 
 
 def test_wi20_continuous_processing_time() -> None:

@@ -20,6 +20,8 @@ class Kind(enum.IntEnum):
     DATA = 2
     REPORT = 3
     FAILURE = 4
+    STORED = 5
+    """Data as well, with a reference to its payload in place of that."""
 
 
 class Envelope(NamedTuple):

@@ -180,7 +180,7 @@ class ExchangeReceiver:
             edge: concat_keyed([pending.batch for pending in of_edge])
             for edge, of_edge in groupby(by_channel, lambda pending: pending.channel[0])
         }
-        self._merge(runs, {edge: np.full(len(run), self._piece) for edge, run in runs.items()})
+        self._merge(runs, {edge: np.broadcast_to(np.int64(self._piece), len(run)) for edge, run in runs.items()})
 
     def _deliver_whole(self, arrived: list[Envelope]) -> None:
         """Deliver all records of envelopes of any pieces; each edge is read as one."""
@@ -251,6 +251,8 @@ class _Progress:
         Every channel has reached the lower bound before the piece. All pieces ``n`` come before all pieces ``n + 1``,
         so until these are there, no channel that has some counts for more than its piece ``n`` has reached.
         """
+        if pieces.strides == (0,):  # one piece, as nearly always
+            pieces = pieces[:1]
         if (last := int(pieces.max())) + 1 >= len(self._bounds):
             raise ExchangeError(f"records of piece {last} arrived, but no channel has announced it")
         effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[pieces], self._bounds[pieces + 1])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
+from headrace.common.batch import Batch
 from headrace.state.keys.groups import partitions_of_hashes
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.batch import Batch
     from headrace.state.keys import KeyColumn
 
 
@@ -131,7 +131,8 @@ class Hash(Partitioning):
             yield Routed(0, batch, keys)
             return
         order, bounds = _by_key_group(keys, receivers)
-        batch, taken = batch.take(order), keys.take(order) if keys_travel else None
+        batch = Batch.take(batch, order)  # as it would be without keys beside it, which travel apart
+        taken = keys.take(order) if keys_travel else None
         for target, (start, stop) in enumerate(pairwise(bounds)):
             if stop > start:
                 yield Routed(target, batch.slice(start, stop), None if taken is None else taken.slice(start, stop))

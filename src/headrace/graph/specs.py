@@ -18,6 +18,7 @@ from headrace.state.kinds import KEYED, NO_STATE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
-"""What is known of a row that a source could not read, unless its tag declares a tuple or a row of three strings."""
+"""What is known of a row that a source cannot read, or a sink not write; its tag may say a tuple of three strings."""
 
 
 CHANGES: Final = (
@@ -116,13 +117,16 @@ class SourceSpec(OperatorSpec):
         return self.source.produced_type
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        tag = self.source.dead_letter
-        return {} if tag is None else {tag.tag_id: _dead_letter_type(tag.type_info)}
+        return _dead_letters(self.source.dead_letter)
 
 
-def _dead_letter_type(declared: TypeInformation) -> TypeInformation:
+def _dead_letters(tag: OutputTag | None) -> Mapping[str, TypeInformation]:
+    """The side output of what a source cannot read or a sink cannot write, if there is one."""
+    if tag is None:
+        return {}
+    declared = tag.type_info
     fits = isinstance(declared, TupleTypeInfo | RowTypeInfo) and declared.field_types == DEAD_LETTER_TYPE.field_types
-    return declared if fits else DEAD_LETTER_TYPE
+    return {tag.tag_id: declared if fits else DEAD_LETTER_TYPE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,9 @@ class SinkSpec(OperatorSpec):
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return None
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return _dead_letters(self.sink.dead_letter)
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return self.sink.takes_changes(inputs[0].record_type)

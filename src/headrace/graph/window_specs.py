@@ -64,10 +64,25 @@ class TriggeredWindowSpec(WindowSpec):
     accumulation_mode: AccumulationMode
 
     @property
+    def plain_trigger(self) -> Trigger[Any, Any]:
+        """The trigger, without one around it that only has windows discard what they have shown: the mode says that."""
+        trigger = self.trigger
+        while type(trigger) is PurgingTrigger and not self.accumulation_mode.retracts:
+            trigger = trigger.nested_trigger
+        return trigger
+
+    @property
+    def applied_mode(self) -> AccumulationMode:
+        """What windows show when they fire again, where :attr:`plain_trigger` says when that is."""
+        return self.accumulation_mode if self.plain_trigger is self.trigger else AccumulationMode.DISCARDING
+
+    @property
     def applied_trigger(self) -> Trigger[Any, Any]:
-        """The trigger; where windows discard what they have shown, one that purges besides."""
-        is_discarding = self.accumulation_mode is AccumulationMode.DISCARDING
-        return PurgingTrigger.of(self.trigger) if is_discarding else self.trigger
+        """The trigger; where windows are there to discard what they have shown, one that purges besides."""
+        trigger = self.plain_trigger
+        goes_when_shown = trigger.fires_only_at_end and self.allowed_lateness == 0 and self.assigner.is_event_time()
+        is_discarding = self.applied_mode is AccumulationMode.DISCARDING
+        return PurgingTrigger.of(trigger) if is_discarding and not goes_when_shown else trigger
 
     @property
     def late_tag_id(self) -> str | None:

@@ -48,6 +48,14 @@ class EpochScope:
     watermark: int = MIN_WATERMARK
 
 
+class Learnt(Protocol):
+    """What an instance of an operator has learnt that saves time and changes no result."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
     """What an operator instance knows for its whole life.
@@ -61,6 +69,9 @@ class OperatorContext:
         call_site: the line of the user's program that made the operator.
         state: where the operator keeps its state; None for one that cannot have any.
         job_parameters: the job's configuration as the user gave it.
+        learnt: by name, what earlier instances of the same subtask have learnt in this process, and where this one
+            leaves it for later ones. It is empty where the process is another one, an epoch has failed, or memory is
+            short.
     """
 
     name: str
@@ -71,6 +82,7 @@ class OperatorContext:
     call_site: CallSite
     state: OperatorStates | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    learnt: dict[str, Learnt] = field(default_factory=dict)
 
 
 class Operator(ABC):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.row import Row, make_row
+from headrace.common.typeinfo import Types
 from headrace.operators.functions import FunctionOperator, method_of
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import check_none, user_error
 from headrace.state.descriptors import ValueStateDescriptor
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _put_into_copy(row: Any, index: int, name: str, value: Any) -> Any:
 
 
 class RollingOperator(FunctionOperator):
-    """Keeps one value for each key.
+    """Keeps one value for each key. None is a value like any other, of which a mark is kept: as state it would be none.
 
     Args:
         rolling: the fold.
@@ -140,6 +141,7 @@ class RollingOperator(FunctionOperator):
         self._keyed = context.state.keyed
         self._timers = context.state.timers
         self._state = self._keyed.state(ValueStateDescriptor("value", self._type))
+        self._is_none = self._keyed.state(ValueStateDescriptor("none", Types.BOOLEAN()))
         self._timestamp = self._keyed.state(ValueStateDescriptor("timestamp", int))
         super().open(context, output)
 
@@ -155,8 +157,10 @@ class RollingOperator(FunctionOperator):
             for row, entry in zip(batch.rows, backend.bind(keyed.keys), strict=True):
                 backend.current = entry
                 held = state.value()
-                value = row if held is None else fold(held, row)
+                value = self._fold_without_value(row) if held is None else fold(held, row)
                 state.update(value)
+                if value is None:
+                    self._keep_none()
                 values.append(value)
         except BaseException as error:
             raise user_error(error, self.context, row, function=fold) from error
@@ -170,6 +174,17 @@ class RollingOperator(FunctionOperator):
             self._emit_all()
         self._watermark = watermark
         super().advance_watermark(watermark)
+
+    def _fold_without_value(self, row: Any) -> Any:
+        """The new value of a key whose value is None, or that has none."""
+        if not self._is_none.value():
+            return row
+        self._is_none.clear()
+        return self._fold(None, row)
+
+    def _keep_none(self) -> None:
+        check_none(self._type, "reduce", self._fold)
+        self._is_none.update(True)
 
     def _remember_keys(self, batch: KeyedBatch) -> None:
         """The result carries the timestamp of the key's last record."""

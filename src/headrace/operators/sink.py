@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError, StateError
+import numpy as np
+
+from headrace.common.batch import Batch
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidProgramError
+from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
 from headrace.operators.base import Operator
-from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text
+from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
 
 if TYPE_CHECKING:
-    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink, SinkWriter, WriterContext
     from headrace.operators.base import EpochScope
 
-_NOT_OF_THE_RECORDS: Final = (InfrastructureError, CheckpointError, CommitRefusedError, StateError, OSError)
-"""All else that a writer raises comes from records that do not fit, or from an encoder, say, of the user."""
+SEND_ERRORS: Final = "numRecordsSendErrors"
+"""Counts the records that a sink cannot write."""
 
 
 class SinkOperator(Operator):
@@ -24,15 +30,23 @@ class SinkOperator(Operator):
     Args:
         sink: the sink.
         writer_context: what the writer is made with.
+        dead_letter: the side output for records that cannot be written, by its id, and its type; None where the sink
+            has none.
 
     Attributes:
         committables: what is to be committed of the epoch.
     """
 
-    def __init__(self, sink: Sink, writer_context: WriterContext) -> None:
+    def __init__(
+        self, sink: Sink, writer_context: WriterContext, dead_letter: tuple[str, TypeInformation] | None = None
+    ) -> None:
         super().__init__()
         self._sink = sink
+        self._dead_letter = dead_letter
+        self._rejected: list[tuple[str, str, str]] | None = None
         self._writer_context = writer_context
+        if dead_letter is not None:
+            self._writer_context = replace(writer_context, reject=self._reject)
         self._writer: SinkWriter | None = None
         self._is_writing = False
         self.committables: list[Any] = []
@@ -43,8 +57,24 @@ class SinkOperator(Operator):
         self.committables = []
 
     def process(self, input_index: int, batch: Batch) -> None:
+        self._rejected = []
         with self._calling_writer(_OneOf(batch)):
             self._writer_of_epoch().write(batch)
+        rejected, self._rejected = self._rejected, None
+        if rejected and self._dead_letter is not None:
+            tag_id, type_ = self._dead_letter
+            times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
+            self.count(SEND_ERRORS, len(rejected))
+            self.output.emit_side(tag_id, Batch(type_, times, times, rows=rejected))
+
+    def _reject(self, record: Any, error: Exception) -> None:
+        if self._rejected is None:
+            raise InvalidProgramError(
+                f"the writer of {type(self._sink).__name__} rejects a record when no batch is written: it has to "
+                "encode records in write()"
+            ) from error
+        reason = f"{type(error).__name__}: {text_of(error)}"
+        self._rejected.append((self.context.name, record_text(record), reason))
 
     def _writer_of_epoch(self) -> SinkWriter:
         if self._writer is None:
@@ -53,9 +83,6 @@ class SinkOperator(Operator):
             self._is_writing = True
             self._writer.begin_epoch(self._epoch)
         return self._writer
-
-    def advance_watermark(self, watermark: int) -> None:
-        """Nothing follows a sink."""
 
     def end_epoch(self) -> None:
         if self._is_writing:
@@ -80,7 +107,7 @@ class SinkOperator(Operator):
                 writer.close()
 
     def _calling_writer(self, record: Any = NO_RECORD) -> UserCodeGuard:
-        return UserCodeGuard(self.context, record, _NOT_OF_THE_RECORDS)
+        return UserCodeGuard(self.context, record, NOT_OF_THE_RECORDS)
 
 
 class _OneOf:

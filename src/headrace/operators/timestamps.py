@@ -53,6 +53,7 @@ class TimestampsOperator(Operator):
         self._is_batch = is_batch
         self.watermark = MIN_WATERMARK
         self.saw_records = False
+        self.event_time: int | None = None
         self._expression: Bound | None = None
         generator = strategy.generator
         self._records = RecordWatermarks(generator) if isinstance(generator, GeneratorPerSplit) else None
@@ -66,6 +67,7 @@ class TimestampsOperator(Operator):
         """What follows comes from another split, or another piece, that has reached ``watermark``."""
         self.watermark = watermark
         self.saw_records = False
+        self.event_time = None
 
     def restore_generator(self, state: Any) -> None:
         """What follows comes from a split whose generator had this state, or from one that is new (None)."""
@@ -77,8 +79,10 @@ class TimestampsOperator(Operator):
         return None if self._records is None else self._records.state(self.context)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        self.saw_records = self.saw_records or len(batch) > 0
         timestamps = self._timestamps(batch)
+        if len(batch):
+            self.saw_records = True
+            self.event_time = int(timestamps[-1])
         stamps, self.watermark = self._stamped(batch, timestamps)
         self.output.emit(batch.with_times(timestamps, stamps))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import is_of_headrace, of_function, of_traceback
+from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import (
     FunctionRefusedError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from headrace.common.call_site import CallSite
+    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
 
 _repr = reprlib.Repr()
@@ -169,6 +171,20 @@ def _what_happened(error: BaseException, site: CallSite | None, advice: str, *, 
 def note_returned(error: Exception, function: Any) -> None:
     """Note whose result is wrong, where whoever tells of the error knows several functions."""
     setattr(error, _RETURNED_BY, function)
+
+
+def check_none(type_: TypeInformation, name: str, function: Any) -> None:
+    """Refuse None where a function of the user has returned it and no record of the stream can be None.
+
+    Raises:
+        InvalidTypeError: it is noted as the function's.
+    """
+    try:
+        layout_of(type_).rows_to_columns([None])
+    except InvalidTypeError:
+        error = InvalidTypeError(f"{name} returned None, which is no record of type {type_}: return the record")
+        note_returned(error, function)
+        raise error from None
 
 
 def _is_of_no_timestamp(error: BaseException, text: str) -> bool:

@@ -70,6 +70,7 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
         raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
     for node in graph:
         if isinstance(node.spec, SinkSpec):
+            node.spec.sink.check_guarantee()
             for edge in node.inputs:
                 node.spec.sink.validate(graph.record_type(edge))
 

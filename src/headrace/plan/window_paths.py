@@ -18,7 +18,6 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
-from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.assigners.global_windows import GlobalWindows
@@ -30,7 +29,6 @@ from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, C
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,19 +80,18 @@ def _is_known(assigner: WindowAssigner[Any, Any]) -> bool:
     return assigner.regular is not None or _is_of_sessions(assigner) or _is_of_a_count(assigner)
 
 
-def _triggers_of(assigner: WindowAssigner[Any, Any]) -> tuple[Trigger[Any, Any], ...]:
-    """The triggers with which windows are computed column by column."""
+def _own_trigger(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
+    """The trigger with which windows are computed column by column."""
     if isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
-        full = CountTrigger(assigner.window_size)
-        return full, PurgingTrigger(full)  # nobody asks a full window for its records again, whether they are there
+        return CountTrigger(assigner.window_size)
     if isinstance(assigner, GlobalWindows):
-        return (EndOfStreamTrigger(),)
-    return (ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger(),)
+        return EndOfStreamTrigger()
+    return ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger()
 
 
 def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec | None:
     """Windows of time with a continuous trigger, column by column; None for others."""
-    windows, trigger = asked.assigner.regular, asked.trigger
+    windows, trigger = asked.assigner.regular, asked.plain_trigger
     if not isinstance(windows, AlignedWindows | GrowingWindows):
         return None
     if type(trigger) is ContinuousEventTimeTrigger and asked.assigner.is_event_time():
@@ -105,7 +102,7 @@ def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec |
 
 
 def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
-    return spec.trigger in _triggers_of(spec.assigner) or _shown_at_intervals(spec) is not None
+    return spec.plain_trigger == _own_trigger(spec.assigner) or _shown_at_intervals(spec) is not None
 
 
 _OBSTACLES: Final = (
@@ -115,16 +112,12 @@ _OBSTACLES: Final = (
         lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
     ),
     _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
-    _Obstacle("windows never fire", lambda spec: spec.trigger == NeverTrigger()),
+    _Obstacle("windows never fire", lambda spec: spec.plain_trigger == NeverTrigger()),
     _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
     _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
     _Obstacle(
-        "sessions that stay for late records do not only accumulate",
-        lambda spec: (
-            spec.allowed_lateness > 0
-            and _is_of_sessions(spec.assigner)
-            and spec.accumulation_mode is not AccumulationMode.ACCUMULATING
-        ),
+        "sessions that stay for late records take results back",
+        lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner) and spec.applied_mode.retracts,
     ),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
@@ -136,7 +129,7 @@ _WHY_ASKED: Final = (
     _Obstacle("results are taken back", lambda spec: spec.accumulation_mode.retracts),
     _Obstacle("windows merge", lambda spec: isinstance(spec.assigner, MergingWindowAssigner)),
     _Obstacle("windows of {assigner}", lambda spec: spec.assigner.aligned is None),
-    _Obstacle("custom trigger {trigger}", lambda spec: not spec.trigger.fires_only_at_end),
+    _Obstacle("custom trigger {trigger}", lambda spec: not spec.plain_trigger.fires_only_at_end),
     _Obstacle("what was shown is dropped", lambda spec: not spec.applied_trigger.fires_only_at_end),
 )
 """Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
@@ -175,7 +168,7 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
 
 def _first_met(obstacles: tuple[_Obstacle, ...], spec: TriggeredWindowSpec) -> str | None:
     met = next((obstacle for obstacle in obstacles if obstacle.is_met(spec)), None)
-    parts = {"assigner": type(spec.assigner).__name__, "trigger": type(spec.trigger).__name__}
+    parts = {"assigner": type(spec.assigner).__name__, "trigger": type(spec.plain_trigger).__name__}
     return None if met is None else met.text.format(**parts)
 
 

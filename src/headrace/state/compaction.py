@@ -175,7 +175,9 @@ def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
     if len(chosen) == 1:  # only to get rid of rows that are over
         over: int = chosen[0]["meta"].get(LOW, 0)
         return bool(rows > INLINE_ROWS and over > _MOSTLY * rows)
-    return len(chosen) > 1 and (rows > INLINE_ROWS or total > MANY_RUNS)
+    # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
+    is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
+    return len(chosen) > 1 and (is_large or total > MANY_RUNS)
 
 
 def _start(entries: list[Entry]) -> int:

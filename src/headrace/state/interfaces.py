@@ -103,6 +103,8 @@ class MergingState(AppendingState[T_contra, OUT_co]):
 class ReducingState(MergingState[T, T | None]):
     """The elements, combined into one of their own type by a reduce function; None when there are none.
 
+    As None stands for that, neither an element nor what the function returns can be None.
+
     Examples:
         >>> from headrace.common import Types
         >>> from headrace.datastream import KeyedProcessFunction

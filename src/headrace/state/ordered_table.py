@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
+from headrace.state.differences import difference
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
+from headrace.state.runs.known_keys import OrderedKeys
 from headrace.state.runs.layout import KIND
 from headrace.state.runs.merging import merge_small_runs
 from headrace.state.runs.ordered import (
@@ -82,7 +84,7 @@ class OrderedLayout:
         for entry, declared in self.meta.items():
             stored = run.meta.get(entry, declared)
             if stored != declared:
-                raise self._other(f"another {self.words.get(entry, entry)}: stored {stored}, declared {declared}")
+                raise self._other(f"another {self.words.get(entry, entry)}: {difference(stored, declared)}")
         if not run.section.schema.equals(self.schema):
             raise self._other(f"other columns: stored {run.section.schema.names}, declared {self.schema.names}")
 
@@ -150,6 +152,11 @@ class OrderedTable:
         wanted, bounds = group_times(times)
         probes = [hashes[start:stop] for start, stop in pairwise(bounds)]
         return _with_rows(cursor.find(wanted, probes) for cursor in self._cursors())
+
+    def stored_keys(self) -> OrderedKeys | None:
+        """The keys that are stored at one time in one run: where they are most; None when nothing is stored."""
+        found = [cursor.most_keys() for cursor in self._stored if cursor.rows]
+        return max(found, key=lambda keys: len(keys.hashes), default=None)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Adds rows, which are newer than all others."""
@@ -245,6 +252,15 @@ class _Cursor:
         schema = section.schema
         batch = pa.RecordBatch.from_arrays([section.take(name, rows) for name in schema.names], schema=schema)
         return owned(self._run, batch)
+
+    def most_keys(self) -> OrderedKeys:
+        """The keys of that time which has most rows, of those that are not over; those of other tasks included."""
+        section, (time, *order) = self._run.section, self._run.meta[SORT][:3]
+        _, bounds = group_times(section.rows_of(time, self.kept.row, self._run.rows).to_numpy())
+        largest = int(np.argmax(np.diff(bounds)))
+        start, stop = (self.kept.row + bounds[largest : largest + 2]).tolist()
+        hashes, keys = (section.rows_of(name, start, stop) for name in order)
+        return OrderedKeys(hashes.to_numpy(), keys)
 
     def forget(self, up_to: int) -> None:
         """Notes that the rows which are not above a time are over."""

@@ -102,6 +102,10 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
         True
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        keep_true(cls, "merges_touching", ("merge_windows", *_PLACES), MergingWindowAssigner)
+
     class MergeCallback(MergeCallback[W_contra]):
         """Is told which windows are merged."""
 
@@ -113,3 +117,12 @@ class MergingWindowAssigner(WindowAssigner[T_contra, W]):
             windows: all windows of the key.
             callback: is to be called once for each group of windows that become one; no window is in two groups.
         """
+
+    @property
+    def merges_touching(self) -> bool:
+        """Whether windows are :class:`.TimeWindow`, and become one where they overlap or touch, and only there.
+
+        False, as here, unless the class itself says otherwise. Then :meth:`merge_windows` is not asked: an element
+        costs the same however many windows its key has, and not more with each of them.
+        """
+        return False

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
+from headrace.common.other_names import names_explained
 from headrace.common.type_variables import T, T_co, W_contra
 from headrace.windowing.windows import Window
 
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_GETTERS = {"get_value": "use value", "get_timestamp": "use timestamp", "has_timestamp": "use timestamp is not None"}
+
+
+@names_explained("TimestampedValue", _GETTERS)
 @dataclass(frozen=True, slots=True)
 class TimestampedValue(Generic[T_co]):
     """An element of a window and its event time.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic
+from dataclasses import FrozenInstanceError, dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.other_names import names_explained
@@ -13,6 +13,8 @@ from headrace.common.type_variables import W_contra
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
+C = TypeVar("C", bound=type)
 
 LONGEST: Final = 1 << 62
 """A window of this length, in milliseconds, still has an end of 64 bits."""
@@ -54,7 +56,29 @@ class MergeCallback(ABC, Generic[W_contra]):
         """
 
 
+def _derivable(cls: C) -> C:
+    """Lets classes derived from a frozen dataclass with slots have fields of their own: Python's check refuses them."""
+    own = vars(cls)["__slots__"]
+
+    def check(window: Any, name: str) -> None:
+        if type(window) is cls or name in own:
+            raise FrozenInstanceError(f"the field {name!r} of a window cannot be changed: make another window")
+
+    def set_field(window: Any, name: str, value: Any) -> None:
+        check(window, name)
+        object.__setattr__(window, name, value)
+
+    def delete_field(window: Any, name: str) -> None:
+        check(window, name)
+        object.__delattr__(window, name)
+
+    cls.__setattr__ = set_field  # type: ignore[method-assign, assignment]
+    cls.__delattr__ = delete_field  # type: ignore[method-assign, assignment]
+    return cls
+
+
 @names_explained("TimeWindow", {"get_start": "use start", "get_end": "use end"})
+@_derivable
 @dataclass(frozen=True, slots=True, order=True)
 class TimeWindow(Window):
     """The half-open interval ``[start, end)`` of time, in milliseconds.
@@ -106,6 +130,7 @@ class TimeWindow(Window):
                 callback.merge(merged, covering)
 
 
+@_derivable
 @dataclass(frozen=True, slots=True, order=True)
 class CountWindow(Window):
     """The window with a number among those of a key; it ends when so many records have come, at no time.
@@ -123,6 +148,7 @@ class CountWindow(Window):
         return MAX_WATERMARK
 
 
+@_derivable
 @dataclass(frozen=True, slots=True, order=True)
 class GlobalWindow(Window):
     """The one window that holds all records of a key.

@@ -100,8 +100,8 @@ LATENESS = st.sampled_from([0, 0, 1, 5, 30, MAX_WATERMARK])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How much is worked out at a time."""
     if request.param == "in small pieces":
-        monkeypatch.setattr(early_windows, "_PENDING_ROWS", 2)
-        monkeypatch.setattr(early_windows, "_FIRED_ROWS", 3)
+        monkeypatch.setattr(early_windows, "_WAITING_ROWS", 2)
+        monkeypatch.setattr(early_windows, "FIRED_ROWS", 3)
         monkeypatch.setattr(continuous_window, "_FIRINGS", 1)
         monkeypatch.setattr(continuous_window, "_FEWEST_WINDOWS", 1)
 

@@ -84,7 +84,7 @@ def test_cuts_change_nothing(size: int, slide: int, monkeypatch: pytest.MonkeyPa
     records = [Record(i * i % 11, i % 5, i, i - 4) for i in range(200)]
     whole, apart = by_columns(size, slide), by_columns(size, slide)
     whole.run([records])
-    monkeypatch.setattr(count_window, "_PENDING_ROWS", 5)
+    monkeypatch.setattr(count_window, "_WAITING_ROWS", 5)
     monkeypatch.setattr(count_window, "FIRED_ROWS", 2)
     monkeypatch.setattr(sliding_count_window, "_MERGED_ROWS", 4)
     for start in range(0, 200, 7):

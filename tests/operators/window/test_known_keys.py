@@ -21,7 +21,7 @@ from headrace.operators.arrays import gather
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import known_keys, rank_tables
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.known_keys import KnownKeys
+from headrace.state.runs.known_keys import KnownKeys, OrderedKeys
 
 if TYPE_CHECKING:
     from headrace.state.runs.known_keys import RankedGroups
@@ -176,6 +176,94 @@ def test_aggregates_of_groups_that_lie_anywhere_are_those_of_sorted_ones(
 
 def assert_same(found: list[pa.Array], wanted: list[pa.Array]) -> None:
     assert list(map(repr, [column.to_pylist() for column in found])) == [repr(column.to_pylist()) for column in wanted]
+
+
+@pytest.mark.parametrize("kind", MAKE_KEYS)
+@settings(max_examples=15, deadline=None)
+@given(
+    stored=st.sets(st.integers(0, 100), min_size=1, max_size=60),
+    batches=st.lists(st.lists(st.integers(0, 100), min_size=40, max_size=60), min_size=1, max_size=3),
+)
+def test_keys_that_are_stored_are_known_from_the_start(kind: str, stored: set[int], batches: list[list[int]]) -> None:
+    kept = ordered(MAKE_KEYS[kind](np.array(sorted(stored))))
+    asked: list[None] = []
+
+    def of_state() -> OrderedKeys:
+        asked.append(None)
+        return kept
+
+    known = KnownKeys()
+    known.stored = of_state
+    assert not asked
+    for batch in batches:
+        keys, times = MAKE_KEYS[kind](np.array(batch)), np.zeros(len(batch), np.int64)
+        found = known.group(times, hash_array(keys), keys)
+        if found is not None:
+            assert_like_sorting(found, times, hash_array(keys), keys)
+    assert len(asked) == 1
+
+
+def ordered(keys: pa.Array) -> OrderedKeys:
+    hashes = hash_array(keys)
+    order = np.argsort(hashes)
+    return OrderedKeys(hashes[order], keys.take(pa.array(order)))
+
+
+def test_all_keys_that_are_stored_are_found() -> None:
+    keys = pa.array(np.arange(100))
+    known = KnownKeys()
+    known.stored = lambda: ordered(keys)
+    for _ in range(2):
+        assert_like_sorting(known.group(np.zeros(100, np.int64), hash_array(keys), keys), *rows_of(keys))
+        assert len(known) == 100
+
+
+def rows_of(keys: pa.Array) -> tuple[np.ndarray, np.ndarray, pa.Array]:
+    return np.zeros(len(keys), np.int64), hash_array(keys), keys
+
+
+@pytest.mark.parametrize(("fewest", "most"), [(101, 1000), (1, 99)])
+def test_too_few_or_too_many_stored_keys_are_left_alone(
+    fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if nothing were stored."""
+    stored, keys = ordered(pa.array(np.arange(100))), pa.array(np.arange(98).repeat(2))
+    monkeypatch.setattr(known_keys, "FEWEST_ROWS", fewest)
+    known = KnownKeys(most)
+    known.stored = lambda: stored
+    assert_like_sorting(known.group(*rows_of(keys)), *rows_of(keys))
+    assert len(known) == 98
+    nothing = KnownKeys()
+    nothing.stored = lambda: None
+    assert_like_sorting(nothing.group(*rows_of(keys)), *rows_of(keys))
+
+
+def test_stored_keys_with_one_hash_are_for_sorting() -> None:
+    stored = OrderedKeys(np.array([7, 7, 9], np.uint64), pa.array(["a", "b", "c"]))
+    known = KnownKeys()
+    known.stored = lambda: stored
+    times = np.zeros(3, np.int64)
+    for keys in (["a", "c", "a"], ["a", "b", "c"]):
+        array = pa.array(keys)
+        hashes = np.array([{"a": 7, "b": 7, "c": 9}[key] for key in keys], np.uint64)
+        found = known.group(times, hashes, array)
+        if "b" in keys:
+            assert found is None
+        else:
+            assert_like_sorting(found, times, hashes, array)
+
+
+def test_integers_that_become_dense_are_found_directly() -> None:
+    """A few of many do not tell yet how close together all are."""
+    known, numbers = KnownKeys(), np.random.default_rng(1).permutation(5000)
+    tables = []
+    for seen in (100, 900, 5000):
+        keys = pa.array(numbers[:seen])
+        found = known.group(*rows_of(keys))
+        if found is not None:
+            assert_like_sorting(found, *rows_of(keys))
+        tables.append(type(known._table).__name__)
+    assert tables == ["_HashTable", "_DirectTable", "_DirectTable"]
 
 
 def test_a_table_of_hashes_grows() -> None:

@@ -208,6 +208,15 @@ def test_what_was_found_of_a_large_batch_holds_for_the_next_ones(
         assert counts == [[20 * (4 - passed)], [20]]
 
 
+@pytest.mark.parametrize("key", range(12))
+def test_a_large_batch_of_one_key_is_summed_up(key: int) -> None:
+    """Keys are judged by a sample of their hashes, in which this one may be, or not."""
+    out = emitted([Record(key, 1.0, 3)] * (local_aggregate._FEWEST_SAMPLED + 1))
+    assert not out.batches
+    (accumulators,) = out.sides[ACCUMULATORS_TAG]
+    assert accumulators.columns.column("records").to_pylist() == [local_aggregate._FEWEST_SAMPLED + 1]
+
+
 class OnlyTheLast:
     """Stamps of which nobody wants to see more."""
 

@@ -97,6 +97,20 @@ def test_a_reduce_function_that_returns_none_is_told_where_no_record_can_be_none
     assert f"returned by {__file__}:{line}" in str(caught.value)
 
 
+def test_a_rolling_reduce_function_that_returns_none_is_told_likewise() -> None:
+    def forgets(a: Row, b: Row) -> Any:
+        return a if a[0] > 9 else None
+
+    def job(harness: JobHarness) -> None:
+        harness.add_sink("results", harness.add_source("records", ROW).key_by("n").reduce(forgets).uid("reduce"))
+
+    with JobHarness(job) as harness:
+        harness.push("records", Row(1))
+        harness.push("records", Row(1))
+        with pytest.raises(FunctionRefusedError, match="reduce returned None, which is no record of type"):
+            harness.run_epoch()
+
+
 class Sum(AggregateFunction):
     def create_accumulator(self) -> Any:
         return 0
@@ -114,3 +128,24 @@ class Sum(AggregateFunction):
 def test_an_accumulator_of_none_is_refused_where_windows_are_looked_at_before_their_ends() -> None:
     with pytest.raises(FunctionRefusedError, match="add returned None: return the accumulator"):
         results("early", Types.LONG(), [[1, None]], lambda windows: windows.aggregate(Sum(), output_type=Types.LONG()))
+
+
+class SumOfSessions(Sum):
+    """Forgets the sum of two sessions that become one."""
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return None
+
+
+def test_an_accumulator_of_none_is_refused_where_sessions_become_one() -> None:
+    def job(harness: JobHarness) -> None:
+        keyed = harness.add_source("records", Types.LONG()).key_by(lambda _: 0, key_type=Types.LONG())
+        sums = KINDS["session"](keyed).aggregate(SumOfSessions(), output_type=Types.LONG())
+        harness.add_sink("results", sums.uid("window"))
+
+    with JobHarness(job) as harness:
+        for time in (0, 6, 3):
+            harness.push("records", 1, time)
+        with pytest.raises(FunctionRefusedError, match="merge returned None: return the accumulator") as caught:
+            harness.run_epoch()
+    assert f"returned by {__file__}:{SumOfSessions.merge.__code__.co_firstlineno}" in str(caught.value)

@@ -116,7 +116,8 @@ def test_sharing_changes_nothing(
     records = [record for record in records for _ in range(copies)]
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_store, "_PENDING_ROWS", pending)
+        patch.setattr(window_store, "_WAITING_ROWS", pending)
+        patch.setattr(paned_window, "_STEP_ROWS", pending)
         for shares in (True, False):
             if not shares:
                 patch.setattr(paned_window.Panes, "of", lambda windows: None)

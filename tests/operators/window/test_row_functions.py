@@ -11,11 +11,13 @@ from test_against_model import CODEC, assigner_of, drive, ranks, scenarios
 from window_harness import INPUT, Driver
 from window_model import MAX, MIN, Model, Record
 
+from headrace.common.batch import Batch
 from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import ProcessWindowFunction
+from headrace.operators.window.general import ordered_elements
 from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_functions import ProcessCall, window_call
 from headrace.operators.window.general.window_operator import WindowOperator
@@ -121,6 +123,43 @@ def test_process_gets_all_elements_in_order_of_arrival() -> None:
     run.run([[Record(1, 1.0, 4)], [Record(1, 2.0, 3)]])
     run.run([[Record(1, 3.0, 2)]], upto=9)
     assert outputs(run) == [(1, 0, 10, 9, 1001, [1.0, 2.0, 3.0])]
+
+
+def test_more_elements_than_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered_elements, "_BLOCK", 3)
+    run = driver(window_function=Process())
+    counts = {1: 1, 2: 7, 3: 2, 4: 1, 5: 4}
+    values = {key: [float(10 * key + i) for i in range(count)] for key, count in counts.items()}
+    run.run([[Record(key, value, 1) for value in values[key][:1]] for key in values])
+    run.run([[Record(key, value, 2) for key in values for value in values[key][1:]]], upto=9)
+    assert {key: held for key, _, _, _, _, held in outputs(run)} == values
+
+
+def test_records_are_made_only_when_a_window_fires(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    decode = ordered_elements.array_to_values
+    monkeypatch.setattr(ordered_elements, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
+    monkeypatch.setattr(Batch, "rows", property(lambda batch: pytest.fail("nobody needs the records")))
+    run = driver(window_function=lambda key, window, elements: [(key, len(list(elements)))])
+    run.run([[Record(1, 1.0, 4), Record(2, 1.0, 14)], [Record(1, 2.0, 3)]])
+    assert made == []
+    run.run([], upto=9)
+    monkeypatch.undo()
+    assert made == [2]
+    assert outputs(run) == [(1, 2)]
+
+
+def test_what_a_function_keeps_of_a_window_does_not_change_when_late_elements_come() -> None:
+    seen: list[Any] = []
+    run = driver(window_function=lambda key, window, elements: seen.append(elements), lateness=100)
+    run.run([[Record(1, 1.0, 6, MIN), Record(1, 2.0, 7, 20)], [Record(1, 4.0, 7, 20)]])
+    run.run([[Record(1, 8.0, 7, 20)]])
+    assert [[row["value"] for row in rows] for rows in seen] == [
+        [1.0],
+        [1.0, 2.0],
+        [1.0, 2.0, 4.0],
+        [1.0, 2.0, 4.0, 8.0],
+    ]
 
 
 def test_the_watermark_is_the_new_one_when_a_window_fires_between_records() -> None:

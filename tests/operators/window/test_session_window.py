@@ -34,6 +34,7 @@ from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers.purging import PurgingTrigger
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import Epoch, Windows, inputs
 
@@ -72,7 +73,7 @@ def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Ep
     model = WindowModel(EventTimeSessionWindows.with_gap(gap), rank=RANKS.__getitem__)
     run_model(model, epochs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_window, "_PENDING_ROWS", pending)
+        patch.setattr(session_window, "_WAITING_ROWS", pending)
         patch.setattr(session_window, "_DUE_ROWS", due)
         run, counting = driver(gap), driver(gap, None)
         run_driver(run, epochs)
@@ -88,18 +89,20 @@ LATENESS = st.sampled_from([1, 3, 8, 30, MAX_WATERMARK])
 
 @pytest.mark.parametrize(("pending", "due"), [(1, 1), (3, 2), (1 << 19, 1 << 19)])
 @settings(max_examples=15, deadline=None)
-@given(gap=st.integers(1, 12), lateness=LATENESS, epochs=inputs())
+@given(gap=st.integers(1, 12), lateness=LATENESS, discards=st.booleans(), epochs=inputs())
 def test_sessions_that_stay_for_late_records(
-    pending: int, due: int, gap: int, lateness: int, epochs: list[Epoch]
+    pending: int, due: int, gap: int, lateness: int, discards: bool, epochs: list[Epoch]
 ) -> None:
     """As the model has it; and what is held, as the operator has it that goes record by record."""
     epochs = numbered(epochs)
-    model = WindowModel(EventTimeSessionWindows.with_gap(gap), lateness=lateness, rank=RANKS.__getitem__)
+    trigger = PurgingTrigger.of(EventTimeTrigger()) if discards else EventTimeTrigger()
+    sessions = EventTimeSessionWindows.with_gap(gap)
+    model = WindowModel(sessions, trigger, lateness=lateness, rank=RANKS.__getitem__)
     run_model(model, epochs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_window, "_PENDING_ROWS", pending)
+        patch.setattr(session_window, "_WAITING_ROWS", pending)
         patch.setattr(session_window, "_DUE_ROWS", due)
-        run = Driver(partial(KeptSessionOperator, COLUMNAR, gap, "late", lateness))
+        run = Driver(partial(KeptSessionOperator, COLUMNAR, gap, "late", lateness, discards=discards))
         run_driver(run, epochs[:-1])
         run_driver(run, epochs[-1:])
     assert run.out.rows == [expected(fired) for fired in model.fired]
@@ -109,14 +112,15 @@ def test_sessions_that_stay_for_late_records(
 
 @pytest.mark.parametrize("tag", [None, "late"])
 @settings(max_examples=10, deadline=None)
-@given(gap=st.integers(1, 12), lateness=LATENESS, epochs=inputs())
+@given(gap=st.integers(1, 12), lateness=LATENESS, discards=st.booleans(), epochs=inputs())
 def test_columns_of_sessions_that_stay_give_what_records_give(
-    tag: str | None, gap: int, lateness: int, epochs: list[Epoch]
+    tag: str | None, gap: int, lateness: int, discards: bool, epochs: list[Epoch]
 ) -> None:
-    given = Windows(EventTimeSessionWindows.with_gap(gap), None, None, lateness)
+    trigger = PurgingTrigger.of(EventTimeTrigger()) if discards else None
+    given = Windows(EventTimeSessionWindows.with_gap(gap), trigger, None, lateness)
     by_records = one_by_one(given, MANY, tag)
     _, columns = layouts(given, MANY, tag)
-    by_columns = Driver(partial(KeptSessionOperator, columns, gap, tag, lateness), type=ELEMENT)
+    by_columns = Driver(partial(KeptSessionOperator, columns, gap, tag, lateness, discards=discards), type=ELEMENT)
     for run in (by_records, by_columns):
         run_driver(run, numbered(epochs)[:-1])
     assert sorted(map(repr, by_columns.held())) == sorted(map(repr, by_records.held()))

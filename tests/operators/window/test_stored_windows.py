@@ -9,8 +9,9 @@ import pytest
 
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
-from headrace.datastream.aggregates import max, sum
+from headrace.datastream.aggregates import max, sum, top_n
 from headrace.testing import JobHarness
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners.count import CountTumblingWindowAssigner
 from headrace.windowing.assigners.global_windows import GlobalWindows
@@ -239,12 +240,33 @@ def test_sessions_of_another_gap_or_other_aggregates_are_refused() -> None:
         checkpoint = harness.checkpoint()
     for declared, message in [
         (sessions(11, sum("f1")), "sessions were stored with another session gap in milliseconds: stored 10, decl"),
-        (sessions(10, max("f1")), "sessions were stored with another set of aggregates"),
+        (
+            sessions(10, max("f1"), top_n("f1", 2)),
+            r"set of aggregates: stored count rows and sum integers of f1, declared .* extreme of f1 \(is largest\)",
+        ),
     ]:
         with JobHarness(declared, restore=checkpoint) as harness:
             harness.push("events", ("a", 7), 4)
             with pytest.raises(StateMigrationError, match=message):
                 harness.run_epoch()
+
+
+def test_sessions_that_have_discarded_what_they_held_cannot_accumulate() -> None:
+    def sessions(mode: AccumulationMode) -> Callable[[JobHarness], None]:
+        def build(harness: JobHarness) -> None:
+            windows = harness.add_source("events", EVENT).key_by("f0").window(EventTimeSessionWindows.with_gap(10))
+            windows.allowed_lateness(5).accumulation_mode(mode)
+            harness.add_sink("out", windows.aggregate(sum("f1")).uid("windows"))
+
+        return build
+
+    with JobHarness(sessions(AccumulationMode.DISCARDING)) as harness:
+        harness.push("events", ("a", 7), 4)
+        checkpoint = harness.checkpoint()
+    with JobHarness(sessions(AccumulationMode.ACCUMULATING), restore=checkpoint) as harness:
+        harness.push("events", ("a", 7), 4)
+        with pytest.raises(StateMigrationError, match="sessions were stored with another accumulation mode"):
+            harness.run_epoch()
 
 
 class DerivedTrigger(CountTrigger):

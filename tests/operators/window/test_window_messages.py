@@ -18,7 +18,14 @@ from headrace.datastream.functions import (
     ProcessAllWindowFunction,
     ProcessWindowFunction,
 )
-from headrace.datastream.window import CountTrigger, EventTimeTrigger, Trigger, TriggerResult, TumblingEventTimeWindows
+from headrace.datastream.window import (
+    CountTrigger,
+    EventTimeTrigger,
+    Evictor,
+    Trigger,
+    TriggerResult,
+    TumblingEventTimeWindows,
+)
 
 
 @pytest.fixture
@@ -179,3 +186,18 @@ def test_what_windows_and_their_contexts_do_not_have(keyed: KeyedStream, mistake
     if mistake.startswith("ctx"):
         windows = windows.trigger(AsksInATrigger(mistake))
     assert re.search(said, failure_of(windows.process(AsksOfAWindow(mistake))))
+
+
+class AsksOfElements(Evictor[Any, Any]):
+    """Asks for what the elements do not have."""
+
+    def evict_before(self, elements: Any, size: int, window: Any, ctx: Any) -> Any:
+        return [element for element in elements if element.get_value()]
+
+    def evict_after(self, elements: Any, size: int, window: Any, ctx: Any) -> Any:
+        return elements
+
+
+def test_what_elements_in_an_evictor_do_not_have(keyed: KeyedStream) -> None:
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(1))).evictor(AsksOfElements())
+    assert "TimestampedValue has no 'get_value': use value\n" in failure_of(windows.reduce(lambda a, b: a))

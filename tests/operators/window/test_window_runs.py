@@ -134,7 +134,7 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     records = [Record(i % 50, 1.0, i % 30) for i in range(2000)]
     whole = driver(columnar)
     whole.run([records], upto=MAX)
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store._PENDING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_ROWS", 64)
     monkeypatch.setattr("headrace.operators.window.columnar.blocks.merge_blocks.__defaults__", (100,))
     pieces = driver(columnar)
     pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
@@ -147,14 +147,15 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     [
         pytest.param(4, 1 << 20, [64, 64, 64, 64, 64], id="few keys"),
         pytest.param(1000, 1 << 20, [64, 256], id="many keys"),
+        pytest.param(1000, 4096, [64, 128, 128], id="many keys, as many as memory takes"),
         pytest.param(1000, 1000, [64, 64, 64, 64, 64], id="many keys of large records"),
     ],
 )
 def test_more_records_wait_where_they_do_not_become_fewer(
     monkeypatch: pytest.MonkeyPatch, keys: int, most_bytes: int, pieces: list[int]
 ) -> None:
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store._PENDING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.columnar.window_store._PENDING_BYTES", most_bytes)
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_ROWS", 64)
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_BYTES", most_bytes)
     aggregated: list[int] = []
     of_chunk = Accumulators.of_chunk
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
 from headrace.operators.aggregates.aggregator import Aggregator, ColumnAggregator
 from headrace.operators.arrays import fixed_width, gather, validity
+from headrace.state.keys.typed import look_alike
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -84,6 +86,11 @@ class KeyField(Aggregator):
     type: TypeInformation
 
     @property
+    def is_canonical(self) -> bool:
+        """Whether the results of equal keys look alike: ``0.0`` for ``-0.0`` as well."""
+        return look_alike(self.type) or pa.types.is_floating(self.type.storage_type)
+
+    @property
     def inputs(self) -> tuple[Input, ...]:
         return (self.column,)
 
@@ -99,6 +106,10 @@ class KeyField(Aggregator):
 
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         return older
+
+    def result(self, columns: list[pa.Array]) -> pa.Array:
+        column = columns[0]
+        return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return columns

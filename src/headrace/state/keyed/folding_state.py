@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import AggregatingState, ReducingState
@@ -111,9 +112,7 @@ class FoldedReducingState(ReducingState[Any]):
     def add(self, value: Any) -> None:
         if value is None:
             raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
-        old = self._folded.live()
-        value = self._folded.copy(value)
-        self._folded.write(value if old is None else self._reduce(old, value))
+        self.absorb(self._folded.copy(value))
 
     def clear(self) -> None:
         self._folded.clear()
@@ -125,16 +124,24 @@ class FoldedReducingState(ReducingState[Any]):
     def absorb(self, value: Any) -> None:
         """Folds in what :meth:`take` has given."""
         old = self._folded.live()
-        self._folded.write(value if old is None else self._reduce(old, value))
+        if old is not None:
+            value = self._reduce(old, value)
+            if value is None:
+                raise InvalidTypeError(
+                    f"{self._label}: the reduce function returned None, which would be no value: return the value of "
+                    "both, or call clear() where there is to be none"
+                )
+        self._folded.write(value)
 
 
 class FoldedAggregatingState(AggregatingState[Any, Any]):
     """The values added so far, folded into an accumulator."""
 
-    __slots__ = ("_folded", "_function")
+    __slots__ = ("_folded", "_function", "_label")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
         self._folded = _Folded(scope, cells, descriptor.type_info)
+        self._label = descriptor.label
         self._function = descriptor.get_agg_function()
 
     def get(self) -> Any:
@@ -146,7 +153,10 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
         accumulator = self._folded.live()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
-        self._folded.write(self._function.add(self._folded.copy(value), accumulator))
+        accumulator = self._function.add(self._folded.copy(value), accumulator)
+        if accumulator is None:
+            raise self._none_returned("add")
+        self._folded.write(accumulator)
 
     def clear(self) -> None:
         self._folded.clear()
@@ -158,4 +168,17 @@ class FoldedAggregatingState(AggregatingState[Any, Any]):
     def absorb(self, accumulator: Any) -> None:
         """Merges what :meth:`take` has given."""
         old = self._folded.live()
-        self._folded.write(accumulator if old is None else self._function.merge(old, accumulator))
+        if old is not None:
+            accumulator = self._function.merge(old, accumulator)
+            if accumulator is None:
+                raise self._none_returned("merge")
+        self._folded.write(accumulator)
+
+    def _none_returned(self, method: str) -> InvalidTypeError:
+        """None would be no accumulator, and what was added before be lost."""
+        place = of_function(getattr(self._function, method))
+        where = "" if place is None else f" ({place})"
+        return InvalidTypeError(
+            f"{self._label}: {method} of the aggregate function{where} returned None, which would be no accumulator: "
+            "return the accumulator, also where it was changed in place, or call clear() where there is to be none"
+        )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
+from headrace.state.differences import difference
 from headrace.state.runs import HASH, SORT
 from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
 from headrace.state.runs.lookup import find_rows, order_of_keys
@@ -88,8 +89,9 @@ class StateTable:
         for entry, what in ((KIND, "kind"), ("keys", "key type")):
             if stored.get(entry) != self._meta[entry]:
                 raise StateMigrationError(
-                    f"the state {descriptor.name!r} was stored with another {what}: stored {stored.get(entry)}, "
-                    f"declared {self._meta[entry]}; give the state another name, or restore the old declaration"
+                    f"the state {descriptor.name!r} was stored with another {what}: "
+                    f"{difference(stored.get(entry), self._meta[entry])}; give the state another name, or restore the "
+                    "old declaration"
                 )
         if stored.get(_NAMESPACES, descriptor.namespaces) != descriptor.namespaces:
             raise StateMigrationError(

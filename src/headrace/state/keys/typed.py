@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
+_LOOKS_DIFFER: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
 _AS_TUPLES: Final = "make tuples of what they hold, in a fixed order: key_by(lambda record: tuple(...))"
 _FIXED_SIZE: Final = 9
@@ -74,6 +75,13 @@ def declaration_for(key: Any) -> str | None:
 def is_integer_type(type_: TypeInformation) -> bool:
     """Whether the values are integers of up to 64 bits, so that the order of their canonical form is their own."""
     return isinstance(type_, BasicTypeInfo) and type_.basic_type in WHOLE_NUMBERS
+
+
+def look_alike(type_: TypeInformation) -> bool:
+    """Whether equal keys of it look alike; ``0.0`` and ``-0.0`` do not, nor, without a type, ``1`` and ``True``."""
+    if isinstance(type_, BasicTypeInfo):
+        return type_.basic_type not in _LOOKS_DIFFER
+    return isinstance(type_, CompositeTypeInfo) and all(map(look_alike, type_.field_types))
 
 
 def needs_python(type_: TypeInformation) -> bool:

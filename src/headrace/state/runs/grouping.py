@@ -193,6 +193,13 @@ def group_times(times: Longs) -> tuple[Longs, Longs]:
     return times[starts], np.append(starts, len(times))
 
 
+def times_bounds(times: Longs) -> tuple[int, int]:
+    """The first and the last of some times, of which there is one at least."""
+    if times.strides == (0,):  # one that is repeated
+        return int(times[0]), int(times[0])
+    return int(times.min()), int(times.max())
+
+
 def value_ranks(values: pa.Array) -> Longs:
     """Numbers that compare as the values do."""
     ranks: Longs = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)

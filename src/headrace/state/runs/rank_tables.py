@@ -31,6 +31,11 @@ _SCATTERED: Final = 16
 class RankTable(ABC):
     """Tells the rank of each of some keys in the order of hash and key; keys are told apart by their hashes alone."""
 
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """How much memory it takes, besides the keys and hashes."""
+
     @abstractmethod
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
         """The rank of each key, ``UNKNOWN`` where it has none."""
@@ -52,15 +57,34 @@ def empty_table() -> RankTable:
     return _NoTable()
 
 
+def one_of_each_integer(values: Longs, rows: Longs) -> Longs:
+    """Of some rows one for each value; all of them where values lie too far apart to tell that at once."""
+    found = values[rows]
+    low, high = int(found.min()), int(found.max())
+    if high - low >= _SCATTERED * len(found):
+        return rows
+    of_value: Longs = np.full(high - low + 1, UNKNOWN, np.int64)
+    of_value[found - low] = rows  # of several rows the last one that is written stays
+    once: Longs = of_value[of_value != UNKNOWN]
+    return once
+
+
 class _NoTable(RankTable):
     """A table without keys, which becomes one that suits the keys that come."""
+
+    nbytes = 0
 
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
         return np.full(len(hashes), UNKNOWN, np.int32)
 
     def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
-        table = _DirectTable.of(keys) if pa.types.is_int64(keys.type) else None
-        return _HashTable(hashes) if table is None else table
+        return _suitable(hashes, keys)
+
+
+def _suitable(hashes: Hashes, keys: pa.Array) -> RankTable:
+    """The table that suits some keys, which are in order."""
+    direct = _DirectTable.of(keys) if pa.types.is_int64(keys.type) else None
+    return _HashTable(hashes) if direct is None else direct
 
 
 class _DirectTable(RankTable):
@@ -85,6 +109,10 @@ class _DirectTable(RankTable):
         low, high = int(values.min()), int(values.max())
         return _DirectTable(values, low, high) if high - low < _SCATTERED * len(values) else None
 
+    @property
+    def nbytes(self) -> int:
+        return self._table.nbytes
+
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
         values = keys.to_numpy()
         if int(values.min()) >= self._low and int(values.max()) <= self._high:
@@ -96,7 +124,7 @@ class _DirectTable(RankTable):
         return ranks
 
     def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
-        return _DirectTable.of(keys) or _HashTable(hashes)
+        return _suitable(hashes, keys)
 
 
 class _HashTable(RankTable):
@@ -114,6 +142,10 @@ class _HashTable(RankTable):
         self._table: Ints = np.full(1 << (_SPACIOUS * len(hashes) - 1).bit_length(), UNKNOWN, np.int32)
         self._settle(np.arange(len(hashes)))
 
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes + self._table.nbytes
+
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
         slots = self._first_slots(hashes)
         ranks: Ints = self._table[slots]
@@ -129,7 +161,7 @@ class _HashTable(RankTable):
 
     def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
         if _SPACIOUS * len(hashes) > 2 * len(self._table):
-            return _HashTable(hashes)
+            return _suitable(hashes, keys)  # integers that are more may be closer together
         slots = np.empty(len(hashes), np.int64)
         slots[old] = self._slots
         self._table[self._slots] = old

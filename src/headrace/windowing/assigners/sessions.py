@@ -46,8 +46,20 @@ class _Sessions(MergingWindowAssigner[T, TimeWindow]):
 
     __slots__ = ()
 
+    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
+        """The window of an element alone, before it is merged with others."""
+        return [TimeWindow(time, time + self._gap(element))]
+
     def merge_windows(self, windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
         TimeWindow.merge_windows(windows, callback)
+
+    @property
+    def merges_touching(self) -> bool:
+        return True
+
+    @abstractmethod
+    def _gap(self, element: T) -> int:
+        """The gap of an element."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,8 @@ class _FixedGapSessions(_Sessions[Any]):
         """
         return cls(to_millis(size))
 
-    def windows_at(self, time: int, element: Any, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return [TimeWindow(time, time + self.session_gap)]
+    def _gap(self, element: Any) -> int:
+        return self.session_gap
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.session_gap} ms)"
@@ -99,11 +111,8 @@ class _DynamicGapSessions(_Sessions[T], Generic[T]):
         """Sessions whose gap each element says for itself: an extractor, or a function."""
         return cls(extractor)
 
-    def windows_at(self, time: int, element: T, context: WindowAssigner.WindowAssignerContext) -> list[TimeWindow]:
-        return [TimeWindow(time, time + self._gap(element))]
-
     def _gap(self, element: T) -> int:
-        """The gap of an element.
+        """As the extractor says.
 
         Raises:
             InvalidProgramError: when it is no whole number above 0, or leads beyond the end of time.

@@ -71,17 +71,25 @@ class _ContinuousTrigger(PassiveTrigger[Any, Window]):
         next_fire = ctx.get_partitioned_state(NEXT_FIRE)
         if next_fire.get() != time:
             return TriggerResult.CONTINUE
-        next_fire.clear()
-        self._fire_next_after(time, window, ctx)
+        self._fire_next_at(self._next_after_firing(time, window), ctx)
         return TriggerResult.FIRE
 
-    def _fire_next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> None:
-        next_time = self._next_after(time, window, ctx)
-        ctx.get_partitioned_state(NEXT_FIRE).add(next_time)
-        self._register(next_time, ctx)
+    def _multiple(self, time: int) -> int:
+        """The last multiple of the interval that is not above a time."""
+        return time - time % self.interval
+
+    def _fire_next_at(self, time: int, ctx: Trigger.TriggerContext) -> None:
+        next_fire = ctx.get_partitioned_state(NEXT_FIRE)
+        next_fire.clear()
+        next_fire.add(time)
+        self._register(time, ctx)
+
+    def _next_after_firing(self, time: int, window: Window) -> int:
+        """When a window that was shown at a multiple of the interval is to be shown again."""
+        return self._next_after(time, window)
 
     @abstractmethod
-    def _next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> int:
+    def _next_after(self, time: int, window: Window) -> int:
         """When the window is to be shown next, after a multiple of the interval."""
 
     @abstractmethod
@@ -98,8 +106,9 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires each time the watermark passes a multiple of an interval, and at the end of the window.
 
     The first multiple is that after the timestamp of the first element; an element that comes when the window has ended
-    fires at once. A window without an end fires once more when the input ends; how often it shows the same before, from
-    its last element on, depends on how far the watermark had come until then.
+    fires at once. A window without an end fires at multiples that follow an element, not again before the next one has
+    come, and once more when the input ends: how often it would show the same until then would depend on how far the
+    watermark had come before.
 
     Examples:
         >>> from headrace.common import Time
@@ -115,8 +124,11 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        if ctx.get_partitioned_state(NEXT_FIRE).get() is None:
-            self._fire_next_after(timestamp - timestamp % self.interval, window, ctx)
+        next_time = ctx.get_partitioned_state(NEXT_FIRE).get()
+        if next_time is None:
+            self._fire_next_at(self._next_after(self._multiple(timestamp), window), ctx)
+        elif next_time == MAX_WATERMARK:  # a window without an end, which was shown before
+            self._fire_next_at(self._next_after(self._multiple(ctx.get_current_watermark()), window), ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -125,9 +137,12 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
     def in_batch_mode(self) -> EventTimeTrigger:
         return EventTimeTrigger()
 
-    def _next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> int:
-        if ctx.get_current_watermark() == MAX_WATERMARK == window.max_timestamp():
-            return MAX_WATERMARK  # the input has ended: not at every multiple up to the end of time
+    def _next_after_firing(self, time: int, window: Window) -> int:
+        if window.max_timestamp() == MAX_WATERMARK:
+            return MAX_WATERMARK  # until an element comes
+        return self._next_after(time, window)
+
+    def _next_after(self, time: int, window: Window) -> int:
         return min(time + self.interval, window.max_timestamp())
 
     def _register(self, time: int, ctx: Trigger.TriggerContext) -> None:
@@ -155,8 +170,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         if ctx.get_partitioned_state(NEXT_FIRE).get() is None:
-            now = ctx.get_current_processing_time()
-            self._fire_next_after(now - now % self.interval, window, ctx)
+            self._fire_next_at(self._next_after(self._multiple(ctx.get_current_processing_time()), window), ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
@@ -165,7 +179,7 @@ class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     def in_batch_mode(self) -> EventTimeTrigger:
         return EventTimeTrigger()
 
-    def _next_after(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> int:
+    def _next_after(self, time: int, window: Window) -> int:
         next_time = time + self.interval
         if time < window.max_timestamp():  # otherwise it is a window of event time, whose end the clock has passed
             next_time = min(next_time, window.max_timestamp())

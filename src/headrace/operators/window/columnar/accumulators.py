@@ -34,15 +34,23 @@ if TYPE_CHECKING:
 
 
 class Arrivals:
-    """Numbers the records that a subtask sees: by epoch, and within it one by one."""
+    """Numbers the records that a subtask sees: by epoch, and within it one by one.
+
+    Args:
+        epoch: the epoch.
+        are_asked: whether anybody asks; else all records have the number 0, which takes no memory.
+    """
 
     _SEQUENCE_BITS = 30
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, *, are_asked: bool = True) -> None:
         self._next = epoch << self._SEQUENCE_BITS
+        self._are_asked = are_asked
 
     def next(self, count: int) -> Longs:
         """Numbers for the next records."""
+        if not self._are_asked:
+            return np.broadcast_to(np.int64(0), count)
         first = self._next
         self._next += count
         return np.arange(first, self._next)
@@ -72,14 +80,13 @@ class Chunk:
     @property
     def nbytes(self) -> int:
         """How much memory the columns take."""
-        arrays = (self.ends, self.hashes, self.keys, self.arrivals, *self.columns.values())
-        return sum(int(array.nbytes) for array in arrays)
+        times = sum(column.nbytes for column in (self.ends, self.arrivals) if column.strides != (0,))
+        return times + sum(int(array.nbytes) for array in (self.hashes, self.keys, *self.columns.values()))
 
-    def where(self, mask: Mask) -> Chunk:
-        """The pairs where ``mask`` is true."""
-        chosen = pa.array(mask)
-        columns = {index: column.filter(chosen) for index, column in self.columns.items()}
-        return Chunk(self.ends[mask], self.hashes[mask], self.keys.filter(chosen), columns, self.arrivals[mask])
+    def take(self, rows: Longs) -> Chunk:
+        """The pairs at ``rows``, in that order."""
+        columns = {index: gather(column, rows) for index, column in self.columns.items()}
+        return Chunk(self.ends[rows], self.hashes[rows], gather(self.keys, rows), columns, self.arrivals[rows])
 
     def slice(self, start: int, stop: int) -> Chunk:
         """The pairs from ``start`` up to ``stop``; nothing is copied."""
@@ -99,11 +106,11 @@ class Chunk:
         if len(chunks) == 1:
             return chunks[0]
         return Chunk(
-            np.concatenate([chunk.ends for chunk in chunks]),
+            _joined([chunk.ends for chunk in chunks]),
             np.concatenate([chunk.hashes for chunk in chunks]),
             concat([chunk.keys for chunk in chunks]),
             {index: concat([chunk.columns[index] for chunk in chunks]) for index in chunks[0].columns},
-            np.concatenate([chunk.arrivals for chunk in chunks]),
+            _joined([chunk.arrivals for chunk in chunks]),
         )
 
 
@@ -214,6 +221,14 @@ class Accumulators:
         """The rows as they are in state: window end, hash, key, and the other columns."""
         arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _joined(pieces: Sequence[Longs]) -> Longs:
+    """Columns one after the other; one figure that is repeated where each of them is, and it is the same."""
+    if all(piece.strides == (0,) for piece in pieces) and len({int(piece[0]) for piece in pieces if len(piece)}) == 1:
+        value = next(piece[0] for piece in pieces if len(piece))
+        return np.broadcast_to(value, sum(map(len, pieces)))
+    return np.concatenate(pieces)
 
 
 def accumulators_of(batch: Batch) -> Accumulators:

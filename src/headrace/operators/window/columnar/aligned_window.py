@@ -24,7 +24,9 @@ from headrace.operators.window.columnar.window_store import WindowStore
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.stores import EARLIER_STORE, STORE, accumulators_layout, check_has_only
+from headrace.state.runs.grouping import times_bounds
 from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.intervals import Assignment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +39,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.pane_store import PaneStore
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.state.backend import OperatorStates
-    from headrace.windowing.intervals import Assignment, RegularWindows
+    from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -78,17 +79,18 @@ class AlignedWindowOperator(Operator):
         super().open(context, output)
         assert context.state is not None
         check_has_only(context, STORE, EARLIER_STORE)
-        self._store = self._open_store(context.state)
+        self._store = self._open_store(context)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
-    def _open_store(self, state: OperatorStates) -> WindowStore | PaneStore:
+    def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:
+        assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._assigner)
-        return WindowStore(self._layout, kept_as, state.store(STORE))
+        return WindowStore(self._layout, kept_as, context.state.store(STORE), context.learnt)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
         assert context.state is not None
-        store = self._open_store(context.state)
+        store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
             starts = self._assigner.starts_of(block.ends)
@@ -96,7 +98,7 @@ class AlignedWindowOperator(Operator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
-        self._arrivals = Arrivals(scope.epoch)
+        self._arrivals = Arrivals(scope.epoch, are_asked=not self._layout.aggregators.are_scatterable)
         self._store.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -135,6 +137,8 @@ class AlignedWindowOperator(Operator):
     def _judged(self, batch: KeyedBatch) -> Judged:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
+        if pairs.is_identity and times_bounds(pairs.ends)[0] - 1 > batch.last_watermark:
+            return Judged(pairs, Assignment(pairs.records[:0], pairs.ends[:0], False))  # as nearly always
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():

@@ -18,8 +18,9 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.arrays import concat, gather
 from headrace.operators.base import Operator
-from headrace.operators.window.columnar.accumulators import Arrivals, Chunk
 from headrace.operators.window.columnar.count_store import CountedKeys, CountStore
+from headrace.operators.window.columnar.firing import FIRED_ROWS
+from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.operators.window.held_windows import held_in_columns
 from headrace.operators.window.stores import COUNT_STORE, check_has_only
 from headrace.state.keys import KeyColumn
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.state.backend import OperatorStates
@@ -40,12 +42,8 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Columns = list[pa.Array]
 
-_PENDING_ROWS = 1 << 18
-_PENDING_BYTES = 128 << 20
-"""So many records wait at most, or so much memory; the more there are, the less often a key is read and written."""
-
-FIRED_ROWS = 1 << 16
-"""So many results leave as one batch."""
+_WAITING_ROWS = 1 << 18
+"""So many records wait at most; the more there are, the less often a key is read and written."""
 
 _ADVICE = (
     "give it another uid, or restore the old declaration; count windows that an earlier version has kept record by "
@@ -79,6 +77,7 @@ class CountingOperator(Operator):
     def __init__(self, layout: ColumnarWindowLayout) -> None:
         super().__init__()
         self._layout = layout
+        self._waiting = WaitingRecords(layout, _WAITING_ROWS)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
@@ -87,38 +86,26 @@ class CountingOperator(Operator):
         self._store = self._open_store(context.state)
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._arrivals = Arrivals(scope.epoch)
+        self._waiting.begin_epoch(scope.epoch)
         self._store.begin_epoch()
-        self._forget_pending()
 
     def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
-        keys = cast("KeyedBatch", batch).keys
-        columns, arrivals = self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch))
-        one_time = np.zeros(len(batch), np.int64)  # which window a record is in is known once all are grouped by key
-        chunk = Chunk(one_time, keys.hashes, keys.values, columns, arrivals)
-        self._chunks.append(chunk)
-        self._watermarks.append(batch.watermarks)
-        self._pending_rows += len(chunk)
-        # A few columns of a batch that was sent keep all of it in memory.
-        self._pending_bytes += batch.columns.nbytes if columns else chunk.nbytes
-        if self._pending_rows >= _PENDING_ROWS or self._pending_bytes >= _PENDING_BYTES:
-            self._add_pending()
+        if len(batch) and self._waiting.add(cast("KeyedBatch", batch), self.context):
+            self._take_in()
 
     def advance_watermark(self, watermark: int) -> None:
-        self._add_pending()
+        self._take_in()
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        assert not self._chunks, "records came after the last watermark of the epoch"
+        self._waiting.end_epoch()
         self._store.end_epoch()
 
-    def _add_pending(self) -> None:
-        if self._chunks:
-            chunk, watermarks = Chunk.concat(self._chunks), np.concatenate(self._watermarks)
-            self._forget_pending()
-            self._add(chunk, watermarks)
+    def _take_in(self) -> None:
+        """Puts the records that wait into their windows."""
+        arrived = self._waiting.take()
+        if arrived is not None:
+            self._add(arrived.chunk, arrived.watermarks)
 
     @abstractmethod
     def _open_store(self, state: OperatorStates) -> WindowStore:
@@ -138,11 +125,6 @@ class CountingOperator(Operator):
         table = self._layout.finish(keys, [pa.array(numbers)], columns)
         times = np.full(len(numbers), MAX_WATERMARK)
         self.output.emit(Batch(self._layout.output_type, times, stamps, columns=table))
-
-    def _forget_pending(self) -> None:
-        self._chunks: list[Chunk] = []
-        self._watermarks: list[Longs] = []
-        self._pending_rows = self._pending_bytes = 0
 
 
 class CountWindowOperator(CountingOperator):

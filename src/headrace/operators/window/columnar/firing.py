@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Kinds = npt.NDArray[np.int8]
     Longs = npt.NDArray[np.int64]
+
+FIRED_ROWS: Final = 1 << 16
+"""So many results leave as one batch."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width
-from headrace.operators.window.columnar.accumulators import Chunk
 from headrace.state.key_table import KeyTable
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedTable
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
 
@@ -148,9 +148,8 @@ class TouchedKeys:
     of_records: Longs
 
     @staticmethod
-    def of(chunks: Sequence[Chunk], due: KeyColumn | None) -> TouchedKeys | None:
+    def of(chunk: Chunk | None, due: KeyColumn | None) -> TouchedKeys | None:
         """The keys of some records, and some others; None when there are none."""
-        chunk = Chunk.concat(chunks) if chunks else None
         parts = [] if chunk is None else [KeyColumn(chunk.keys, chunk.hashes)]
         if due is not None:
             parts.append(due)

@@ -37,8 +37,8 @@ class ColumnarWindowLayout:
     Attributes:
         codec: how keys are stored.
         key_names: the names of the key's columns in the output; none where all records have one key.
-        key_fields: the fields of the key, when they are remembered beside the canonical key; else the columns of the
-            key are made from the canonical key.
+        key_fields: the fields of the key, when they are remembered beside the canonical key; else, and where equal keys
+            may look different, the columns of the key are made from the canonical key.
         aggregates: what is computed.
         window_names: the names of the columns in the output that say which window it is.
     """
@@ -175,7 +175,8 @@ class ColumnarWindowLayout:
             columns: the accumulators.
         """
         results = self.aggregators.results(columns)
-        key_columns = [results[field] for field in self.key_fields] or self._key_columns(keys)
+        is_remembered = self.key_fields and all(field.is_canonical for field in self.key_fields)
+        key_columns = [results[field] for field in self.key_fields] if is_remembered else self._key_columns(keys)
         values = [
             aggregate.emit([results[aggregator] for aggregator in aggregate.aggregators])
             for aggregate in self.aggregates

@@ -190,7 +190,7 @@ class LocalWindowAggregate(Operator):
         if total > _FEWEST_SAMPLED:
             is_sampled = hashes < _SAMPLED_HASHES
             ends, hashes, part = ends[is_sampled], hashes[is_sampled], _SAMPLED_PART
-        groups = part * len(np.unique(hashes ^ hash_int64(ends)))
+        groups = part * max(len(np.unique(hashes ^ hash_int64(ends))), 1)  # of few keys none may be in the sample
         # Records of later windows are of other groups.
         span = int(batch.timestamps.max()) - int(batch.timestamps.min()) + 1
         times = min(_MORE_TO_COME, _HELD_ROWS / total, self._stretch / span)
@@ -251,7 +251,7 @@ class LocalWindowAggregate(Operator):
 def expected_groups(rows: int, groups: int, times: float) -> float:
     """How many groups ``times`` as many rows have, when so many rows have so many groups and all are equally frequent.
 
-    Of *k* groups, *n* rows are expected to meet *k* (1 - exp(-*n* / *k*)).
+    There must be a row and a group. Of *k* groups, *n* rows are expected to meet *k* (1 - exp(-*n* / *k*)).
     """
     if groups >= rows:
         return rows * times

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.count_panes import NO_PANE, CountPanes, CountPaneStore, KeptPanes
-from headrace.operators.window.columnar.count_window import FIRED_ROWS, CountingOperator
+from headrace.operators.window.columnar.count_window import CountingOperator
+from headrace.operators.window.columnar.firing import FIRED_ROWS
 from headrace.operators.window.held_windows import held_in_columns
 from headrace.operators.window.stores import COUNT_PANES_STORE
 from headrace.state.keys import KeyColumn

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.state.backend import OperatorStates
     from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.windows import Window
 
@@ -64,20 +63,21 @@ class UntimedWindowOperator(Operator):
         super().open(context, output)
         assert context.state is not None
         check_has_only(context, self.store_name)
-        self._store = self._open_store(context.state)
+        self._store = self._open_store(context)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
         assert context.state is not None
-        store = self._open_store(context.state)
+        store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(MIN_WATERMARK, MAX_WATERMARK):
             windows, bounds = self._windows_of(block.ends), self._bounds(block.ends)
             yield from held_in_columns(self._layout, block.keys, windows, bounds, block.columns)
 
-    def _open_store(self, state: OperatorStates) -> WindowStore:
+    def _open_store(self, context: OperatorContext) -> WindowStore:
+        assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._windows)
-        return WindowStore(self._layout, kept_as, state.store(self.store_name))
+        return WindowStore(self._layout, kept_as, context.state.store(self.store_name), context.learnt)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

@@ -6,7 +6,7 @@ compaction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,33 +15,50 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.blocks import merge_blocks
+from headrace.operators.window.columnar.waiting import WaitingRows
 from headrace.operators.window.stores import ACCUMULATORS_KIND
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.known_keys import KnownKeys
 from headrace.state.runs.merging import register_ordered_merger
-from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
+    from headrace.operators.base import Learnt
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
 
-_Rows = TypeVar("_Rows", Chunk, Accumulators)
-
-_PENDING_ROWS = 1 << 18
+_WAITING_ROWS = 1 << 18
 """So many rows wait before they are aggregated, where that leaves few: more at once cost no less a row."""
 
 _FEW = 0.125
-_TIMES_AS_MANY = 8
-_PENDING_BYTES = 128 << 20
-"""Where it leaves more than this part, so many times as many wait, if they need no more memory than this: each piece
-has to be merged with the others afterwards."""
+_TIMES_AS_MANY = 16
+_WAITING_BYTES = 128 << 20
+"""Where it leaves more than this part, up to so many times as many wait, in so much memory: each piece has to be merged
+with the others afterwards."""
+
+
+class _Habits:
+    """What a store has learnt of its rows; one that takes its place in the same process need not learn it again.
+
+    Attributes:
+        known: the keys that were met.
+        most_waiting: so many rows wait.
+    """
+
+    def __init__(self) -> None:
+        self.known = KnownKeys()
+        self.most_waiting = _WAITING_ROWS
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return self.known.nbytes
 
 
 class WindowStore:
@@ -51,44 +68,48 @@ class WindowStore:
         layout: the columns.
         kept_as: what the runs in state are.
         runs: the state.
+        learnt: by name, what stores before this one have learnt in this process; see ``OperatorContext``.
     """
 
-    _pending_end: int
-
-    def __init__(self, layout: ColumnarWindowLayout, kept_as: OrderedLayout, runs: RunStore) -> None:
+    def __init__(
+        self, layout: ColumnarWindowLayout, kept_as: OrderedLayout, runs: RunStore, learnt: dict[str, Learnt]
+    ) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
-        self._known = KnownKeys() if layout.aggregators.are_scatterable else None
         self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches, self._known))
-        self._most_pending = _PENDING_ROWS
-        self._forget_pending()
+        self._habits = cast("_Habits", learnt.setdefault(runs.name, _Habits()))
+        self._known = self._habits.known if layout.aggregators.are_scatterable else None
+        self._habits.known.stored = self._table.stored_keys
+        self._records: WaitingRows[Chunk] = WaitingRows()
+        self._accumulators: WaitingRows[Accumulators] = WaitingRows()
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
         self._table.begin_epoch()
-        self._forget_pending()
+        self._records.forget()
+        self._accumulators.forget()
 
     def add(self, chunk: Chunk) -> None:
         """Adds records that are on time for their windows."""
         if len(chunk):
-            self._chunks.append(chunk)
-            self._note(chunk.ends)
+            self._records.add(chunk)
+            self._make_room()
 
     def add_accumulators(self, accumulators: Accumulators) -> None:
         """Adds accumulators in any order; late ones only once :meth:`due` was asked for their windows."""
         if len(accumulators):
-            self._accumulators.append(accumulators)
-            self._note(accumulators.ends)
+            self._accumulators.add(accumulators)
+            self._make_room()
 
     def next_above(self, end: int) -> int:
         """The first end above one; ``NO_TIME`` when there is none."""
-        if self._pending_end <= end:
+        if self._first_waiting <= end:
             self.aggregate()
-        return min(self._pending_end, self._table.next_above(end))
+        return min(self._first_waiting, self._table.next_above(end))
 
     def between(self, after: int, upto: int) -> list[Accumulators]:
         """The rows with an end above ``after`` and not above ``upto``, in pieces that are in order each."""
-        if self._pending_end <= upto:
+        if self._first_waiting <= upto:
             self.aggregate(upto)
         return [Accumulators.of_batch(batch) for batch in self._table.between(after, upto)]
 
@@ -121,45 +142,31 @@ class WindowStore:
         self.forget(upto)
         self._table.end_epoch()
 
-    def _note(self, ends: Longs) -> None:
-        self._pending_end = min(int(ends.min()), self._pending_end)
-        self._pending_rows += len(ends)
-        if self._pending_rows >= self._most_pending:
-            self.aggregate()
-
     def aggregate(self, upto: int = MAX_WATERMARK) -> None:
         """Has the rows that wait become accumulators in the table: those with an end that is not above ``upto``."""
-        chunks, accumulators = self._chunks, self._accumulators
-        self._forget_pending()
-        due = [_split(rows, upto, self.add) for rows in chunks]
-        rows = [_split(rows, upto, self.add_accumulators) for rows in accumulators]
-        if due:
-            rows.append(self._aggregated(Chunk.concat(due)))
+        records, rows = self._records.take(upto), self._accumulators.take(upto)
+        is_grouped = not rows
+        if records:
+            rows.append(self._aggregated(Chunk.concat(records)))
         if rows:
-            merged = Accumulators.regrouped(self._aggregators, rows, self._known) if accumulators else rows[0]
+            merged = rows[0] if is_grouped else Accumulators.regrouped(self._aggregators, rows, self._known)
             self._table.append(merged.to_batch(self._schema))
+
+    @property
+    def _first_waiting(self) -> int:
+        """The first end of the rows that wait; ``NO_TIME`` when there are none."""
+        return min(self._records.first_end, self._accumulators.first_end)
+
+    def _make_room(self) -> None:
+        if self._records.held + self._accumulators.held >= self._habits.most_waiting:
+            self.aggregate()
 
     def _aggregated(self, chunk: Chunk) -> Accumulators:
         """The accumulators of a chunk; how many they are tells how many rows are to wait from now on."""
         made = Accumulators.of_chunk(self._aggregators, chunk, self._known)
-        most = _TIMES_AS_MANY * _PENDING_ROWS
-        is_worthwhile = len(made) > _FEW * len(chunk) and chunk.nbytes * most <= _PENDING_BYTES * len(chunk)
-        self._most_pending = most if is_worthwhile else _PENDING_ROWS
+        many = min(_TIMES_AS_MANY * _WAITING_ROWS, _WAITING_BYTES * len(chunk) // max(chunk.nbytes, 1))
+        self._habits.most_waiting = max(many, _WAITING_ROWS) if len(made) > _FEW * len(chunk) else _WAITING_ROWS
         return made
-
-    def _forget_pending(self) -> None:
-        self._chunks: list[Chunk] = []
-        self._accumulators: list[Accumulators] = []
-        self._pending_rows, self._pending_end = 0, NO_TIME
-
-
-def _split(rows: _Rows, upto: int, keep: Callable[[_Rows], None]) -> _Rows:
-    """The rows with an end that is not above ``upto``; the others are kept."""
-    is_due = rows.ends <= upto
-    if is_due.all():
-        return rows
-    keep(rows.where(~is_due))
-    return rows.where(is_due)
 
 
 def combined(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
-from headrace.operators.user_code import note_returned
+from headrace.operators.user_code import check_none, note_returned
 from headrace.state.copying import copier
 
 if TYPE_CHECKING:
@@ -85,20 +84,6 @@ class AggregateFold(Fold):
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)
-
-
-def check_none(type_: TypeInformation, name: str, function: Any) -> None:
-    """Refuse None where a function of the user has returned it and no record of the stream can be None.
-
-    Raises:
-        InvalidTypeError: it is noted as the function's.
-    """
-    try:
-        layout_of(type_).rows_to_columns([None])
-    except InvalidTypeError:
-        error = InvalidTypeError(f"{name} returned None, which is no record of type {type_}: return the record")
-        note_returned(error, function)
-        raise error from None
 
 
 def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:

@@ -6,17 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import Types
-from headrace.operators.window.general.contents import (
-    AggregatedContents,
-    EvictedContents,
-    ListedContents,
-    ReducedContents,
-    aggregating,
-    all_of,
-    reducing,
-)
+from headrace.operators.window.general.contents import AggregatedContents, ListedContents, ReducedContents, all_of
+from headrace.operators.window.general.evicted_contents import EvictedContents, aggregating, reducing
 from headrace.operators.window.general.folds import AggregateFold, ReduceFold
-from headrace.operators.window.general.ordered_contents import OrderedElements, OrderedValues
+from headrace.operators.window.general.ordered_elements import OrderedElements
+from headrace.operators.window.general.ordered_values import OrderedValues
 from headrace.operators.window.general.window_functions import window_call
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
@@ -26,7 +20,8 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
-    from headrace.operators.window.general.contents import Folding, KeyedContents
+    from headrace.operators.window.general.contents import KeyedContents
+    from headrace.operators.window.general.evicted_contents import Folding
     from headrace.operators.window.general.folds import Fold
     from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.operators.window.general.trigger_context import OperatorTime

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, cast
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import W
@@ -13,9 +15,10 @@ from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.operators.window.general.kept_windows import KeptWindows
     from headrace.state.backend import KeyedStates
@@ -42,7 +45,7 @@ class Merge(Protocol):
         """
 
 
-class MergingWindowSet(Generic[W]):
+class MergingWindowSet(ABC, Generic[W]):
     """The windows of one key.
 
     Attributes:
@@ -51,22 +54,16 @@ class MergingWindowSet(Generic[W]):
 
     Args:
         entry: the key.
-        assigner: says which windows become one.
-        kept: looks at what they become.
         mapping: from each window to the one that its state is kept under.
     """
 
-    def __init__(
-        self, entry: AnyKeyEntry, assigner: MergingWindowAssigner[Any, W], kept: KeptWindows, mapping: dict[W, W]
-    ) -> None:
+    def __init__(self, entry: AnyKeyEntry, mapping: dict[W, W]) -> None:
         self.entry = entry
         self.has_changed = False
-        self._assigner = assigner
-        self._kept = kept
         self._mapping = mapping
 
     @property
-    def mapping(self) -> dict[W, W]:
+    def mapping(self) -> Mapping[W, W]:
         """From each window to the one that its state is kept under."""
         return self._mapping
 
@@ -76,8 +73,7 @@ class MergingWindowSet(Generic[W]):
 
     def retire(self, window: W) -> None:
         """Forgets a window."""
-        del self._mapping[window]
-        self.has_changed = True
+        self._leave(window)
 
     def add(self, new: W, merge: Merge) -> W:
         """Adds a window, and merges what it brings together; gives the window that it is, or is part of, then."""
@@ -89,12 +85,87 @@ class MergingWindowSet(Generic[W]):
                 actual = result
             self._merge([window for window in merged if window != new], result, merge)
         if actual not in self._mapping:
-            self._mapping[actual] = actual
-            self.has_changed = True
+            self._enter(actual, actual)
         return actual
 
+    @abstractmethod
+    def _groups(self, new: W) -> Sequence[tuple[Sequence[W], W]]:
+        """Which windows become one when there is a new one, and which one."""
+
+    def _merge(self, merged: Sequence[W], result: W, merge: Merge) -> None:
+        if not merged or list(merged) == [result]:
+            return
+        states = [self._leave(window) for window in merged]
+        self._enter(result, states[0])
+        merge(result, [window for window in merged if window != result], states[0], states[1:])
+
+    def _enter(self, window: W, kept_under: W) -> None:
+        self._mapping[window] = kept_under
+        self.has_changed = True
+
+    def _leave(self, window: W) -> W:
+        """Forgets a window; gives the one that its state is kept under."""
+        self.has_changed = True
+        return self._mapping.pop(window)
+
+
+class TouchingWindowSet(MergingWindowSet[TimeWindow]):
+    """Windows that become one where they overlap or touch: a new one is compared with its neighbours in time alone.
+
+    So an element costs the same however many windows its key has.
+
+    Args:
+        entry: the key.
+        mapping: from each window to the one that its state is kept under.
+    """
+
+    def __init__(self, entry: AnyKeyEntry, mapping: dict[TimeWindow, TimeWindow]) -> None:
+        super().__init__(entry, mapping)
+        self._in_order = sorted(mapping)
+        self._starts = [window.start for window in self._in_order]
+
+    def _groups(self, new: TimeWindow) -> Sequence[tuple[Sequence[TimeWindow], TimeWindow]]:
+        first = last = bisect_right(self._starts, new.end)
+        while first and self._in_order[first - 1].end >= new.start:
+            first -= 1
+        touched = self._in_order[first:last]
+        if not touched:
+            return ()
+        result = TimeWindow(min(new.start, touched[0].start), max(new.end, touched[-1].end))
+        return (([*touched, new], result),)
+
+    def _enter(self, window: TimeWindow, kept_under: TimeWindow) -> None:
+        super()._enter(window, kept_under)
+        place = bisect_left(self._starts, window.start)
+        self._starts.insert(place, window.start)
+        self._in_order.insert(place, window)
+
+    def _leave(self, window: TimeWindow) -> TimeWindow:
+        kept_under = super()._leave(window)
+        place = bisect_left(self._starts, window.start)
+        del self._starts[place], self._in_order[place]
+        return kept_under
+
+
+class AskingWindowSet(MergingWindowSet[W]):
+    """Windows of which the assigner says which become one.
+
+    Args:
+        entry: the key.
+        mapping: from each window to the one that its state is kept under.
+        assigner: says which windows become one.
+        kept: looks at what they become.
+    """
+
+    def __init__(
+        self, entry: AnyKeyEntry, mapping: dict[W, W], assigner: MergingWindowAssigner[Any, W], kept: KeptWindows
+    ) -> None:
+        super().__init__(entry, mapping)
+        self._assigner = assigner
+        self._kept = kept
+
     def _groups(self, new: W) -> list[tuple[list[W], W]]:
-        """Which windows become one, and which one, as the assigner says.
+        """As the assigner says.
 
         Raises:
             InvalidProgramError: when that makes no sense; it is noted as the assigner's.
@@ -130,14 +201,6 @@ class MergingWindowSet(Generic[W]):
         name = f"{type(self._assigner).__name__}.merge_windows"
         return InvalidProgramError(f"{name} makes {what}")
 
-    def _merge(self, merged: Sequence[W], result: W, merge: Merge) -> None:
-        if not merged or list(merged) == [result]:
-            return
-        states = [self._mapping.pop(window) for window in merged]
-        self._mapping[result] = states[0]
-        self.has_changed = True
-        merge(result, [window for window in merged if window != result], states[0], states[1:])
-
 
 class _Groups(MergingWindowAssigner.MergeCallback[Any]):
     """Notes down which windows become one."""
@@ -170,6 +233,7 @@ class MergingWindows(Generic[W]):
     ) -> None:
         self._assigner = assigner
         self._kept = kept
+        self._merges_touching = assigner.merges_touching
         self._serializer = serializer
         self._keyed = keyed
         self._state = keyed.state(_WINDOWS)
@@ -184,7 +248,7 @@ class MergingWindows(Generic[W]):
         key: Any = self._keyed.current
         found = self._sets.get(key.ordinal)
         if found is None:
-            found = self._sets[key.ordinal] = MergingWindowSet(key, self._assigner, self._kept, self._stored())
+            found = self._sets[key.ordinal] = self._set_of(key)
         return found
 
     def expect(self, keys: Iterable[AnyKeyEntry]) -> None:
@@ -198,6 +262,11 @@ class MergingWindows(Generic[W]):
                 self._keyed.current = windows.entry
                 self._state.update([(self._bytes(a), self._bytes(b)) for a, b in windows.mapping.items()] or None)
         self._keyed.current = NO_KEY
+
+    def _set_of(self, key: AnyKeyEntry) -> MergingWindowSet[Any]:
+        if self._merges_touching:
+            return TouchingWindowSet(key, cast("dict[TimeWindow, TimeWindow]", self._stored()))
+        return AskingWindowSet(key, self._stored(), self._assigner, self._kept)
 
     def _stored_of(self, keys: Iterable[AnyKeyEntry]) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
         """The keys and the namespaces that state of their windows is in."""

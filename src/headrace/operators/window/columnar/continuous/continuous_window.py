@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.continuous.early_firings import Firings
-    from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout, WaitingRecords
+    from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
     from headrace.operators.window.columnar.firing import Emission
+    from headrace.operators.window.columnar.waiting import ArrivedRecords
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -63,14 +64,14 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
         return cleanup_times(ends, self._kept_for) > watermark
 
-    def _add(self, records: WaitingRecords) -> None:
-        reached = int(records.watermarks[-1])
+    def _add(self, records: ArrivedRecords) -> None:
+        reached = records.last_watermark
         while len(records) and self._watermark < reached and self._due_until(reached) < reached:
             # Much is due on the way: the records before it first, then what is due, piece by piece.
             place = int(np.searchsorted(records.watermarks, max(self._store.first, self._watermark + 1)))
             before, records = records.slice(0, place), records.slice(place, len(records))
             if len(before):
-                self._step(before, int(before.watermarks[-1]), self._watermark)
+                self._step(before, before.last_watermark, self._watermark)
             self._advance(int(records.watermarks[0]))
         if len(records):
             self._step(records, reached, self._watermark)
@@ -92,7 +93,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         until = self._store.first_due(watermark, max(_FIRINGS // min(steps, _FIRINGS), _FEWEST_WINDOWS))
         return min(max(until, self._watermark + 1), watermark)
 
-    def _step(self, records: WaitingRecords | None, watermark: int, stamp: int) -> None:
+    def _step(self, records: ArrivedRecords | None, watermark: int, stamp: int) -> None:
         """Adds records, and fires what is due until a watermark that is not below theirs.
 
         Args:
@@ -101,7 +102,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
             stamp: the one that was in force before what is due now, without records.
         """
         due = self._store.take_due(watermark) if watermark > self._watermark else None
-        touched = TouchedKeys.of([] if records is None else [records.chunk], due)
+        touched = TouchedKeys.of(None if records is None else records.chunk, due)
         if touched is not None:
             on_time, late = (NO_PAIRS, NO_PAIRS) if records is None else self._judged(records)
             found = FoundWindows.of(self._store, touched, on_time, late)
@@ -109,7 +110,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
             self._fire_and_write(found, _Arrived(records, on_time, late, marks), np.append(stamp, marks))
         self._watermark = watermark
 
-    def _judged(self, records: WaitingRecords) -> tuple[Assignment, Assignment]:
+    def _judged(self, records: ArrivedRecords) -> tuple[Assignment, Assignment]:
         """The windows of records that have not ended, and those that have but still take them."""
         pairs, met = self._windows.assign(records.timestamps), records.watermarks
         met = met if pairs.is_identity else met[pairs.records]
@@ -177,7 +178,7 @@ class _Arrived:
         watermarks: those that the records meet, and at last the one that is reached.
     """
 
-    records: WaitingRecords | None
+    records: ArrivedRecords | None
     on_time: Assignment
     late: Assignment
     watermarks: Longs
@@ -232,7 +233,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
 
     def _fire(self, until: int) -> None:
         """Shows what is due until the clock shows a time."""
-        touched = TouchedKeys.of([], self._store.take_due(until))
+        touched = TouchedKeys.of(None, self._store.take_due(until))
         if touched is None:
             return
         found = FoundWindows.of(self._store, touched)
@@ -251,8 +252,8 @@ class ContinuousClockOperator(EarlyWindowOperator):
         """When windows fire next, or go: windows of event time are found to have gone when they would fire."""
         return next_times if self._is_event_time else np.minimum(next_times, lasts)
 
-    def _add(self, records: WaitingRecords) -> None:
-        touched = TouchedKeys.of([records.chunk], None)
+    def _add(self, records: ArrivedRecords) -> None:
+        touched = TouchedKeys.of(records.chunk, None)
         assert touched is not None
         found = FoundWindows.of(self._store, touched, pairs := self._pairs(records))
         lasts = found.ends - 1
@@ -260,10 +261,10 @@ class ContinuousClockOperator(EarlyWindowOperator):
         times[found.of_open] = found.opened.next_times
         added = Contents.of_records(self._aggregators, records.chunk, pairs.records, found.of_pairs[0])
         left = Contents.merged(self._aggregators, found.held, added)
-        stays = self._is_kept(found.ends, int(records.watermarks[-1]))
+        stays = self._is_kept(found.ends, records.last_watermark)
         self._write(found, times, self._due_times(times, lasts), left, found.shown, stays)
 
-    def _pairs(self, records: WaitingRecords) -> Assignment:
+    def _pairs(self, records: ArrivedRecords) -> Assignment:
         if self._is_event_time:
             pairs = self._windows.assign(records.timestamps)
             return pairs.where(cleanup_times(pairs.ends, self._layout.lateness) > records.watermarks[pairs.records])

@@ -17,12 +17,13 @@ import pyarrow as pa
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import gather
 from headrace.operators.base import Operator
-from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk
+from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.aligned_window import MOST_PAIRS
 from headrace.operators.window.columnar.continuous.early_results import EARLY_RESULTS, Contents
 from headrace.operators.window.columnar.continuous.open_windows import OpenWindows, OpenWindowStore
-from headrace.operators.window.columnar.firing import Emission, result_batch
+from headrace.operators.window.columnar.firing import FIRED_ROWS, Emission, result_batch
 from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
+from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
 from headrace.operators.window.stores import EARLY_STORE, FIRING_TIMES_STORE, check_has_only
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.continuous.early_results import Shown
     from headrace.operators.window.columnar.keyed_windows import TouchedKeys
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.waiting import ArrivedRecords
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.state.backend import OperatorStates
     from headrace.state.keys import KeyColumn
@@ -50,12 +52,8 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
 
-_PENDING_ROWS = 1 << 18
-_PENDING_BYTES = 128 << 20
-"""So many records wait at most, or so much memory; the more there are, the less often a window is read and written."""
-
-_FIRED_ROWS = 1 << 16
-"""So many results leave as one batch."""
+_WAITING_ROWS = 1 << 18
+"""So many records wait at most; the more there are, the less often a window is read and written."""
 
 _ADVICE = (
     "give it another uid, or restore the old declaration; windows with a continuous trigger that an earlier version "
@@ -87,39 +85,6 @@ class EarlyWindowLayout:
     mode: AccumulationMode
 
 
-@dataclass(frozen=True)
-class WaitingRecords:
-    """Records in the order in which they came.
-
-    Attributes:
-        chunk: what is needed of them; ends are not.
-        timestamps: their timestamps.
-        watermarks: the watermark that each meets.
-    """
-
-    chunk: Chunk
-    timestamps: Longs
-    watermarks: Longs
-
-    def __len__(self) -> int:
-        return len(self.timestamps)
-
-    def slice(self, start: int, stop: int) -> WaitingRecords:
-        """The records from ``start`` up to ``stop``."""
-        return WaitingRecords(self.chunk.slice(start, stop), self.timestamps[start:stop], self.watermarks[start:stop])
-
-    @staticmethod
-    def concat(pieces: Sequence[WaitingRecords]) -> WaitingRecords:
-        """The records of all pieces, of which there is at least one."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return WaitingRecords(
-            Chunk.concat([piece.chunk for piece in pieces]),
-            np.concatenate([piece.timestamps for piece in pieces]),
-            np.concatenate([piece.watermarks for piece in pieces]),
-        )
-
-
 class EarlyWindowOperator(Operator):
     """Built-in aggregates over windows that fire at intervals.
 
@@ -138,7 +103,8 @@ class EarlyWindowOperator(Operator):
         self._columns, self._windows = layout.columns, layout.windows
         self._aggregators = layout.columns.aggregators
         self._results, self._late_firings = EARLY_RESULTS[layout.mode], LATE_FIRINGS[layout.mode]
-        self._most_rows = max(1, min(_PENDING_ROWS, MOST_PAIRS // layout.windows.per_timestamp))
+        self._most_rows = max(1, min(_WAITING_ROWS, MOST_PAIRS // layout.windows.per_timestamp))
+        self._waiting = WaitingRecords(layout.columns, self._most_rows)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -162,23 +128,15 @@ class EarlyWindowOperator(Operator):
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
-        self._arrivals = Arrivals(scope.epoch)
+        self._waiting.begin_epoch(scope.epoch)
         self._store.begin_epoch()
-        self._forget_pending()
 
     def process(self, input_index: int, batch: Batch) -> None:
         if not len(batch):
             return
         keyed = cast("KeyedBatch", batch)
         self._refuse_late(keyed)
-        columns = self._columns.inputs_of(keyed, self.context)
-        arrivals = self._arrivals.next(len(keyed))
-        chunk = Chunk(arrivals, keyed.keys.hashes, keyed.keys.values, columns, arrivals)
-        self._pending.append(WaitingRecords(chunk, keyed.timestamps, keyed.watermarks))
-        self._pending_rows += len(keyed)
-        # A few columns of a batch that was sent keep all of it in memory.
-        self._pending_bytes += keyed.columns.nbytes if columns else chunk.nbytes
-        if self._pending_rows >= self._most_rows or self._pending_bytes >= _PENDING_BYTES:
+        if self._waiting.add(keyed, self.context):
             self._take_in()
 
     def advance_watermark(self, watermark: int) -> None:
@@ -186,17 +144,16 @@ class EarlyWindowOperator(Operator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        assert not self._pending, "records came after the last watermark of the epoch"
+        self._waiting.end_epoch()
         self._store.end_epoch()
 
     def _take_in(self) -> None:
         """Puts the records that wait into their windows."""
-        if not self._pending:
+        arrived = self._waiting.take()
+        if arrived is None:
             return
-        records = WaitingRecords.concat(self._pending)
-        self._forget_pending()
-        for start in range(0, len(records), self._most_rows):
-            self._add(records.slice(start, min(start + self._most_rows, len(records))))
+        for start in range(0, len(arrived), self._most_rows):
+            self._add(arrived.slice(start, min(start + self._most_rows, len(arrived))))
 
     def _refuse_late(self, batch: KeyedBatch) -> None:
         """Sends records of event time away that no window takes."""
@@ -210,7 +167,7 @@ class EarlyWindowOperator(Operator):
             self._late.refuse(part, pairs.where(cleanup_times(pairs.ends, lateness) > part.watermarks[pairs.records]))
 
     @abstractmethod
-    def _add(self, records: WaitingRecords) -> None:
+    def _add(self, records: ArrivedRecords) -> None:
         """Puts records into their windows."""
 
     @abstractmethod
@@ -234,8 +191,8 @@ class EarlyWindowOperator(Operator):
         """
         times, places, windows = (column[shown.firings] for column in (firings.times, firings.places, firings.windows))
         order = np.lexsort((windows, times, places))
-        for start in range(0, len(order), _FIRED_ROWS):
-            rows = order[start : start + _FIRED_ROWS]
+        for start in range(0, len(order), FIRED_ROWS):
+            rows = order[start : start + FIRED_ROWS]
             keys = found.keys.take(found.of_keys[windows[rows]])
             columns = [column.take(pa.array(rows)) for column in shown.columns]
             results = Accumulators(found.ends[windows[rows]], keys.hashes, keys.values, columns)
@@ -278,10 +235,6 @@ class EarlyWindowOperator(Operator):
         )
         without = keys.take(np.flatnonzero(had_some & has_changed))
         self._store.write(windows, due_times[written], is_new_time[written], without)
-
-    def _forget_pending(self) -> None:
-        self._pending: list[WaitingRecords] = []
-        self._pending_rows = self._pending_bytes = 0
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.operators.base import Learnt
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.panes import Panes
     from headrace.state.ordered_table import OrderedLayout
@@ -51,18 +52,25 @@ class PaneStore:
         windows: the windows.
         panes: the panes that they share.
         store: gives the runs of a store by its name.
+        learnt: as for :class:`WindowStore`.
     """
 
     def __init__(
-        self, layout: ColumnarWindowLayout, windows: RegularWindows, panes: Panes, store: Callable[[str], RunStore]
+        self,
+        layout: ColumnarWindowLayout,
+        windows: RegularWindows,
+        panes: Panes,
+        store: Callable[[str], RunStore],
+        learnt: dict[str, Learnt],
     ) -> None:
         self._aggregators = layout.aggregators
         self._windows = windows
         self._panes = panes
         of_windows = accumulators_layout(layout, windows)
         _set_apart(store(STORE), store(EARLIER_STORE), of_windows)
-        self._rows = WindowStore(layout, accumulators_layout(layout, windows, **{PANE: panes.length}), store(STORE))
-        self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE))
+        of_panes = accumulators_layout(layout, windows, **{PANE: panes.length})
+        self._rows = WindowStore(layout, of_panes, store(STORE), learnt)
+        self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE), learnt)
         self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
         self._waiting: list[Accumulators] = []
         self._merge: PaneTotals | PaneStacks | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from headrace.windowing.intervals import Assignment
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.backend import OperatorStates
     from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
+
+
+_STEP_ROWS: Final = 1 << 17
+"""Windows fire once for so many records: what is late for none of its windows may be added long before they fire."""
 
 
 def columnar_window(
@@ -52,6 +56,8 @@ class PanedWindowOperator(AlignedWindowOperator):
     """
 
     _store: PaneStore
+    _met: list[Longs]
+    _added: int
 
     def __init__(
         self,
@@ -65,8 +71,17 @@ class PanedWindowOperator(AlignedWindowOperator):
         super().__init__(layout, assigner, lateness, late_tag, mode)
         self._panes = panes
 
-    def _open_store(self, state: OperatorStates) -> PaneStore:
-        return PaneStore(self._layout, self._assigner, self._panes, state.store)
+    def _open_store(self, context: OperatorContext) -> PaneStore:
+        assert context.state is not None
+        return PaneStore(self._layout, self._assigner, self._panes, context.state.store, context.learnt)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        super().begin_epoch(scope)
+        self._met, self._added = [], 0
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._catch_up()
+        super().advance_watermark(watermark)
 
     def _add_all(self, batch: KeyedBatch) -> None:
         late = np.count_nonzero(~self._panes.are_on_time(batch.timestamps, batch.watermarks))
@@ -83,10 +98,20 @@ class PanedWindowOperator(AlignedWindowOperator):
         is_on_time = self._panes.are_on_time(batch.timestamps, batch.watermarks)
         if is_on_time.all():
             self._store.add_to_panes(self._chunk(batch, pairs, arrivals))
-            self._advance(batch.watermarks)
+            self._met.append(batch.watermarks)
+            self._added += len(batch)
+            if self._added >= _STEP_ROWS:
+                self._catch_up()
             return
+        self._catch_up()
         self._store.add_to_panes(self._chunk(batch, pairs.where(is_on_time), arrivals))
         self._add_late(batch, pairs, np.flatnonzero(~is_on_time), arrivals)
+
+    def _catch_up(self) -> None:
+        """Brings event time to where the records have brought it that were on time for all their windows."""
+        if self._met:
+            met, self._met, self._added = np.concatenate(self._met), [], 0
+            self._advance(met)
 
     def _add_late(self, batch: KeyedBatch, pairs: Assignment, rows: Longs, arrivals: Longs) -> None:
         """Adds records that are late for some of their windows, or for all."""
@@ -103,6 +128,7 @@ class PanedWindowOperator(AlignedWindowOperator):
         self._store.settle(Accumulators.of_chunk(self._layout.aggregators, taken))
 
     def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
+        self._catch_up()
         is_on_time = self._panes.are_on_time(accumulators.ends - 1, watermarks)
         if is_on_time.all():
             self._store.add_to_panes(accumulators)

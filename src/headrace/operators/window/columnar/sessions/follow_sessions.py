@@ -67,8 +67,8 @@ class _Session:
         parts: all parts that it consists of.
         pending: those that its last version does not have.
         open_part: the part that records are added to; -1 when there is none.
-        chain: the chain of its versions.
-        version: the last version; -1 when there is none.
+        chain: the chain of its next versions.
+        version: the last version, also where the session discarded what that held; -1 when there is none.
     """
 
     __slots__ = ("chain", "end", "has_fired", "open_part", "parts", "pending", "start", "version")
@@ -85,6 +85,11 @@ class _Session:
         self.parts.extend(parts)
         self.pending.extend(parts)
 
+    def discard(self, chain: int) -> None:
+        """Lets the session hold nothing; its next versions are of another chain."""
+        self.parts.clear()
+        self.chain = chain
+
 
 class SessionFollower:
     """Follows the sessions of some keys through a stretch of input.
@@ -94,11 +99,14 @@ class SessionFollower:
         lateness: how long after its end a session still takes records, in milliseconds.
         opened: the sessions that are there, by key and time; each is a part.
         passed: the ends up to which these have fired.
+        discards: whether sessions drop what they hold when they fire. It is kept with them all the same, as nobody asks
+            a session that has fired for it.
     """
 
-    def __init__(self, gap: int, lateness: int, opened: Spans, passed: int) -> None:
+    def __init__(self, gap: int, lateness: int, opened: Spans, passed: int, *, discards: bool) -> None:
         self._gap = gap
         self._lateness = lateness
+        self._discards = discards
         self._chains = len(opened)
         self._parts = len(opened)
         self._version_chains: list[int] = []
@@ -114,6 +122,8 @@ class SessionFollower:
             session = _Session(start, end, number)
             session.has_fired = end <= passed
             session.take((number,))
+            if session.has_fired:
+                self._discard(session)
             self._sessions.setdefault(key, []).append(session)
 
     def follow(self, records: ArrivedTimes, rows: Longs, watermark: int) -> FollowedSessions:
@@ -179,8 +189,7 @@ class SessionFollower:
             if self._is_over(end, watermark):
                 self._refused.append(row)
                 return
-            met = [_Session(start, end, self._chains)]
-            self._chains += 1
+            met = [_Session(start, end, self._new_chain())]
             sessions.extend(met)
         session = self._merged(sessions, met)
         session.start, session.end = min(start, session.start), max(end, session.end)
@@ -210,6 +219,17 @@ class SessionFollower:
 
     def _fire(self, key: int, session: _Session, late_record: int) -> None:
         self._fired.append((key, session.start, session.end, late_record, self._version(session)))
+        self._discard(session)
+
+    def _discard(self, session: _Session) -> None:
+        """Drops what a session holds that has fired, where sessions do so."""
+        if self._discards:
+            self._version(session)
+            session.discard(self._new_chain())
+
+    def _new_chain(self) -> int:
+        self._chains += 1
+        return self._chains - 1
 
     def _version(self, session: _Session) -> int:
         """What a session holds now."""

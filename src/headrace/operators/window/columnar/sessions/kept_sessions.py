@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import concat, gather
+from headrace.operators.window.columnar.firing import FIRED_ROWS
 from headrace.operators.window.columnar.keyed_windows import TouchedKeys
 from headrace.operators.window.columnar.sessions.find_sessions import (
     NO_SESSION,
@@ -26,8 +27,8 @@ from headrace.operators.window.columnar.sessions.find_sessions import (
     find_sessions,
 )
 from headrace.operators.window.columnar.sessions.follow_sessions import SessionFollower
-from headrace.operators.window.columnar.sessions.session_store import SessionRows
-from headrace.operators.window.columnar.sessions.session_window import FIRED_ROWS, SessionWindowOperator, joined
+from headrace.operators.window.columnar.sessions.session_store import SessionRows, SessionStore
+from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator, arrived_times
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import sorted_by
 
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.operators.base import OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.columnar.sessions.session_window import WaitingSessionRecords
+    from headrace.operators.window.columnar.waiting import ArrivedRecords
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -51,17 +53,28 @@ class KeptSessionOperator(SessionWindowOperator):
         gap: how long after its last record a session ends, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
         lateness: how long after its end a session still takes records, in milliseconds.
+        discards: whether sessions drop what they hold when they fire.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None, lateness: int) -> None:
+    def __init__(
+        self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None, lateness: int, *, discards: bool = False
+    ) -> None:
         super().__init__(layout, gap, late_tag)
         self._lateness = lateness
+        self._discards = discards
 
-    def _add_and_fire(self, pending: Sequence[WaitingSessionRecords], watermark: int, upto: int) -> None:
-        touched = TouchedKeys.of([each.chunk for each in pending], self._store.take_due(upto))
+    def _new_store(self, context: OperatorContext) -> SessionStore:
+        assert context.state is not None
+        return SessionStore(self._layout, self._gap, context.state.store, discards=self._discards)
+
+    def _held_until(self, ends: Longs) -> Longs:
+        return ends if self._discards else self._goes(ends)
+
+    def _add_and_fire(self, arrived: ArrivedRecords | None, watermark: int, upto: int) -> None:
+        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._store.take_due(upto))
         if touched is None:
             return
-        stretch = self._stretch(touched, pending, watermark)
+        stretch = self._stretch(touched, arrived_times(touched, arrived), watermark)
         found, sure = self._sure_sessions(stretch)
         ended = np.flatnonzero(sure.ends <= upto)
         places = 2 * np.searchsorted(stretch.marks, sure.ends[ended] - 1)
@@ -74,20 +87,19 @@ class KeptSessionOperator(SessionWindowOperator):
             results.append(followed.results)
             left.append((followed.keys, followed.rows))
             is_late[followed.refused] = True
-        self._send_away(pending, is_late)
+        self._send_away(arrived, is_late)
         self._emit(results, np.append(self._watermark, stretch.marks))
         has_changed = stretch.is_followed.copy()
         for keys in (stretch.records.keys[~is_late], stretch.gone, *(each.keys for each in results)):
             has_changed[keys] = True
         self._write_all(stretch, left, has_changed, upto)
 
-    def _stretch(self, touched: TouchedKeys, pending: Sequence[WaitingSessionRecords], watermark: int) -> _Stretch:
-        watermarks = joined([each.watermarks for each in pending])
-        records = ArrivedTimes(touched.of_records, joined([each.timestamps for each in pending]), watermarks)
+    def _stretch(self, touched: TouchedKeys, records: ArrivedTimes, watermark: int) -> _Stretch:
         which, opened, gone = self._open_of(touched.keys)
         spans, has_fired = Spans(which, opened.starts, opened.ends), opened.ends <= self._passed
         is_followed = self._followed_keys(len(touched.keys), records, spans, has_fired)
-        return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, np.append(watermarks, watermark))
+        marks = np.append(records.watermarks, watermark)
+        return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, marks)
 
     def _followed_keys(self, total: int, records: ArrivedTimes, opened: Spans, has_fired: Mask) -> Mask:
         """Which of so many keys have late records that matter."""
@@ -120,7 +132,8 @@ class KeptSessionOperator(SessionWindowOperator):
         records, marks, keys = stretch.records, stretch.marks, stretch.touched.keys
         assert stretch.touched.chunk is not None, "without records nothing is late"
         of_open = np.flatnonzero(stretch.is_followed[stretch.spans.keys])
-        follower = SessionFollower(self._gap, self._lateness, _take(stretch.spans, of_open), self._passed)
+        spans = _take(stretch.spans, of_open)
+        follower = SessionFollower(self._gap, self._lateness, spans, self._passed, discards=self._discards)
         found = follower.follow(records, np.flatnonzero(stretch.is_followed[records.keys]), int(marks[-1]))
         held = [gather(column, of_open) for column in stretch.opened.columns]
         columns = follower.versions(self._aggregators, stretch.touched.chunk, held)

@@ -39,7 +39,12 @@ _SESSIONS_KIND: Final = "sessions"
 _ENDS_KIND: Final = "session-ends"
 _END: Final = "window_end"
 _START: Final = "window_start"
-_WORDS: Final = {"keys": "key type", "gap": "session gap in milliseconds", "parts": "set of aggregates"}
+_WORDS: Final = {
+    "keys": "key type",
+    "gap": "session gap in milliseconds",
+    "parts": "set of aggregates",
+    "discards": "accumulation mode, which discards or does not",
+}
 
 
 @dataclass(frozen=True)
@@ -74,18 +79,28 @@ class SessionStore:
         layout: the columns.
         gap: how long after its last record a session ends, in milliseconds.
         store: gives the runs of a store by its name.
+        discards: whether what sessions that have fired hold is void; None where none that have fired are kept.
 
     Raises:
         StateMigrationError: when sessions of another kind are stored.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, gap: int, store: Callable[[str], RunStore]) -> None:
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        gap: int,
+        store: Callable[[str], RunStore],
+        *,
+        discards: bool | None = None,
+    ) -> None:
         end, key, *accumulators = layout.accumulator_schema
         place = [pa.field(HASH, pa.uint64()), key.with_name(KEY)]
         columns = [*place, end, pa.field(_START, pa.int64()), pa.field(LIVE, pa.bool_()), *accumulators]
         schema = pa.schema(columns)
         keys = {"keys": layout.codec.to_json(), "gap": gap}
         about = keys | {"parts": layout.aggregators.to_json()}
+        if discards is not None:
+            about["discards"] = discards
         sessions = OrderedLayout("sessions", _SESSIONS_KIND, schema, 3, about, _WORDS)
         of_ends = OrderedLayout("the ends of sessions", _ENDS_KIND, pa.schema([end, *place]), 3, keys, _WORDS)
         self._windows = KeyedWindows(store(SESSIONS_STORE), sessions, store(SESSION_ENDS_STORE), of_ends)

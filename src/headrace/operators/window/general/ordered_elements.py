@@ -1,0 +1,145 @@
+"""Windows of fixed ends that keep all their elements: as columns, of which records are made when a window fires.
+
+Elements are only appended, and nobody looks at them before. So those of a batch stay the columns that they came as: a
+record is made of Python objects once, for the function that sees it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, layout_of, values_to_array
+from headrace.operators.arrays import gather
+from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.operators.window.general.contents import all_of
+from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents, drop_windows, end_of
+from headrace.operators.window.lateness import passed_end
+from headrace.operators.window.stores import ELEMENTS_KIND
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.runs.ordered import all_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.ordered_contents import Held
+    from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.runs.grouping import Groups
+    from headrace.windowing.intervals import Assignment, RegularWindows
+
+    Longs = npt.NDArray[np.int64]
+
+_BLOCK = 1 << 14
+"""Of so many elements records are made together: a window may hold more than there should be at a time."""
+
+
+class OrderedElements(OrderedContents):
+    """All elements, in the order in which they came.
+
+    Args:
+        context: the operator.
+        windows: the windows.
+        type_: the type of the elements.
+        lateness: how long windows are kept after their ends, in milliseconds.
+    """
+
+    def __init__(
+        self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int
+    ) -> None:
+        super().__init__(context, ELEMENTS_KIND, all_rows, windows, type_, lateness)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._new: list[pa.RecordBatch] = []
+        self._new_ends: set[int] = set()
+        self._late: list[tuple[int, Any, Any]] = []
+        self._recalled: dict[int, Held] = {}
+
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
+        self._begin()
+
+    def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
+        if not len(pairs.ends):
+            return
+        keys, values = batch.keys, _values_of(batch)
+        if not pairs.is_identity:
+            keys, values = keys.take(pairs.records), gather(values, pairs.records)
+        self._new.append(self._rows(pa.array(pairs.ends), keys, values))
+        self._new_ends.update(np.unique(pairs.ends).tolist())
+
+    def recall(self, ends: Longs, keys: KeyColumn) -> None:
+        self._append_new()
+        self._read(self._recalled, ends, keys)
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        end, key = end_of(namespace), self._keyed.current.raw
+        self._late.append((end, key, element))
+        self._take_up(self._recalled.setdefault(end, {}), key, element)
+
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any]:
+        held: list[Any] = self._recalled[end_of(namespace)][self._keyed.current.raw]
+        return held.copy()  # late elements must not get into what was shown
+
+    def ends_between(self, after: int, upto: int) -> set[int]:
+        stored = self._table.times_between(passed_end(after), passed_end(upto)).tolist()
+        new = {*self._new_ends, *(end for end, _, _ in self._late)}
+        return {*stored, *(end for end in new if after < end - 1 <= upto)}
+
+    def of_all_keys(self, end: int) -> KeysOfWindow:
+        self._append_new()
+        rows = Accumulators.concat([Accumulators.of_batch(batch) for batch in self._table.between(end - 1, end)])
+        groups = group_rows(rows.ends, rows.hashes, rows.keys)
+        firsts = groups.first_rows
+        keys = KeyColumn(gather(rows.keys, firsts), rows.hashes[firsts])
+        return KeysOfWindow(keys, self._lists(rows.columns[0], groups), all_of)
+
+    def _lists(self, values: pa.Array, groups: Groups) -> Iterator[list[Any]]:
+        """The elements of each key."""
+        for block in groups.blocks(_BLOCK):
+            elements = array_to_values(self._type, gather(values, block.order))
+            starts = block.segments.starts.tolist()
+            yield from (elements[start:stop] for start, stop in pairwise([*starts, len(elements)]))
+
+    def _forget(self, last: int) -> None:
+        if self._new and min(self._new_ends) <= last:
+            self._append_new()
+        super()._forget(last)
+        drop_windows(self._recalled, last)
+        self._late = [late for late in self._late if late[0] > last]
+
+    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+        window.setdefault(key, []).append(value)
+
+    def _append_new(self) -> None:
+        if self._late:
+            self._new.append(self._late_rows())
+        if self._new:
+            self._table.append(all_rows(self._meta, self._new))
+        self._new, self._new_ends, self._late = [], set(), []
+
+    def _late_rows(self) -> pa.RecordBatch:
+        ends, keys, elements = zip(*self._late, strict=True)
+        column = KeyColumn.of(pa.array(keys, self._keyed.codec.arrow_type))
+        return self._rows(pa.array(ends, pa.int64()), column, values_to_array(self._type, elements))
+
+
+def _values_of(batch: Batch) -> pa.Array:
+    """The records of a batch as one column."""
+    if batch.type.arrow_type is None:
+        return values_to_array(batch.type, batch.rows)
+    return layout_of(batch.type).columns_to_array(batch.columns)
+
+
+register_ordered_merger(ELEMENTS_KIND, all_rows)
