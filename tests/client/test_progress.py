@@ -16,7 +16,9 @@ from headrace.client.progress.listener import LineListener, PanelListener, Quiet
 from headrace.client.progress.panel import panel
 from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
+from headrace.connectors.source import Pending
 from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
+from headrace.jobmanager.source_progress import SourceProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +55,17 @@ def epoch(number: int, records: int = 1000, **more: object) -> EpochStatistics:
         "counters": {"numLateRecordsDropped": 7},
     }
     return EpochStatistics(epoch=number, records=records, **{**values, **more})  # type: ignore[arg-type]
+
+
+def test_a_source_that_is_behind_is_shown(job: JobProgress) -> None:
+    job.completed(epoch(15, sources=(SourceProgress("in", Pending(12_345), NOON, 0, is_processing_backlog=True),)))
+    assert job.facts["pending records"] == "12,345"
+    assert job.facts["backlog"] == "history is read: longer epochs"
+    assert ", 12,345 records pending, processing a backlog" in progress_line(job)
+    job.completed(epoch(16, sources=(SourceProgress("in", Pending(0), NOON, 0),)))
+    assert not {"pending records", "backlog"} & job.facts.keys()
+    assert "pending, " not in progress_line(job)
+    assert "backlog" not in progress_line(job)
 
 
 def printed(console: Console) -> str:
@@ -138,6 +151,14 @@ def test_a_panel_without_epoch_or_watermark(job: JobProgress, terminal: Console)
     job.completed(epoch(1, watermark=MIN_WATERMARK))
     terminal.print(panel(job))
     assert "none yet" in printed(terminal)
+
+
+def test_a_panel_has_room_for_any_number_of_facts(job: JobProgress, terminal: Console) -> None:
+    job.completed(epoch(15, sources=(SourceProgress("in", Pending(12_345), NOON, 0),)))
+    assert len(job.facts) % 2
+    terminal.print(panel(job))
+    assert "pending records" in printed(terminal)
+    assert "pending commits" in printed(terminal)
 
 
 def test_a_panel_tells_of_an_epoch_that_is_run_again_until_one_succeeds(job: JobProgress, terminal: Console) -> None:

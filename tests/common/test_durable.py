@@ -204,11 +204,14 @@ RAW = {
 MAY = {
     "common/durable.py",
     # What these write is made anew when it is lost or damaged.
+    "broker/jars.py",
+    "broker/node.py",
     "client/dependencies.py",
     "client/packaging.py",
     "common/temporary.py",
     "runtime/spark/class_archive.py",
-    "runtime/spark/java.py",
+    "runtime/spark/payload_files.py",
+    "common/java.py",
     "storage/fetched_files.py",
     # Not the machine's files
     "storage/hdfs.py",

@@ -18,6 +18,7 @@ from headrace.common.tracebacks import hides_engine, program_lines, showing_all
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink, NumberSequenceSource
 from headrace.datastream.formats.csv import CsvSchema
+from headrace.datastream.window import EventTimeSessionWindows
 from headrace.expressions import col
 from headrace.testing import JobHarness
 
@@ -183,6 +184,12 @@ def test_a_mistake_while_a_job_is_built_shows_the_lines_of_the_program_alone(
         mistake()
     files = {frame.filename for frame in traceback.extract_tb(found.value.__traceback__)}
     assert any("src/headrace" in file for file in files)
+
+
+def test_the_constructor_that_a_dataclass_has_been_given_is_no_line_of_the_program() -> None:
+    with pytest.raises(HeadraceError, match="gap > 0") as found:
+        EventTimeSessionWindows.with_gap(0)
+    assert {frame.filename for frame in traceback.extract_tb(found.value.__traceback__)} == {__file__}
 
 
 def test_what_is_no_error_of_headrace_keeps_every_line() -> None:

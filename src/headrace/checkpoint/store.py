@@ -1,8 +1,9 @@
 """The checkpoint directory of one job: its manifests, its state files, and who may write to it.
 
-Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``generations/<number>``. The manifest with
-the largest number is the state of the job. A manifest is created exclusively, so two job managers cannot both write
-number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation than its own.
+Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``sinks/<uid>/…``, ``generations/<number>``.
+The manifest with the largest number is the state of the job. A manifest is created exclusively, so two job managers
+cannot both write number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation
+than its own.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class JobClient:
         return CompletableFuture.completed({} if manifest is None else dict(manifest.counters))
 
     def get_metrics(self) -> CompletableFuture[dict[str, int]]:
-        """The job's counters, and where event time is, as of the last epoch; all times are milliseconds.
+        """The job's counters, and where event time and sources are, as of the last epoch; all times are milliseconds.
 
         Counters of an operator are ``<operator>.numRecordsIn``, ``<operator>.numLateRecordsDropped`` and so on. Event
         time is told by ``<operator>.currentInputWatermark``, ``<operator>.currentOutputWatermark`` (of the slowest
@@ -147,11 +147,16 @@ class JobClient:
         ``<operator>.watermarkAlignmentDrift`` (how far its fastest split is ahead of the slowest one of its group), and
         ``<source>.<split>.currentWatermark``. The lowest number stands for no watermark yet, the highest one for the
         end of input.
+
+        How far a source is behind is told by ``<source>.pendingRecords`` and ``<source>.pendingBytes`` (what is there
+        and not read yet, where the connector knows), ``<source>.currentFetchEventTimeLag`` and
+        ``<source>.currentEmitEventTimeLag`` (how old, by its timestamp, the last record was when its epoch began, and
+        when that was complete), ``<source>.watermarkLag``, ``<source>.sourceIdleTime`` (since when nothing has come)
+        and ``<source>.isProcessingBacklog`` (1 while what is read is history).
         """
-        manifest, latest = self._manager.manifest, self._manager.latest
+        manifest = self._manager.manifest
         counters = {} if manifest is None else dict(manifest.counters)
-        gauges = {} if latest is None or latest.event_time is None else latest.event_time.gauges()
-        return CompletableFuture.completed(counters | gauges)
+        return CompletableFuture.completed(counters | self._manager.gauges())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""

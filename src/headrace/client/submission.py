@@ -78,6 +78,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     plan = plan_graph(graph, configuration, job_name, parallelism)
     defaults.submitted.append(plan.name)
     _warn_of_unseen_results(graph)
+    _warn_of_losses(graph)
     if configuration.get(options.CHECKPOINT_DIR) is not None:
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
@@ -271,6 +272,17 @@ def _warn_of_unseen_results(graph: StreamGraph) -> None:
             "nothing takes the results of %s, which runs all the same: end the stream in print() or sink_to(), or "
             "begin with a new environment, StreamExecutionEnvironment.get_execution_environment()",
             with_cells(", ".join(ends)),
+        )
+
+
+def _warn_of_losses(graph: StreamGraph) -> None:
+    """What a source that cannot replay has read is nowhere else until a checkpoint holds what came of it."""
+    lost = [node for node in graph if isinstance(node.spec, SourceSpec) and not node.spec.source.can_replay]
+    if lost:
+        logger.warning(
+            "%s cannot be read again: when the job restarts, what was read of it since the last checkpoint is lost, so "
+            "its records arrive at most once, whatever the sinks promise",
+            with_cells(", ".join(f"source {node.name!r} ({node.call_site})" for node in lost)),
         )
 
 

@@ -16,6 +16,7 @@ from headrace.common.row import Row, RowKind
 from headrace.common.serialization import (
     ByteArraySchema,
     DeserializationSchema,
+    DeserializedBatch,
     Encoder,
     SerializationSchema,
     SimpleStringSchema,
@@ -27,19 +28,26 @@ from headrace.common.typeinfo import TypeInformation, Types
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.datastream.execution_config import ExecutionConfig
+    from headrace.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema
+    from headrace.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
     from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
     from headrace.time.generators import WatermarkGenerator, WatermarkOutput
     from headrace.time.watermark_strategy import IngestionTimeAssigner, TimestampAssigner, WatermarkStrategy
     from headrace.time.watermarks import ColumnarWatermarkGenerator
 
 __all__ = [
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
     "ByteArraySchema",
     "ColumnarWatermarkGenerator",
     "CompletableFuture",
     "ConfigOption",
     "ConfigOptions",
     "Configuration",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
     "DeserializationSchema",
+    "DeserializedBatch",
     "Duration",
     "Encoder",
     "ExecutionConfig",
@@ -68,7 +76,11 @@ __all__ = [
 
 # PyFlink has these here, headrace has them in packages that build on this one: they are found when they are asked for.
 _ELSEWHERE: Final = {
+    "AvroRowDeserializationSchema": "headrace.formats.avro",
+    "AvroRowSerializationSchema": "headrace.formats.avro",
     "ColumnarWatermarkGenerator": "headrace.time.watermarks",
+    "CsvRowDeserializationSchema": "headrace.formats.csv",
+    "CsvRowSerializationSchema": "headrace.formats.csv",
     "ExecutionConfig": "headrace.datastream.execution_config",
     "IngestionTimeAssigner": "headrace.time.watermark_strategy",
     "JobClient": "headrace.client.job_client",

@@ -38,7 +38,7 @@ UNKNOWN_CALL_SITE = CallSite("<unknown>", 0, "<unknown>")
 def caller() -> CallSite:
     """The innermost frame of the current call stack that does not belong to headrace."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _is_inside(frame):
+    while frame is not None and is_inside(frame):
         frame = frame.f_back
     return innermost(frame)
 
@@ -47,7 +47,7 @@ def warn_caller(message: str) -> None:
     """A warning at the innermost line of the current call stack that does not belong to headrace."""
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and _is_inside(frame):
+    while frame is not None and is_inside(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)
 
@@ -88,7 +88,7 @@ def of_function(function: Any) -> CallSite | None:
     return CallSite(code.co_filename, code.co_firstlineno, code.co_name)
 
 
-def _is_inside(frame: FrameType) -> bool:
+def is_inside(frame: FrameType) -> bool:
     """Whether a frame is of headrace's own code; also of what ``dataclass`` has made for one of its classes."""
     file = frame.f_code.co_filename
     return is_of_headrace(file) or (file == _MADE and str(frame.f_globals.get("__name__")).startswith("headrace."))

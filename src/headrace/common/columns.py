@@ -102,7 +102,20 @@ class Layout(ABC):
             self.rows_to_columns_and_kinds(rows)  # tells which record it is
             raise
 
-    def _arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
+    def columns_to_array(self, batch: pa.RecordBatch) -> pa.Array:
+        """The records of a batch as one column, as :func:`values_to_array` makes it of them.
+
+        Raises:
+            InvalidTypeError: as ``columns_to_rows``.
+        """
+        return pa.StructArray.from_arrays(self.arrays(batch), fields=list(self.schema))
+
+    def arrays(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The columns of a batch, looked up by name and cast if they are not of the very type.
+
+        Raises:
+            InvalidTypeError: when a column is missing or of a type that cannot be cast without loss.
+        """
         if batch.schema.equals(self.schema):
             return list(batch.columns)
         return [_conform(_column(batch, field.name, self.type_info), field.type) for field in self.schema]
@@ -129,7 +142,7 @@ class _RecordLayout(Layout):
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         with gc_paused():
-            return self.handler.decode_columns(self._arrays(batch))
+            return self.handler.decode_columns(self.arrays(batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +165,7 @@ class _RowLayout(_RecordLayout):
 
     def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
         with gc_paused():
-            return self.stream_handler.decode_with_kinds(self._arrays(batch), kinds)
+            return self.stream_handler.decode_with_kinds(self.arrays(batch), kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +188,10 @@ class _ValueLayout(Layout):
         return pa.RecordBatch.from_arrays([values_to_array(self.type_info, rows)], schema=self.schema)
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
-        return array_to_values(self.type_info, self._arrays(batch)[0])
+        return array_to_values(self.type_info, self.arrays(batch)[0])
+
+    def columns_to_array(self, batch: pa.RecordBatch) -> pa.Array:
+        return self.arrays(batch)[0]
 
     def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
         return _kinds_of(rows) if isinstance(self.type_info, PickledBytesTypeInfo) else None

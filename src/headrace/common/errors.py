@@ -140,6 +140,34 @@ class OutputClosedError(CommitRefusedError):
     """Nobody reads any more what the job prints: ``| head`` has seen enough."""
 
 
+class LogError(HeadraceError, RuntimeError):
+    """An embedded log cannot be used as asked."""
+
+
+class LogCorruptedError(LogError):
+    """A file of a log is missing, truncated or fails its checksum; the message names the file and the bytes."""
+
+
+class UnknownTopicError(LogError, LookupError):
+    """A log has no such topic, or a topic no such partition."""
+
+
+class TopicExistsError(LogError):
+    """A log has a topic of that name already."""
+
+
+class OffsetOutOfRangeError(LogError, LookupError):
+    """A partition of a log does not have that offset: its records were deleted, or are not there yet."""
+
+
+class ProducerFencedError(LogError):
+    """Another producer has begun with the same transactional id; this one has to stop."""
+
+
+class CommitFailedError(LogError):
+    """A consumer commits offsets of partitions that its group has given to others meanwhile."""
+
+
 class JobExecutionError(HeadraceError, RuntimeError):
     """A job failed while it ran."""
 
@@ -150,6 +178,14 @@ class JobCancelledError(JobExecutionError):
 
 class InfrastructureError(HeadraceError, RuntimeError):
     """A machine, a process or a connection failed, not the program; the epoch may be run again."""
+
+
+class SchemaRegistryError(HeadraceError, RuntimeError):
+    """A schema registry refuses a schema, or what it was asked for; the message says why."""
+
+
+class UnknownSchemaError(SchemaRegistryError, LookupError):
+    """A schema registry has no such schema or subject."""
 
 
 class WorkerDiedError(InfrastructureError):
@@ -182,7 +218,7 @@ class FunctionRefusedError(UserFunctionError):
 
 
 class JavaNotFoundError(HeadraceError, RuntimeError):
-    """No Java runtime that can start Spark was found; the message says where was looked and what to install."""
+    """No Java that can start Spark or Kafka was found; the message says where was looked and what to install."""
 
 
 MISTAKES: Final = (ConfigurationError, InvalidProgramError, UnsupportedOperationError)

@@ -269,7 +269,6 @@ _WITHOUT_SETTERS: Final = (
         "a job takes over the checkpoint directory that it goes on in",
         "execution.savepoint-restore-mode",
     ),
-    _option("execution.checkpointing.interval-during-backlog", duration, None, "epochs follow as data arrives"),
     _option("execution.checkpointing.unaligned.interruptible-timers.enabled", boolean, False, _NO_BARRIERS),
     _option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", integer(1, _COUNT), 5, _NO_BARRIERS

@@ -236,6 +236,21 @@ EPOCH_TARGET_DURATION: Final = ConfigOption(
     "How long an epoch should take: the job manager sizes epochs by what the last ones took. When not set, a minute in "
     "batch mode.",
 )
+BACKLOG_INTERVAL: Final = ConfigOption(
+    "execution.checkpointing.interval-during-backlog",
+    duration,
+    10_000,
+    "How long an epoch should take, and so the time between two checkpoints, while a source reads history: while it "
+    "says so (the first source of a HybridSource), or is further behind than pipeline.backlog.watermark-lag-threshold. "
+    "0 stands for a minute. Without effect where it is less than headrace.epoch.target-duration.",
+)
+BACKLOG_WATERMARK_LAG: Final = ConfigOption[int | None](
+    "pipeline.backlog.watermark-lag-threshold",
+    positive_duration,
+    None,
+    "When the watermark of a source is further behind the clock, what it reads is history. When not set, sources alone "
+    "say so.",
+)
 EPOCH_MIN_INTERVAL: Final = ConfigOption(
     "headrace.epoch.min-interval",
     duration,

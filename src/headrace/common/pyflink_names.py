@@ -48,10 +48,8 @@ _SYSTEM: Final = Missing(
     "read files (FileSource), which a query of Spark may write, or a static DataFrame (env.from_dataframe), or write a "
     "source or a sink of your own: docs/connectors.md",
 )
-_KAFKA: Final = _of("CO-01", _SYSTEM)
-_FORMAT: Final = Missing(
-    "CO-05", "CSV, lines of JSON and Parquet are there; docs/connectors.md says how to write a format"
-)
+_OLD_KAFKA_SINK: Final = _never("CO-02", "Flink has given it up: use KafkaSink")
+_OLD_KAFKA: Final = _never("CO-01", "Flink has given it up: use KafkaSource")
 _ASYNC: Final = Missing("DS-55", "make the request in map(...), or many at a time in map_batches(...)")
 _SQL: Final = Missing("SQ-01", "write the query with streams and expressions: docs/expressions.md")
 _CONNECT: Final = Missing(
@@ -69,8 +67,9 @@ _SPREAD: Final = (
     "spread more widely"
 )
 _UID: Final = Missing("DS-28", "give the operator a uid() instead")
-_CSV_MESSAGES: Final = Missing("CO-05", "use the csv module in map(...); files have CsvReaderFormat and CsvBulkWriters")
-_AVRO_MESSAGES: Final = Missing("CO-05", "use a library for Avro in map(...)")
+_AVRO_FILES: Final = Missing(
+    "CO-05", "use AvroParquetReaders and AvroParquetWriters; messages have AvroRowSerializationSchema"
+)
 
 # --- modules ---------------------------------------------------------------------------------------------------------
 
@@ -87,15 +86,10 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
-    "datastream.formats.avro": _FORMAT,
-    "datastream.formats.orc": _FORMAT,
-    "datastream.formats.protobuf": _FORMAT,
     "datastream.connectors.dynamic_kafka": _of("CO-03", _SYSTEM),
     "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
-    "datastream.connectors.kafka": _KAFKA,
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
-    "datastream.connectors.hybrid_source": _SYSTEM,
     "datastream.connectors.kinesis": _SYSTEM,
     "datastream.connectors.mongodb": _SYSTEM,
     "datastream.connectors.opensearch": _SYSTEM,
@@ -108,7 +102,6 @@ MODULES: Final[dict[str, Missing]] = {
 
 NAMES: Final[dict[str, dict[str, Missing]]] = {
     "common": {
-        **_each("AvroRowDeserializationSchema AvroRowSerializationSchema", _AVRO_MESSAGES),
         "InputDependencyConstraint": MODULES["common.input_dependency_constraint"],
         **_each("RestartStrategies RestartStrategyConfiguration", MODULES["common.restart_strategy"]),
     },
@@ -132,7 +125,8 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "ExternalizedCheckpointCleanup": _never("DS-64", "use ExternalizedCheckpointRetention"),
     },
     "datastream.connectors": {
-        **_each("FlinkKafkaConsumer FlinkKafkaProducer", _KAFKA),
+        "FlinkKafkaConsumer": _OLD_KAFKA,
+        "FlinkKafkaProducer": _OLD_KAFKA_SINK,
         "JdbcSink": MODULES["datastream.connectors.jdbc"],
     },
     "datastream.connectors.base": _each("StreamTransformer SupportsPreprocessing", _INTERNAL),
@@ -144,13 +138,16 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         "FileSplitAssignerProvider": _never("CO-04", "leave it out: the planner assigns splits"),
         "StreamingFileSink": _never("DS-64", "Flink has given it up: use FileSink"),
     },
+    "datastream.connectors.kafka": {
+        **_each("FlinkKafkaConsumer FlinkKafkaConsumerBase", _OLD_KAFKA),
+        **_each("FlinkKafkaProducer FlinkKafkaProducerBase Semantic", _OLD_KAFKA_SINK),
+    },
     "datastream.data_stream": {
         "ConnectedStreams": _of("DS-52", _CONNECT),
         **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
         "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
     },
-    "datastream.formats.csv": _each("CsvRowDeserializationSchema CsvRowSerializationSchema", _CSV_MESSAGES),
-    "datastream.formats.parquet": _each("AvroParquetReaders AvroParquetWriters", _FORMAT),
+    "datastream.formats.avro": _each("AvroBulkWriters AvroInputFormat", _AVRO_FILES),
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
         "AsyncFunction": _of("DS-58", _ASYNC),
@@ -239,7 +236,7 @@ PLAIN: Final[dict[str, Missing]] = {
         "PrimitiveArrayTypeInfo.get_java_type_info RowTypeInfo.get_java_type_info TupleTypeInfo.get_java_type_info "
         "TypeInformation.get_java_type_info RowKind.to_j_row_kind OutputTag.get_java_output_tag "
         "MemorySize.get_java_memory_size SlotSharingGroup.get_java_slot_sharing_group "
-        "FileSink.get_transformer "
+        "FileSink.get_transformer KafkaSink.get_transformer "
         "RowTypeInfo.from_internal_type RowTypeInfo.need_conversion RowTypeInfo.to_internal_type "
         "TupleTypeInfo.from_internal_type TupleTypeInfo.need_conversion TupleTypeInfo.to_internal_type "
         "TypeInformation.from_internal_type TypeInformation.need_conversion TypeInformation.to_internal_type",

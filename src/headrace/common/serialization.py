@@ -1,22 +1,76 @@
-"""How records become bytes and bytes become records, at the edge of a job."""
+"""How records become bytes and bytes become records, at the edge of a job.
+
+Schemas are about messages: one value of a broker or a log each. Users write a method for one message; sources and sinks
+call the one for many (:meth:`DeserializationSchema.deserialize_batch`, :meth:`SerializationSchema.serialize_batch`),
+which formats that come with headrace override, so that a whole fetch becomes columns without a loop in Python.
+"""
 
 from __future__ import annotations
 
 import codecs
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.public_module import public_module
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
 
-__all__ = ["ByteArraySchema", "DeserializationSchema", "Encoder", "SerializationSchema", "SimpleStringSchema"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+
+__all__ = [
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "DeserializedBatch",
+    "Encoder",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
 
 public_module(__name__)
+
+
+@hides_engine_of_methods
+@dataclass(frozen=True, slots=True)
+class DeserializedBatch:
+    r"""What a schema made of some messages: rows or columns of the produced type, not both.
+
+    Attributes:
+        columns: the records under the schema of the produced type.
+        rows: the records as Python objects.
+        messages: for each record, the index of the message that it comes from (int64, never falling); None where record
+            ``i`` comes from message ``i``, for all of them.
+        rejected: the messages that cannot be read, as ``(index, reason)``, by rising index; they gave no record.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> from headrace.common import SimpleStringSchema
+        >>> read = SimpleStringSchema().deserialize_batch(pa.array([b"tea", b"\xff", b"cake"]))
+        >>> read.columns["value"].to_pylist(), read.messages.tolist(), read.rejected
+        (['tea', 'cake'], [0, 2], [(1, 'not utf-8: byte 0xff at position 0, invalid start byte')])
+    """
+
+    columns: pa.RecordBatch | None = None
+    rows: list[Any] | None = None
+    messages: npt.NDArray[np.int64] | None = None
+    rejected: Sequence[tuple[int, str]] = ()
+
+    def __len__(self) -> int:
+        if self.rows is not None:
+            return len(self.rows)
+        return 0 if self.columns is None else int(self.columns.num_rows)
 
 
 class SerializationSchema(ABC):
@@ -31,9 +85,27 @@ class SerializationSchema(ABC):
         b'ann,3'
     """
 
+    takes_changes: ClassVar[bool] = False
+    """Whether what it writes shows what rows do in a changelog; where not, those that are no insertions are refused."""
+
     @abstractmethod
-    def serialize(self, element: Any) -> bytes:
-        """The bytes of one record."""
+    def serialize(self, element: Any) -> bytes | None:
+        """The bytes of one record, or ``None`` for a message without a value: a tombstone of a compacted topic."""
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        """The bytes of many records, one binary value each, null for a message without a value.
+
+        Raises:
+            InvalidTypeError: when a record has no such form.
+        """
+        return pa.array([self.serialize(row) for row in batch.rows], pa.binary())
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type, when the job is planned.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
 
 
 class DeserializationSchema(ABC):
@@ -50,9 +122,36 @@ class DeserializationSchema(ABC):
         42
     """
 
+    ignore_parse_errors: bool = False
+    """Whether messages that cannot be read are left out and counted, in ``numRecordsInErrors``; else they go to the
+    dead letters of the source, or fail the job where it has none."""
+
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """The record of one message, or ``None`` to leave it out."""
+        """The record of one message, or ``None`` to leave it out.
+
+        Raises:
+            ValueError: when the message cannot be read. Whatever else is raised fails the job, as a mistake of the
+                schema would otherwise put every message aside.
+        """
+
+    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        """The records of many messages, binary values of which some may be null.
+
+        Unless it is overridden, :meth:`deserialize` is called for each; messages without a value are left out.
+        """
+        rows, sources = [], []
+        rejected: list[tuple[int, str]] = []
+        for index, message in enumerate(messages.to_pylist()):
+            try:
+                row = None if message is None else self.deserialize(message)
+            except ValueError as error:
+                rejected.append((index, reason_of(error)))
+                continue
+            if row is not None:
+                rows.append(row)
+                sources.append(index)
+        return DeserializedBatch(rows=rows, messages=np.array(sources, np.int64), rejected=rejected)
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation:
@@ -94,6 +193,31 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         """``Types.STRING()``."""
         return Types.STRING()
 
+    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        """The decoded strings; a message without a value is ``None``."""
+        if self._charset == "utf-8":
+            try:
+                return DeserializedBatch(_one_column(Types.STRING(), messages.cast(pa.string())))
+            except pa.ArrowInvalid:  # some are no UTF-8, which ones is told below
+                pass
+        texts: list[str | None] = []
+        sources: list[int] = []
+        rejected: list[tuple[int, str]] = []
+        for index, message in enumerate(messages.to_pylist()):
+            try:
+                texts.append(None if message is None else self.deserialize(message))
+                sources.append(index)
+            except UnicodeDecodeError as error:
+                rejected.append((index, reason_of(error)))
+        columns = _one_column(Types.STRING(), pa.array(texts, pa.string()))
+        return DeserializedBatch(columns, messages=np.array(sources, np.int64), rejected=rejected)
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        if self._charset != "utf-8" or batch.type != Types.STRING() or not batch.is_columnar:
+            return super().serialize_batch(batch)
+        texts = batch.columns.column(0)
+        return super().serialize_batch(batch) if texts.null_count else texts.cast(pa.binary())
+
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
     """Bytes as they are.
@@ -104,8 +228,10 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
         b'hello'
     """
 
-    def serialize(self, element: Any) -> bytes:
-        """The same bytes; anything else is an ``InvalidTypeError``."""
+    def serialize(self, element: Any) -> bytes | None:
+        """The same bytes, ``None`` for a message without a value; anything else is an ``InvalidTypeError``."""
+        if element is None:
+            return None
         if not isinstance(element, bytes | bytearray | memoryview):
             raise InvalidTypeError(f"ByteArraySchema writes bytes, got {element!r}: encode it first")
         return bytes(element)
@@ -117,6 +243,15 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         """``Types.BYTES()``."""
         return Types.BYTES()
+
+    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        """The same bytes; a message without a value is ``None``."""
+        return DeserializedBatch(_one_column(Types.BYTES(), messages.cast(pa.binary())))
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        if batch.type != Types.BYTES():
+            return super().serialize_batch(batch)
+        return batch.columns.column(0)
 
 
 class RowFieldExtractorSchema(SerializationSchema):
@@ -194,6 +329,17 @@ class _StringEncoder(Encoder[object]):
 
     def _line(self, text: Callable[[Any], str], element: Any) -> bytes:
         return f"{text(element)}\n".encode(self._charset)
+
+
+def reason_of(error: Exception) -> str:
+    """Why something cannot be read, for the dead letters."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"not {error.encoding}: byte {error.object[error.start]:#04x} at position {error.start}, {error.reason}"
+    return str(error) or type(error).__name__
+
+
+def _one_column(kind: TypeInformation, column: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([column], schema=layout_of(kind).schema)
 
 
 def _charset(name: str) -> str:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FunctionType, TracebackType
 from typing import Final, ParamSpec, TypeVar
 
-from headrace.common.call_site import CallSite, is_of_program
+from headrace.common.call_site import CallSite, is_inside, is_of_program
 from headrace.common.errors import TRACEBACK, HeadraceError, shows_all
 
 P = ParamSpec("P")
@@ -54,6 +54,8 @@ def hides_engine(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except (HeadraceError, KeyboardInterrupt, TypeError) as error:
+            if args and isinstance(error, TypeError) and _is_for_the_author(error):
+                _name_class(error, function.__qualname__, args[0])
             leave_the_program(error, handled)
             raise
 
@@ -119,6 +121,15 @@ def _is_for_the_author(error: BaseException) -> bool:
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
+def _name_class(error: TypeError, method: str, called_on: object) -> None:
+    """Name the class that a method was called on, where Python names the base class that defines it."""
+    base, _, name = method.rpartition(".")
+    text = str(error)
+    if base and text.startswith(f"{method}()"):
+        owner = called_on if isinstance(called_on, type) else type(called_on)
+        error.args = (f"{owner.__name__}.{name}{text.removeprefix(method)}",)
+
+
 def _trim(error: BaseException, handled: BaseException | None) -> None:
     current: BaseException | None = error
     seen: set[int] = set()
@@ -131,7 +142,7 @@ def _trim(error: BaseException, handled: BaseException | None) -> None:
 def _of_the_program(trace: TracebackType | None) -> TracebackType | None:
     kept: list[TracebackType] = []
     while trace is not None:
-        if is_of_program(trace.tb_frame.f_code.co_filename):
+        if is_of_program(trace.tb_frame.f_code.co_filename) and not is_inside(trace.tb_frame):
             kept.append(trace)
         trace = trace.tb_next
     found: TracebackType | None = None

@@ -53,6 +53,7 @@ class EpochPlanner:
         sizer: says how much may be read.
         compaction: has runs merged in the background.
         sinks: tell when output in progress becomes ready.
+        backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class EpochPlanner:
         sizer: EpochSizer,
         compaction: CompactionCoordinator,
         sinks: JobSinks,
+        backlog_lag: int | None = None,
     ) -> None:
         self._previous = _NO_EPOCH
         self._sinks = sinks
@@ -70,10 +72,15 @@ class EpochPlanner:
         self._sources = sources
         self._aligner = WatermarkAligner({node: way for source in sources for node, way in source.alignments.items()})
         self._sizer = sizer
+        self._backlog_lag = backlog_lag
 
     def plan(self, manifest: Manifest, now: int, *, force: bool = False) -> EpochPlan | None:
         """The epoch after ``manifest``; None when nothing could come of it, unless ``force`` wants it all the same."""
         started = time.monotonic()
+        for source in self._sources:
+            source.discover(now)
+        is_backlog = any(source.is_processing_backlog(now, self._backlog_lag) for source in self._sources)
+        self._sizer.aim(is_backlog=is_backlog)
         budget = self._sizer.budget(_seconds_to_next_timer(manifest, now))
         splits = self._splits(budget, now)
         is_complete = all(source.is_complete() for source in self._sources)
@@ -110,8 +117,6 @@ class EpochPlanner:
 
     def _splits(self, budget: ReadBudget, now: int) -> dict[int, list[SplitPlan]]:
         """By node id of the source, what is read of each split; none runs away from others that it is aligned with."""
-        for source in self._sources:
-            source.discover(now)
         held_back = self._aligner.held_back(split for source in self._sources for split in source.unfinished())
         splits = {source.planned.node.id: source.plan(budget, now, held_back) for source in self._sources}
         limits = self._aligner.limits(planned for plans in splits.values() for planned in plans)

@@ -22,8 +22,8 @@ _LONGEST: Final = 2.0
 went by its records."""
 
 _COLD: Final = 4.0
-"""The first epoch starts workers and loads code, which says nothing about the next. Only where its records could make
-the next one take longer than so many times the target does that have fewer."""
+"""The first epoch starts workers and loads code, so it says little about the next: that has as many records as take so
+many times the target at most, even if all of the first one's time went by its records."""
 
 _LEAST_RECORDS: Final = 1_000
 """No epoch is made smaller than this, or its fixed cost would be all that is left. Only where records are so slow that
@@ -59,12 +59,14 @@ class EpochLimits:
         max_bytes: bytes an epoch, as the sources store them.
         target_seconds: how long an epoch should take.
         first_records: how many records the first epoch has.
+        backlog_seconds: how long an epoch should take while history is read; as all others when left out.
     """
 
     max_records: int
     max_bytes: int
     target_seconds: float
     first_records: int = options.EPOCH_FIRST_RECORDS.default
+    backlog_seconds: float | None = None
 
 
 class _Measured(NamedTuple):
@@ -178,10 +180,22 @@ class EpochSizer:
 
     def __init__(self, limits: EpochLimits) -> None:
         self._limits = limits
+        self._target = limits.target_seconds
         self._records = min(limits.first_records, limits.max_records)
         self._admitted = self._records
         self._cost = EpochCost(limits.target_seconds)
         self._is_cold = True
+
+    def aim(self, *, is_backlog: bool) -> None:
+        """Say whether history is read from now on: epochs may be longer then, and are short again right after that."""
+        limits = self._limits
+        longer = limits.backlog_seconds if is_backlog else None
+        target = limits.target_seconds if longer is None else max(longer, limits.target_seconds)
+        if target < self._target:
+            share = self._for_records(target) / self._for_records(self._target)
+            least = min(self._records, _LEAST_RECORDS, limits.max_records)
+            self._records = max(least, int(self._records * share))
+        self._target = target
 
     def budget(self, seconds_left: float | None = None) -> ReadBudget:
         """What the next epoch may read, over all splits.
@@ -192,7 +206,7 @@ class EpochSizer:
         self._admitted = self._records
         if seconds_left is not None:
             shortest = max(_SHORTEST_SECONDS, 3 * self._cost.fixed)
-            share = self._for_records(max(seconds_left, shortest)) / self._for_records(self._limits.target_seconds)
+            share = self._for_records(max(seconds_left, shortest)) / self._for_records(self._target)
             self._admitted = max(min(self._records, _LEAST_RECORDS), int(self._records * min(share, 1.0)))
         return ReadBudget(self._admitted, self._limits.max_bytes)
 
@@ -211,17 +225,16 @@ class EpochSizer:
 
     def _least(self, records: int, seconds: float) -> int:
         """How many records no epoch has less than, after one of so many that took so long."""
-        return max(1, int(min(_LEAST_RECORDS, records * self._limits.target_seconds / seconds)))
+        return max(1, int(min(_LEAST_RECORDS, records * self._target / seconds)))
 
     def _after_cold_start(self, seconds: float) -> float:
-        target = self._limits.target_seconds
-        return self._records * min(max(target / seconds, min(1.0, _COLD * target / seconds)), _GROWTH)
+        return self._records * min(_COLD * self._target / seconds, _GROWTH)
 
     def _by_cost(self, records: int, seconds: float) -> float:
-        for_records = self._for_records(self._limits.target_seconds)
+        for_records = self._for_records(self._target)
         safe = max(records * _LONGEST * (self._cost.fixed + for_records) / seconds, self._records)
         wanted = for_records / self._cost.each
-        if self._cost.is_first_guess and seconds < self._limits.target_seconds / _LONGEST:
+        if self._cost.is_first_guess and seconds < self._target / _LONGEST:
             wanted = safe  # what is fixed of so short an epoch is not known yet, and it may be nearly all
         wanted = min(wanted, self._records * _GROWTH, safe)
         is_alike = records * (1 - _TELLING) < wanted < records / (1 - _TELLING)

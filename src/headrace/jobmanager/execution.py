@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.epoch_size import EpochSizer
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.sinks import JobSinks
+    from headrace.jobmanager.source_progress import SourceProgress
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import TaskReport
     from headrace.time.clock import Clock
@@ -52,6 +53,7 @@ class JobServices:
         clock: tells processing time.
         cancelled: set when the job is cancelled.
         epoch_timeout_seconds: an epoch that takes longer is given up.
+        backlog_lag: as for the planner of epochs.
         storage_options: how sources reach object stores.
     """
 
@@ -65,6 +67,7 @@ class JobServices:
     clock: Clock
     cancelled: threading.Event
     epoch_timeout_seconds: float
+    backlog_lag: int | None
     storage_options: Mapping[str, str] = field(repr=False)
 
     def now(self) -> int:
@@ -92,7 +95,7 @@ class JobExecution:
         self.sources = sources
         self.commits = commits
         self._job = job
-        self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks)
+        self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks, job.backlog_lag)
 
     @classmethod
     def restore(cls, job: JobServices, transient: Sequence[PendingCommit]) -> Self:
@@ -174,7 +177,16 @@ class JobExecution:
             counters=manifest.counters,
             pending_commits=len(manifest.pending),
             event_time=self.event_time(manifest),
+            sources=self._readings(planned, reports),
         )
+
+    def _readings(self, planned: EpochPlan, reports: Sequence[TaskReport]) -> tuple[SourceProgress, ...]:
+        """How far each source is behind when an epoch is complete."""
+        now = self._job.now()
+        for source in self.sources:
+            splits = planned.splits[source.planned.node.id]
+            source.has_read(splits, reports, planned.context.processing_time, now)
+        return tuple(source.reading(now, self._job.backlog_lag) for source in self.sources)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Where event time is, as of the newest manifest."""

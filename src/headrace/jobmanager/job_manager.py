@@ -95,7 +95,7 @@ class JobManager:
         self._wake = threading.Event()
         self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
-        self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime))
+        self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime), blob.storage)
         self._checkpoints = CheckpointCoordinator(
             store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state
         )
@@ -109,6 +109,15 @@ class JobManager:
     def latest(self) -> EpochStatistics | None:
         """The last epoch that this run has completed; None before the first one."""
         return self._latest
+
+    def gauges(self) -> dict[str, int]:
+        """Where event time is, and how far sources are behind, as of the last epoch; empty before the first one."""
+        latest = self._latest
+        if latest is None:
+            return {}
+        now = self._services.now()
+        sources = (gauge for source in latest.sources for gauge in source.gauges(now))
+        return dict(sources) | ({} if latest.event_time is None else latest.event_time.gauges())
 
     @property
     def manifest(self) -> Manifest | None:
@@ -324,6 +333,7 @@ class JobManager:
             clock=clock,
             cancelled=self._cancelled,
             epoch_timeout_seconds=settings.epoch_timeout_seconds,
+            backlog_lag=settings.backlog_lag,
             storage_options=self._blob.storage_options,
         )
 

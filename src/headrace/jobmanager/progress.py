@@ -12,6 +12,7 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.jobmanager.source_progress import SourceProgress
     from headrace.jobmanager.watermark_progress import WatermarkProgress
 
 logger = get_logger(__name__)
@@ -84,6 +85,7 @@ class EpochStatistics:
         pending_commits: what the manifest of the epoch has to be committed, of earlier epochs too; the epoch's own
             commits begin when it exists.
         event_time: where event time is, split by split and operator by operator; None where nobody has looked.
+        sources: how far each source is behind.
     """
 
     epoch: int
@@ -97,6 +99,7 @@ class EpochStatistics:
     counters: Mapping[str, int] = field(default_factory=dict)
     pending_commits: int = 0
     event_time: WatermarkProgress | None = field(default=None, repr=False)
+    sources: tuple[SourceProgress, ...] = field(default=(), repr=False)
 
     @property
     def seconds(self) -> float:
@@ -110,6 +113,17 @@ class EpochStatistics:
             f"running {self.running:.3f}, checkpoint {self.checkpointing:.3f}); state {self.state_bytes} bytes, "
             f"{self.pending_commits} to be committed"
         )
+
+    @property
+    def pending_records(self) -> int | None:
+        """How many records the sources have that are not read yet; None where one of them does not know."""
+        known = [source.pending.records for source in self.sources if source.pending.records is not None]
+        return sum(known) if self.sources and len(known) == len(self.sources) else None
+
+    @property
+    def is_processing_backlog(self) -> bool:
+        """Whether a source reads what is history, so that epochs are longer."""
+        return any(source.is_processing_backlog for source in self.sources)
 
     @property
     def watermark_lag(self) -> int | None:

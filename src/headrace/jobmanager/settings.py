@@ -50,7 +50,9 @@ _IN_STREAMING_MODE: Final = _EpochDefaults(
     options.CHECKPOINT_TIMEOUT.default,
 )
 
-_IN_BATCH_MODE: Final = _EpochDefaults(60_000, 500_000, 5_000_000, 7_200_000)
+_WHERE_NOBODY_WAITS: Final = 60_000
+
+_IN_BATCH_MODE: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, 500_000, 5_000_000, 7_200_000)
 """Nobody waits for the results of an epoch, and large ones write less. At ten milliseconds a record the first one still
 ends in time. What an epoch holds in memory is bounded by its records, as an epoch may take a minute."""
 
@@ -69,6 +71,7 @@ class JobSettings:
         min_interval_seconds: the shortest time between two epochs.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
+        backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
     """
 
     limits: EpochLimits
@@ -79,6 +82,7 @@ class JobSettings:
     min_interval_seconds: float = 0.0
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
+    backlog_lag: int | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
@@ -93,6 +97,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
             target_seconds=(target if longest is None else min(target, longest)) / 1000,
             first_records=configuration.get(options.EPOCH_FIRST_RECORDS, defaults.first_records),
+            backlog_seconds=(configuration.get(options.BACKLOG_INTERVAL) or _WHERE_NOBODY_WAITS) / 1000,
         ),
         restart=restart_strategy(configuration),
         restarts_functions=configuration.get(options.RESTART_STRATEGY) is not None,
@@ -101,6 +106,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
+        backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
     )
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import PendingCommit
-from headrace.connectors.sink import CommitterContext, as_in_a_checkpoint, as_json
+from headrace.common.errors import CheckpointError, InvalidProgramError
+from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, as_in_a_checkpoint, as_json, without_committer
 from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.connectors.sink import Committer, RunInTasks, Sink
     from headrace.plan.job_plan import JobPlan, PlannedOperator
+    from headrace.storage.folder import Folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,16 @@ class JobSinks:
         plan: the job.
         storage_options: how they reach object stores.
         run_in_tasks: for commits that are too much for the driver.
+        storage: the checkpoint directory, in which each has a folder.
 
     Attributes:
         names: their names, by uid, for errors.
         durable: the uids of those whose committables belong into the manifest.
     """
 
-    def __init__(self, plan: JobPlan, storage_options: Mapping[str, str], run_in_tasks: RunInTasks) -> None:
+    def __init__(
+        self, plan: JobPlan, storage_options: Mapping[str, str], run_in_tasks: RunInTasks, storage: Folder
+    ) -> None:
         self._sinks: dict[str, tuple[PlannedOperator, Sink]] = {
             planned.uid: (planned, planned.node.spec.sink)
             for planned in plan.operators()
@@ -51,8 +57,10 @@ class JobSinks:
         }
         self._storage_options = storage_options
         self._run_in_tasks = run_in_tasks
+        self._storage = storage
         self.names = {uid: planned.node.name for uid, (planned, _) in self._sinks.items()}
         self.durable = frozenset(uid for uid, (_, sink) in self._sinks.items() if sink.is_durable)
+        self._committed: set[str] = set()
         self._pre_commits = {uid: sink.pre_commit for uid, (_, sink) in self._sinks.items()}
 
     def check_output(self, manifest: Manifest) -> None:
@@ -65,10 +73,27 @@ class JobSinks:
             sink.check_output(self._context(planned, manifest, manifest.epoch))
 
     def committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
-        """A new committer for each sink, with its uid, to go on from a manifest that was taken over."""
+        """A new committer for each sink that has one, with its uid, to go on from a manifest that was taken over.
+
+        Raises:
+            InvalidProgramError: when a sink promises more than it can keep without one.
+            CheckpointError: when a sink has none any more, and there is output that one has to show.
+        """
+        unshown = {*manifest.in_progress, *(commit.sink for commit in manifest.pending)}
         for uid, (planned, sink) in self._sinks.items():
             # Taking over takes a number of its own.
-            yield uid, sink.create_committer(self._context(planned, manifest, max(0, manifest.epoch - 1)))
+            committer = sink.create_committer(self._context(planned, manifest, max(0, manifest.epoch - 1)))
+            if committer is not None:
+                self._committed.add(uid)
+                yield uid, committer
+            elif sink.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+                raise InvalidProgramError(f"sink {self.names[uid]!r}: {without_committer(sink)}")
+            elif uid in unshown:
+                raise CheckpointError(
+                    f"the checkpoint has output of sink {self.names[uid]!r} (uid {uid}) that is not shown yet, and the "
+                    f"sink has no committer now, as it is {sink.delivery_guarantee.name}: run the job once with the "
+                    "guarantee that it had, stop it, and then change the guarantee"
+                )
 
     def pre_commit(
         self, manifest: Manifest, epoch: int, now: int, written: Mapping[str, Sequence[Any]], *, is_last: bool
@@ -90,6 +115,11 @@ class JobSinks:
                 ready = as_in_a_checkpoint(prepared.ready)
                 if prepared.in_progress is not None:
                     in_progress[uid] = as_json(prepared.in_progress)
+            if ready and uid not in self._committed:
+                raise InvalidProgramError(
+                    f"the writer of sink {self.names[uid]!r} gave something to be committed, {ready[0]!r:.200}, and "
+                    "the sink has no committer"
+                )
             if ready:
                 commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
         return SinkOutput(tuple(commits), in_progress)
@@ -112,4 +142,6 @@ class JobSinks:
             restored_epoch=restored_epoch,
             run_in_tasks=self._run_in_tasks,
             storage_options=self._storage_options,
+            parallelism=planned.parallelism,
+            folder=sink_folder(self._storage, planned.uid),
         )

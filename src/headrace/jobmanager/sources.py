@@ -12,6 +12,7 @@ from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.alignment import FIRST_RECORDS
 from headrace.jobmanager.source_identity import identity_of
+from headrace.jobmanager.source_progress import ReadingHistory, SourceProgress
 from headrace.jobmanager.splits import Pace, Split, SplitPlan
 from headrace.jobmanager.watermark_progress import SplitProgress
 from headrace.plan.forks import forks_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import ChannelReport
+    from headrace.runtime.task.messages import ChannelReport, TaskReport
     from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 
 
@@ -60,6 +61,7 @@ class SourceCoordinator:
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
         self._enumerator = self._source.create_enumerator(context)
+        self._history = ReadingHistory(now)
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished
         if snapshot is not None:
@@ -144,6 +146,48 @@ class SourceCoordinator:
             yield SplitProgress(
                 self.planned.node.name, split.split_id, watermarks, split.idle, is_held_back=split.is_held_back
             )
+
+    def has_read(
+        self, plans: Iterable[SplitPlan], reports: Iterable[TaskReport], fetched_at: int, emitted_at: int
+    ) -> None:
+        """An epoch is complete: what it has read tells how far the source is behind."""
+        reads = {planned.split.channel: planned.read for planned in plans if planned.read is not None}
+        event_times: dict[int, int] = {}
+        records = 0
+        for report in reports:
+            records += report.records.get(self.planned.node.id, 0)
+            for channel in report.channels:
+                if channel.event_time is not None and channel.channel in reads:
+                    later = max(channel.event_time, event_times.get(channel.channel, MIN_WATERMARK))
+                    event_times[channel.channel] = later
+        self._history.add(
+            records, sum(read.bytes for read in reads.values()), event_times.values(), fetched_at, emitted_at
+        )
+
+    def reading(self, now: int, backlog_lag: int | None) -> SourceProgress:
+        """How far the source is behind; ``backlog_lag`` as in :meth:`is_processing_backlog`."""
+        splits = (self._enumerator.pending(split.split_id, split.position, now) for split in self.unfinished())
+        return SourceProgress(
+            self.planned.node.name,
+            self._history.total(splits),
+            self.watermark(),
+            self._history.idle_since,
+            self.is_processing_backlog(now, backlog_lag),
+            self._history.last,
+        )
+
+    def is_processing_backlog(self, now: int, backlog_lag: int | None) -> bool:
+        """Whether the source reads what is history.
+
+        Args:
+            now: the reading of the job's clock in milliseconds.
+            backlog_lag: it does when its watermark is further behind the clock, in milliseconds; None: only the
+                enumerator says.
+        """
+        if self._enumerator.is_processing_backlog(now):
+            return True
+        watermark = self.watermark()
+        return backlog_lag is not None and MIN_WATERMARK < watermark < now - backlog_lag
 
     @property
     def watermark_operators(self) -> Set[int]:

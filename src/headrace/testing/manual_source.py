@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords, SplitEnumerator, SplitRead
+from headrace.connectors.source import (
+    Boundedness,
+    Pending,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+    SplitRead,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,6 +91,10 @@ class _Enumerator(SplitEnumerator):
             return None
         end = position + len(feed.records)
         return SplitRead(split_id, position, end, (list(feed.records),), records=len(feed.records))
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        feed = self._feeds[split_id]
+        return Pending(records=feed.position + len(feed.records) - position)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         feed = self._feeds[split_id]

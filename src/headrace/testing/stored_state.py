@@ -126,7 +126,7 @@ class StoredState:
                 context = operator_context(self._plan, planned, number, states)
                 assert context.state is not None, "it has keyed state"
                 context.state.begin_epoch(MIN_WATERMARK, self._manifest.processing_time)
-                maker = OperatorMaker(self._plan, job_id, generation, number, self._blob.storage_options)
+                maker = OperatorMaker(self._plan, job_id, generation, number, self._blob)
                 yield _Subtask(maker.make(planned), context, watermark)
             finally:
                 states.close()

@@ -16,9 +16,9 @@ import pytest
 
 from headrace.client.submission import open_runtime
 from headrace.common.configuration import Configuration
+from headrace.common.java import JavaRuntime
 from headrace.runtime.spark import class_archive, session, session_start
 from headrace.runtime.spark.class_archive import ClassArchive
-from headrace.runtime.spark.java import JavaRuntime
 from headrace.runtime.spark.session_start import SessionStart
 
 JAVA = JavaRuntime(Path("/opt/java"), 17, "test", "17.0.15+6")

@@ -16,7 +16,7 @@ import pyspark
 import pytest
 from pyspark.sql import functions as sql
 
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.common.java import bundled_java_home, find_java
 from headrace.runtime.spark.session import acquire_session, mismatches, running_session, session_of_epochs
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,

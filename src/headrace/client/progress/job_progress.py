@@ -158,6 +158,10 @@ class JobProgress:
             "late, dropped": self.late_text,
             "pending commits": str(latest.pending_commits),
         }
+        if latest.pending_records:
+            facts["pending records"] = wording.number(latest.pending_records)
+        if latest.is_processing_backlog:
+            facts["backlog"] = "history is read: longer epochs"
         if latest.event_time is not None and len(latest.event_time.splits) > 1:
             facts |= {"slowest split": self.slowest_split, "waiting splits": self.waiting_splits}
         return facts

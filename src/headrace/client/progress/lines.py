@@ -24,6 +24,10 @@ def progress_line(job: JobProgress) -> str:
         f"state {wording.size(latest.state_bytes)}",
         f"{wording.count(job.late_records, 'late record')} dropped",
     ]
+    if latest.pending_records:
+        parts.append(f"{wording.count(latest.pending_records, 'record')} pending")
+    if latest.is_processing_backlog:
+        parts.append("processing a backlog")
     if job.skipped_files:
         parts.append(job.skipped_files)
     if latest.pending_commits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -46,8 +47,8 @@ def _grid(job: JobProgress) -> Table:
     for style, ratio in (("dim", None), ("", 3), ("dim", None), ("", 2)):
         grid.add_column(style=style, ratio=ratio, no_wrap=True)
     facts = [(name, _styled(name, text, job)) for name, text in job.facts.items()]
-    half = len(facts) // 2
-    for left, right in zip(facts[:half], facts[half:], strict=True):
+    half = (len(facts) + 1) // 2
+    for left, right in zip_longest(facts[:half], facts[half:], fillvalue=()):
         grid.add_row(*left, *right)
     return grid
 

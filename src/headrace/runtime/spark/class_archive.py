@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.durable import Permissions, make_folder, move, sync_folder
+from headrace.common.java import JavaRuntime, cache_directory
 from headrace.common.logs import get_logger
-from headrace.runtime.spark.java import JavaRuntime, cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

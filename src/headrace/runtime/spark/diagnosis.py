@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import headrace
 from headrace.common.errors import HeadraceError, JavaNotFoundError
+from headrace.common.java import JAVA_FIX, bundled_java_home, find_java
 from headrace.runtime.spark.executors import WorkerReport, ask_workers
-from headrace.runtime.spark.java import JAVA_FIX, bundled_java_home, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import pickle
+import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,6 +19,7 @@ from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
+from headrace.runtime.spark.payload_files import files_in, make_folder, remove
 from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
@@ -47,6 +49,9 @@ more, the context lies in a file, of which every task of stage 0 reads its part.
 _BACKGROUND_QUERIES: Final = 4
 """So many at the same time, so that a commit does not wait for a compaction."""
 
+_SHUFFLED_BYTES_CHANGE: Final = ("spark.io.encryption.enabled", "spark.shuffle.compress")
+"""Where the user has turned one of these on, all that is shuffled goes by Spark, which does it."""
+
 INLINE_JOB_BYTES = 512 * 1024
 """A larger job lies in a file: PySpark broadcasts closures above 1 MiB, and leaves a file behind each time."""
 
@@ -66,11 +71,13 @@ class SparkRuntime:
         self._tasks_run_here = handle.tasks_run_here
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
+        self._cleaning = ThreadPoolExecutor(1, "headrace-cleaning")
         self._parallelism: list[int] = []
         self._job: ShippedJob | None = None
         self._files: ShippedFiles | None = None
         self._big_job: bytes | None = None
         self._job_file: str | None = None
+        self._payloads: str | None = None
         self._prepared: DataFrame | None = None
         self._context_key = f"spark.headrace.{self._tag}"
 
@@ -88,6 +95,7 @@ class SparkRuntime:
         self._parallelism = [stage.parallelism for stage in plan.stages]
         self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
+        self._payloads = self._payload_folder()
         self._job = self._ship(blob)
         remove_probes(blob.state)
         if not self._tasks_run_here:
@@ -108,6 +116,8 @@ class SparkRuntime:
             raise failure(f"epoch {context.epoch}", error) from error
         finally:
             self._files.forget(context_parts)
+            if self._payloads is not None:  # giving gigabytes back takes a while, in which the next epoch may begin
+                self._cleaning.submit(remove, files_in(self._payloads))
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
@@ -140,9 +150,12 @@ class SparkRuntime:
     def close(self) -> None:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
+        self._cleaning.shutdown(wait=True, cancel_futures=True)  # the folder goes as a whole
         if self._job_file is not None:
             assert self._files is not None
             self._files.folder.remove(self._job_file)
+        if self._payloads is not None:
+            shutil.rmtree(self._payloads, ignore_errors=True)
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
             self._session.sparkContext.removeJobTag(self._tag)
             self._session.conf.unset(self._context_key)
@@ -161,10 +174,18 @@ class SparkRuntime:
         content = pickle.dumps((blob.plan, dependencies, blob.logs), protocol=5)
         digest = hashlib.sha256(content + pickle.dumps(blob.storage, protocol=5)).hexdigest()
         if len(content) <= INLINE_JOB_BYTES:
-            return ShippedJob(digest, blob.storage, blob.storage_options, content)
+            return ShippedJob(digest, blob.storage, blob.storage_options, content, self._payloads)
         self._big_job = content
         self._job_file = self._files.write_job(content)
-        return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file)
+        return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file, self._payloads)
+
+    def _payload_folder(self) -> str | None:
+        """Where tasks hand large payloads to each other, if they all run here; None where Spark has all of them."""
+        context = self._session.sparkContext
+        settings = context.getConf()
+        if not self._tasks_run_here or "true" in [settings.get(key) for key in _SHUFFLED_BYTES_CHANGE]:
+            return None
+        return make_folder(context._temp_dir)  # in spark.local.dir
 
     def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
         whole = Parts(here=context.to_bytes())

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
+from headrace.common.java import JavaRuntime, bundled_java_home, find_java
 from headrace.runtime.spark.class_archive import QUIET, ClassArchive
-from headrace.runtime.spark.java import JavaRuntime, bundled_java_home, find_java
 from headrace.runtime.spark.launch import SubmitArguments
 from headrace.runtime.spark.master import check_is_classic, check_master
 from headrace.runtime.spark.settings import (

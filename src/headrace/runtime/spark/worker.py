@@ -12,6 +12,7 @@ from pyspark import SparkFiles, TaskContext
 from headrace.common.logs import LogFields, logging_from_now_on
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
 from headrace.operators.interruption import let_ctrl_c_end_the_process
+from headrace.runtime.spark.payload_files import PayloadReader, PayloadWriter
 from headrace.runtime.spark.shipping import Parts, read_job
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter, work_in
@@ -69,9 +70,21 @@ class ShippedJob:
         storage: where its state is, and what is shipped to its tasks.
         storage_options: how its sources and sinks reach object stores.
         content: the pickled plan, dependencies and settings of logs, or the name of the shipped file in which they lie.
+        payloads: the folder through which tasks hand large payloads to each other; None where these go by Spark.
+
+    Attributes:
+        payloads: as above.
     """
 
-    def __init__(self, digest: str, storage: Folder, storage_options: Mapping[str, str], content: bytes | str) -> None:
+    def __init__(
+        self,
+        digest: str,
+        storage: Folder,
+        storage_options: Mapping[str, str],
+        content: bytes | str,
+        payloads: str | None = None,
+    ) -> None:
+        self.payloads = payloads
         self._digest = digest
         self._storage = storage
         self._storage_options = storage_options
@@ -129,7 +142,7 @@ class SourceStage:
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
                 context = EpochContext.from_bytes(contexts.part(subtask, runner.blob.shipped))
-                yield from _batched(runner.run_source_task(subtask, context))
+                yield from _batched(runner.run_source_task(subtask, context), self._job.payloads)
 
     def _setting(self) -> str:
         task = TaskContext.get()
@@ -152,8 +165,14 @@ class LaterStage:
         self._stage = stage
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        envelopes = (envelope for batch in batches for envelope in from_record_batch(batch))
-        yield from _batched(self._job.runner().run_stage_task(self._stage, envelopes))
+        envelopes = self._received(envelope for batch in batches for envelope in from_record_batch(batch))
+        yield from _batched(self._job.runner().run_stage_task(self._stage, envelopes), self._job.payloads)
+
+    def _received(self, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
+        """Envelopes with their payloads; what is for later stages passes through as it is."""
+        reader = PayloadReader(self._job.payloads)
+        for envelope in envelopes:
+            yield reader.loaded(envelope) if envelope.stage == self._stage else envelope
 
 
 class BackgroundStage:
@@ -177,15 +196,23 @@ class BackgroundStage:
                 yield pa.RecordBatch.from_pydict({"number": pa.array([number]), "outcome": pa.array([outcome])})
 
 
-def _batched(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:
-    """Envelopes in Arrow batches of bounded size."""
+def _batched(envelopes: Iterable[Envelope], payloads: str | None) -> Iterator[pa.RecordBatch]:
+    """Envelopes in Arrow batches of bounded size; ``payloads`` is the folder for large payloads, if there is one."""
     waiting: list[Envelope] = []
     size = 0
-    for envelope in envelopes:
-        waiting.append(envelope)
-        size += len(envelope.payload)
-        if size >= MAX_CELL_BYTES or len(waiting) >= _MAX_ROWS:
-            yield to_record_batch(waiting)
-            waiting, size = [], 0
+    with _payload_writer(payloads) as writer:
+        for envelope in map(writer.stored, envelopes):
+            waiting.append(envelope)
+            size += len(envelope.payload)
+            if size >= MAX_CELL_BYTES or len(waiting) >= _MAX_ROWS:
+                yield to_record_batch(waiting)
+                waiting, size = [], 0
+        writer.complete()
     if waiting:
         yield to_record_batch(waiting)
+
+
+def _payload_writer(folder: str | None) -> PayloadWriter:
+    task = TaskContext.get()
+    assert task is not None, "tasks run in Spark"
+    return PayloadWriter(folder, task.stageId(), task.partitionId())

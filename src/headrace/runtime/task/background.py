@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import headrace.operators.window.columnar.count_store
 import headrace.operators.window.columnar.sessions.session_store
 import headrace.operators.window.columnar.window_store
-import headrace.operators.window.general.ordered_contents  # noqa: F401
+import headrace.operators.window.general.ordered_elements
+import headrace.operators.window.general.ordered_values  # noqa: F401
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 from headrace.common.logs import get_logger
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from headrace.runtime.task.operator_chain import OperatorChain
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.operators.base import Learnt
     from headrace.runtime.task.messages import EpochContext, JobBlob
 
     Task = tuple[int, int]
     """A stage, and a task of it."""
+
+_MOST_LEARNT_BYTES: Final = 128 << 20
+"""So much is kept at most of what operators have learnt whose tasks have moved to another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,9 @@ class ChainCache:
     what the same task did elsewhere, and functions need not be deterministic. So a chain has to hold the very state
     that the next epoch begins with.
 
+    What operators have learnt outlasts their chains, as it changes no result: tasks of one machine change places
+    between its processes again and again. Of a chain that has failed it is dropped, since it may be in disorder.
+
     Args:
         blob: the job.
         keeps: whether chains are kept; else every epoch has new ones.
@@ -47,6 +56,7 @@ class ChainCache:
         self._blob = blob
         self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, _Mark]] = {}
+        self._learnt: dict[Task, dict[str, dict[str, Learnt]]] = {}
 
     def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
         """The chain that can go on with an epoch of a task, or a new one."""
@@ -56,8 +66,9 @@ class ChainCache:
         if chain is not None:
             if mark == _Mark.before(context) and chain.stands_at(start):
                 return chain
-            chain.drop()
-        return OperatorChain(self._blob, context.job_id, context.generation, stage, partition, start)
+            self._retire((stage, partition), chain)
+        learnt = self._learnt.pop((stage, partition), {})
+        return OperatorChain(self._blob, context.job_id, context.generation, stage, partition, start, learnt)
 
     def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
         """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
@@ -76,4 +87,15 @@ class ChainCache:
         """Close what did neither this epoch nor the one before: its task has moved to another process since."""
         current = (_Mark.before(context), _Mark.of(context))
         for task in [task for task, (_, mark) in self._chains.items() if mark not in current]:
-            self._chains.pop(task)[0].drop()
+            self._retire(task, self._chains.pop(task)[0])
+
+    def _retire(self, task: Task, chain: OperatorChain) -> None:
+        """Drop a chain that has done its epoch; what it has learnt stays, as long as that is not too much."""
+        chain.drop()
+        self._learnt[task] = chain.learnt
+        while sum(map(_size_of, self._learnt.values())) > _MOST_LEARNT_BYTES:
+            del self._learnt[next(iter(self._learnt))]
+
+
+def _size_of(learnt: Mapping[str, Mapping[str, Learnt]]) -> int:
+    return sum(each.nbytes for of_operator in learnt.values() for each in of_operator.values())

@@ -176,6 +176,7 @@ class ChannelReport:
         watermark: what it has reached, as far as the piece alone tells.
         saw_records: whether any record reached it.
         generator: the memory of its generator, if it has one.
+        event_time: the timestamp of the last record that reached it, in milliseconds; None where there was none.
     """
 
     operator: int
@@ -183,6 +184,7 @@ class ChannelReport:
     watermark: int
     saw_records: bool
     generator: Any = None
+    event_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

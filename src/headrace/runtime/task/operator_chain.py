@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
-    from headrace.operators.base import Operator
+    from headrace.operators.base import Learnt, Operator
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
@@ -126,14 +126,23 @@ class OperatorChain:
         stage: the stage.
         partition: which task of the stage.
         start: what the task starts from; None for a stage 0 that holds no state.
+        learnt: by uid, what operators of the same task have learnt in this process.
 
     Attributes:
         sources: by node id; none but in stage 0.
         members: the operators that are in this task, by node id, in topological order.
+        learnt: as above, with what those of this chain have learnt.
     """
 
     def __init__(
-        self, blob: JobBlob, job_id: str, generation: int, stage: int, partition: int, start: PartitionContext | None
+        self,
+        blob: JobBlob,
+        job_id: str,
+        generation: int,
+        stage: int,
+        partition: int,
+        start: PartitionContext | None,
+        learnt: dict[str, dict[str, Learnt]],
     ) -> None:
         plan: JobPlan = pickle.loads(blob.plan)
         self.plan = plan
@@ -146,7 +155,8 @@ class OperatorChain:
             self.state = open_state(plan, stage, partition, blob.state, start)
         self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
-        maker = OperatorMaker(plan, job_id, generation, partition, blob.storage_options)
+        self.learnt = learnt
+        maker = OperatorMaker(plan, job_id, generation, partition, blob)
         reader_context = ReaderContext(blob.storage_options)
         for planned in self.stage.operators:
             if not planned.node.inputs:
@@ -163,7 +173,8 @@ class OperatorChain:
         return ChainedSource(planned=planned, context=context, output=output, reader_context=reader_context)
 
     def _member(self, planned: PlannedOperator, maker: OperatorMaker) -> ChainedOperator:
-        context = operator_context(self.plan, planned, self.partition, self.state)
+        learnt = self.learnt.setdefault(planned.uid, {})
+        context = replace(operator_context(self.plan, planned, self.partition, self.state), learnt=learnt)
         operator = maker.make(planned)
         return ChainedOperator(
             planned=planned,

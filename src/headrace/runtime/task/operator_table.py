@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.window_specs import (
@@ -45,13 +46,13 @@ from headrace.operators.window.general.aggregating_operator import AggregatingWi
 from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.plan.job_plan import PlannedOperator
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import JobBlob
 
 
 class OperatorMaker:
@@ -62,17 +63,15 @@ class OperatorMaker:
         job_id: the job's id.
         generation: that of the job manager.
         subtask: which subtask.
-        storage_options: how sinks reach object stores.
+        blob: where sinks may keep what is not committed, and how they reach object stores.
     """
 
-    def __init__(
-        self, plan: JobPlan, job_id: str, generation: int, subtask: int, storage_options: Mapping[str, str]
-    ) -> None:
+    def __init__(self, plan: JobPlan, job_id: str, generation: int, subtask: int, blob: JobBlob) -> None:
         self._plan = plan
         self._job_id = job_id
         self._generation = generation
         self._subtask = subtask
-        self._storage_options = storage_options
+        self._blob = blob
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
@@ -126,18 +125,20 @@ class OperatorMaker:
             subtask=self._subtask,
             parallelism=planned.parallelism,
             input_type=planned.input_schema(0).record_type,
-            storage_options=self._storage_options,
+            storage_options=self._blob.storage_options,
+            folder=sink_folder(self._blob.storage, planned.uid),
         )
-        return SinkOperator(spec.sink, context)
+        return SinkOperator(spec.sink, context, next(iter(planned.node.outputs.side_types.items()), None))
 
     def _columnar_window(self, planned: PlannedOperator, spec: ColumnarWindowSpec) -> Operator:
         asked, layout = spec.asked, self._columns(planned, spec.asked)
-        return columnar_window(layout, spec.windows, asked.allowed_lateness, asked.late_tag_id, asked.accumulation_mode)
+        return columnar_window(layout, spec.windows, asked.allowed_lateness, asked.late_tag_id, asked.applied_mode)
 
     def _columnar_sessions(self, planned: PlannedOperator, spec: ColumnarSessionSpec) -> Operator:
         layout, tag, lateness = self._columns(planned, spec.asked), spec.asked.late_tag_id, spec.asked.allowed_lateness
         if lateness:
-            return KeptSessionOperator(layout, spec.gap, tag, lateness)
+            discards = spec.asked.applied_mode is AccumulationMode.DISCARDING
+            return KeptSessionOperator(layout, spec.gap, tag, lateness, discards=discards)
         return SessionWindowOperator(layout, spec.gap, tag)
 
     def _columnar_untimed(self, planned: PlannedOperator, spec: ColumnarUntimedSpec) -> Operator:
@@ -157,7 +158,7 @@ class OperatorMaker:
             interval=spec.interval,
             lateness=asked.allowed_lateness,
             late_tag=asked.late_tag_id,
-            mode=asked.accumulation_mode,
+            mode=asked.applied_mode,
         )
         if spec.by_clock:
             return ContinuousClockOperator(layout, is_event_time=asked.assigner.is_event_time())

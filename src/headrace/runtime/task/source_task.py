@@ -158,6 +158,7 @@ class _SourcePath:
                     timestamps.watermark,
                     timestamps.saw_records,
                     timestamps.generator_state(),
+                    timestamps.event_time,
                 )
 
     def _status(self, node: int, assignment: SplitAssignment) -> ChannelStatus:

