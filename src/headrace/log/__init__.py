@@ -1,0 +1,13 @@
+"""A log of partitioned topics without a server: files in a folder, on POSIX, on HDFS or on an object store."""
+
+from __future__ import annotations
+
+from headrace.common.public_module import public_module
+from headrace.log.consumer import Consumer
+from headrace.log.log import Log
+from headrace.log.producer import Producer
+from headrace.log.records import ConsumerRecord, RecordMetadata, TopicPartition
+
+__all__ = ["Consumer", "ConsumerRecord", "Log", "Producer", "RecordMetadata", "TopicPartition"]
+
+public_module(__name__)

@@ -1,0 +1,213 @@
+"""Consumer groups: who reads which partition, and how partitions pass from one member to another.
+
+Partitions move cooperatively. A group knows what each member is to own (its target) and what it owns. A member that
+owns more than its target releases the rest, after it has committed how far it has come; only then others own it. What
+nobody else gives up stays where it is, and is read on meanwhile. A group is a value: each change makes a new one, of
+a higher generation where the ownership changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.log.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer of a group.
+
+    Attributes:
+        topics: what it has subscribed to.
+        owned: what it reads.
+        target: what it is to read.
+    """
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    target: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """How far a group has come in a partition.
+
+    Attributes:
+        offset: of the next record to read.
+        metadata: what the consumer wanted to be kept with it.
+        time: when it was committed, in milliseconds.
+    """
+
+    offset: int
+    metadata: str = ""
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A consumer group.
+
+    Attributes:
+        generation: rises with every change of who owns what.
+        members: by their ids.
+        offsets: how far it has come.
+    """
+
+    generation: int = 0
+    members: Mapping[str, Member] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+
+    def owner(self, partition: TopicPartition) -> str | None:
+        """The id of the member that reads a partition."""
+        return next((member_id for member_id, member in self.members.items() if partition in member.owned), None)
+
+    def is_assigned(self, partitions: Mapping[str, int]) -> bool:
+        """Whether the partitions of all topics that members have subscribed to are somebody's target, and no others.
+
+        Args:
+            partitions: how many partitions each topic has.
+        """
+        topics = {topic for member in self.members.values() for topic in member.topics}
+        targets = [each for member in self.members.values() for each in member.target]
+        return len(targets) == sum(partitions.get(topic, 0) for topic in topics) and all(
+            each.partition < partitions.get(each.topic, 0) for each in targets
+        )
+
+    def joined(self, member_id: str, topics: Iterable[str], partitions: Mapping[str, int]) -> Group:
+        """The group with a new member, or with one that has subscribed to other topics.
+
+        Args:
+            member_id: the member.
+            topics: what it has subscribed to.
+            partitions: how many partitions each topic has.
+        """
+        known = self.members.get(member_id, Member(()))
+        member = replace(known, topics=tuple(sorted(topics)))
+        return self._with_members({**self.members, member_id: member}, partitions)
+
+    def left(self, member_ids: Iterable[str], partitions: Mapping[str, int]) -> Group:
+        """The group without some members: what they owned is free."""
+        gone = set(member_ids)
+        rest = {member_id: member for member_id, member in self.members.items() if member_id not in gone}
+        return self._with_members(rest, partitions)
+
+    def released(self, member_id: str) -> Group:
+        """The group when a member has given up whatever is not its target."""
+        member = self.members[member_id]
+        target = set(member.target)
+        kept = tuple(each for each in member.owned if each in target)
+        return self._handed_over({**self.members, member_id: replace(member, owned=kept)})
+
+    def rebalanced(self, partitions: Mapping[str, int]) -> Group:
+        """The group when topics have come, gone or grown."""
+        return self._with_members(self.members, partitions)
+
+    def committed(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> Group:
+        """The group when it has come further."""
+        return replace(self, offsets={**self.offsets, **offsets})
+
+    def without(self, topic: str) -> Group:
+        """The group when a topic is gone: one that is made again under its name has other offsets."""
+        kept = {each: offset for each, offset in self.offsets.items() if each.topic != topic}
+        return self if len(kept) == len(self.offsets) else replace(self, offsets=kept)
+
+    def _with_members(self, members: Mapping[str, Member], partitions: Mapping[str, int]) -> Group:
+        targets = assign(members, partitions)
+        existing = {TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)}
+        return self._handed_over(
+            {
+                member_id: replace(
+                    member,
+                    target=targets[member_id],
+                    owned=tuple(each for each in member.owned if each in existing),
+                )
+                for member_id, member in members.items()
+            }
+        )
+
+    def _handed_over(self, members: Mapping[str, Member]) -> Group:
+        """Members own of their targets what nobody else owns."""
+        owners = {each: member_id for member_id, member in members.items() for each in member.owned}
+        changed = {}
+        for member_id, member in members.items():
+            fresh = [each for each in member.target if each not in owners]
+            changed[member_id] = replace(member, owned=tuple(sorted([*member.owned, *fresh])))
+        return replace(self, generation=self.generation + 1, members=changed)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "generation": self.generation,
+            "members": {
+                member_id: [list(member.topics), _pairs(member.owned), _pairs(member.target)]
+                for member_id, member in self.members.items()
+            },
+            "offsets": offsets_to_json(self.offsets),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Group:
+        """What :meth:`to_json` gave."""
+        members = {
+            member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
+            for member_id, (topics, owned, target) in document["members"].items()
+        }
+        return cls(document["generation"], members, offsets_from_json(document["offsets"]))
+
+
+def assign(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:
+    """What members are to read: as even as their subscriptions allow, and as much as can be of what they own.
+
+    Args:
+        members: by their ids.
+        partitions: how many partitions each topic has.
+    """
+    subscribers = {
+        topic: sorted(member_id for member_id, member in members.items() if topic in member.topics)
+        for topic in sorted(partitions)
+    }
+    owners = {each: member_id for member_id, member in members.items() for each in member.owned}
+    found = {member_id: list[TopicPartition]() for member_id in sorted(members)}
+    free: list[TopicPartition] = []
+    for topic, candidates in subscribers.items():
+        for partition in (TopicPartition(topic, number) for number in range(partitions[topic] if candidates else 0)):
+            owner = owners.get(partition)
+            (found[owner] if owner is not None and owner in candidates else free).append(partition)
+    for partition in free:
+        min((found[member_id] for member_id in subscribers[partition.topic]), key=len).append(partition)
+    while _move_one(found, subscribers):
+        pass
+    return {member_id: tuple(sorted(each)) for member_id, each in found.items()}
+
+
+def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, Sequence[str]]) -> bool:
+    """Move a partition from a member to one that has less by two or more; whether there was such a one."""
+    for giver in sorted(found.values(), key=len, reverse=True):
+        for at in range(len(giver) - 1, -1, -1):
+            taker = min((found[member_id] for member_id in subscribers[giver[at].topic]), key=len)
+            if len(taker) + 1 < len(giver):
+                taker.append(giver.pop(at))
+                return True
+    return False
+
+
+def offsets_to_json(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[Any]:
+    """As JSON has it."""
+    return [[tp.topic, tp.partition, each.offset, each.metadata, each.time] for tp, each in offsets.items()]
+
+
+def offsets_from_json(values: Sequence[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
+    """What :func:`offsets_to_json` gave."""
+    return {TopicPartition(topic, number): CommittedOffset(*rest) for topic, number, *rest in values}
+
+
+def _pairs(partitions: Iterable[TopicPartition]) -> list[list[Any]]:
+    return [[each.topic, each.partition] for each in partitions]
+
+
+def _partitions(pairs: Iterable[Sequence[Any]]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(topic, number) for topic, number in pairs)

@@ -1,0 +1,373 @@
+"""A log: topics, their partitions, and what is in them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
+from headrace.common.logs import get_logger
+from headrace.log.commits import Commit, TopicDescription
+from headrace.log.journal import Journal
+from headrace.log.maintenance import Maintained, maintain
+from headrace.log.records import POLLED, TopicPartition, with_partition
+from headrace.log.store import CHUNKS, LogStore
+from headrace.log.topics import TopicConfig, checked_partitions, checked_topic
+from headrace.storage.locations import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from headrace.log.groups import CommittedOffset, Group
+    from headrace.log.segments import Segment
+    from headrace.log.state import LogState
+    from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
+
+_SEGMENTS_AT_ONCE: Final = 1000
+
+_TRIES: Final = 20
+"""How often records are looked for anew that have been merged into others meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What was read of a partition.
+
+    Attributes:
+        batches: the records, with the columns offset, timestamp, key, value and headers; none without records.
+        next_offset: where to go on. Offsets before it that are not there have been superseded.
+    """
+
+    batches: tuple[pa.RecordBatch, ...]
+    next_offset: int
+
+
+class Log:
+    """A log of partitioned topics. All threads of a process can use one; every process has its own.
+
+    Args:
+        folder: where it is.
+        clock: tells the time in milliseconds.
+
+    Attributes:
+        journal: its commits.
+
+    Raises:
+        LogError: when there is no log.
+        OSError: when the folder cannot be read.
+
+    Examples:
+        >>> from headrace.log import Log, Producer
+        >>> log = Log.open("orders.log", create=True)
+        >>> log.create_topic("orders", partitions=2, config={"retention.ms": "7 days"})
+        >>> log.topics()
+        {'orders': 2}
+        >>> with Producer(log) as producer:
+        ...     for customer in [b"ann", b"bob", b"ann"]:
+        ...         _ = producer.send("orders", b"1 book", key=customer)
+        >>> log.read("orders").read_all().column("key").to_pylist()
+        [b'ann', b'bob', b'ann']
+    """
+
+    def __init__(self, folder: Folder, clock: Callable[[], int] | None = None) -> None:
+        self.journal = Journal(folder, clock or _system_clock, self._maintain_quietly)
+
+    @classmethod
+    def open(cls, location: str | Log, *, create: bool = False, options: Mapping[str, str] | None = None) -> Log:
+        """The log at a location.
+
+        Args:
+            location: a path, or the URI of a folder on an object store or HDFS; a log is given back as it is.
+            create: whether to make one where there is none.
+            options: how to reach the store, by the names of ``headrace.storage.``'s options.
+
+        Raises:
+            LogError: when there is none.
+            CheckpointStorageError: when the location cannot be one.
+        """
+        if isinstance(location, Log):
+            return location
+        folder = open_storage(str(location), options=options)
+        if create:
+            LogStore(folder).make()
+        return cls(folder)
+
+    def __str__(self) -> str:
+        return str(self.journal)
+
+    @property
+    def folder(self) -> Folder:
+        """Where it is; another process makes its own log of it."""
+        return self.journal.folder
+
+    def maintain(self, topics: Iterable[str] | None = None, *, fully: bool = False) -> Maintained:
+        """Delete records by time and size, compact and merge them, and remove files that nobody needs.
+
+        After some hundred commits whoever makes the next one does so by itself.
+
+        Args:
+            topics: which; all if left out.
+            fully: whether to merge and compact all there is; otherwise what is worth it.
+
+        Raises:
+            LogCorruptedError: when a file is damaged.
+            OSError: when a file cannot be read or written.
+        """
+        return maintain(self.journal, topics, fully=fully)
+
+    def _maintain_quietly(self) -> None:
+        try:
+            self.maintain()
+        except (OSError, LogError) as error:
+            logger.warning("%s: maintenance failed: %s", self, error)
+
+    # --- topics ------------------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, Any] | None = None) -> None:
+        """Make a topic.
+
+        Args:
+            name: ASCII letters, digits, dots, hyphens and underscores.
+            partitions: how many it has; records of one partition keep their order.
+            config: settings by Kafka's names, see :class:`TopicConfig`.
+
+        Raises:
+            TopicExistsError: when there is such a topic.
+            ConfigurationError: when it cannot be as asked for.
+        """
+        described = TopicDescription(checked_partitions(partitions), TopicConfig().with_settings(config or {}))
+        checked_topic(name)
+
+        def describe(commit: Commit, state: LogState) -> Commit:
+            if name in state.topics:
+                raise TopicExistsError(f"{self} has a topic {name!r} already")
+            return replace(commit, topics={name: described})
+
+        self.journal.change(describe)
+
+    def alter_topic(self, name: str, config: Mapping[str, Any] | None = None, partitions: int | None = None) -> None:
+        """Change settings of a topic, or give it more partitions.
+
+        Args:
+            name: the topic.
+            config: settings that change.
+            partitions: how many it is to have; keys go to other partitions then.
+
+        Raises:
+            UnknownTopicError: when there is no such topic.
+            ConfigurationError: when a setting is malformed, or there are to be fewer partitions.
+        """
+
+        def describe(commit: Commit, state: LogState) -> Commit:
+            topic = state.topic(name)
+            count = len(topic.partitions) if partitions is None else checked_partitions(partitions)
+            if count < len(topic.partitions):
+                raise LogError(f"topic {name!r} has {len(topic.partitions)} partitions, and cannot have fewer: {count}")
+            described = TopicDescription(count, topic.config.with_settings(config or {}))
+            return replace(commit, topics={name: described})
+
+        self.journal.change(describe)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all its records, and what groups have committed of it.
+
+        Raises:
+            UnknownTopicError: when there is no such topic.
+        """
+        with self.journal.lock:
+
+            def describe(commit: Commit, state: LogState) -> Commit:
+                state.topic(name)
+                groups = {group: each.without(name) for group, each in state.groups.items()}
+                changed = {group: each for group, each in groups.items() if each is not state.groups[group]}
+                return replace(commit, topics={name: None}, groups=changed)
+
+            self.journal.refresh()
+            before = self.journal.state().files()
+            self.journal.change(describe)
+            self.journal.store.remove_chunks(
+                sorted(each for each in before - self.journal.state().files() if each.endswith(CHUNKS))
+            )
+
+    def topics(self) -> dict[str, int]:
+        """How many partitions each topic has."""
+        with self.journal.lock:
+            self.journal.refresh()
+            return self.journal.state().partition_counts()
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic.
+
+        Raises:
+            UnknownTopicError: when there is no such topic.
+        """
+        with self.journal.lock:
+            self.journal.refresh()
+            return [
+                TopicPartition(topic, number) for number in range(len(self.journal.state().topic(topic).partitions))
+            ]
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each partition still has."""
+        with self.journal.lock:
+            self.journal.refresh()
+            return {each: self.journal.state().partition(each).start_offset for each in partitions}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the next record of each partition."""
+        with self.journal.lock:
+            self.journal.refresh()
+            return {each: self.journal.state().partition(each).end_offset for each in partitions}
+
+    def offset_for_time(self, partition: TopicPartition, timestamp: int) -> int | None:
+        """The offset of the first record of a partition with a timestamp or a later one.
+
+        Args:
+            partition: the partition.
+            timestamp: in milliseconds.
+
+        Returns:
+            None when there is no such record.
+        """
+        self.journal.refresh()
+        for _ in range(_TRIES):
+            with self.journal.lock:
+                found = self.journal.state().partition(partition)
+                segments, start = found.from_timestamp(timestamp), found.start_offset
+            try:
+                return self._first_at(segments, start, timestamp)
+            except FileNotFoundError:
+                self.journal.refresh()
+        raise self._vanishing(partition)
+
+    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        """How far a group has come; empty for one that there is not."""
+        with self.journal.lock:
+            self.journal.refresh()
+            found = self.journal.state().groups.get(group)
+            return dict(found.offsets) if found else {}
+
+    def groups(self) -> dict[str, Group]:
+        """The consumer groups, by their names."""
+        with self.journal.lock:
+            self.journal.refresh()
+            return dict(self.journal.state().groups)
+
+    def delete_group(self, name: str) -> None:
+        """Forget how far a group has come.
+
+        Raises:
+            LogError: when it has members.
+        """
+
+        def describe(commit: Commit, state: LogState) -> Commit:
+            found = state.groups.get(name)
+            if found is not None and found.members:
+                raise LogError(f"group {name!r} has {len(found.members)} members: they have to be closed first")
+            return replace(commit, groups={name: None})
+
+        self.journal.change(describe)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def fetch(
+        self, partition: TopicPartition, offset: int, end: int | None = None, max_bytes: int = 16 << 20
+    ) -> Fetched:
+        """Records of a partition, as far as this process has taken in what was committed.
+
+        Args:
+            partition: the partition.
+            offset: where to begin.
+            end: the offset to stop before; all that there are when left out.
+            max_bytes: after how many bytes of keys and values to stop; at least one segment is read.
+
+        Raises:
+            OffsetOutOfRangeError: when the offset is none of the partition's: too old, or not there yet.
+            LogCorruptedError: when a file is damaged.
+            OSError: when a file cannot be read.
+        """
+        for _ in range(_TRIES):
+            segments, behind = self._segments(partition, offset, end, max_bytes)
+            try:
+                batches = [self._within(self.journal.store.read(segment), offset, end) for segment in segments]
+            except FileNotFoundError:  # merged with others since, or deleted
+                self.journal.refresh()
+                continue
+            return Fetched(tuple(batch for batch in batches if batch.num_rows), behind)
+        raise self._vanishing(partition)
+
+    def read(self, topic: str) -> pa.RecordBatchReader:
+        """All records that a topic has now, partition by partition, as they are asked for: for DuckDB, say.
+
+        Returns:
+            Batches with the columns topic, partition, offset, timestamp, key, value and headers.
+
+        Raises:
+            UnknownTopicError: when there is no such topic.
+        """
+        ends = self.end_offsets(self.partitions_of(topic))
+        return pa.RecordBatchReader.from_batches(POLLED, self._batches(ends))
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _segments(
+        self, partition: TopicPartition, offset: int, end: int | None, max_bytes: int
+    ) -> tuple[list[Segment], int]:
+        """The segments to read, and the offset behind them."""
+        with self.journal.lock:
+            found = self.journal.state().partition(partition)
+            if not found.start_offset <= offset <= found.end_offset:
+                raise OffsetOutOfRangeError(
+                    f"{self}: {partition} has offsets {found.start_offset} to {found.end_offset}, not {offset}"
+                )
+            stop = found.end_offset if end is None else max(offset, min(end, found.end_offset))
+            chosen: list[Segment] = []
+            size = 0
+            for segment in found.from_offset(offset, _SEGMENTS_AT_ONCE):
+                if segment.base_offset >= stop:
+                    break
+                if chosen and size >= max_bytes:
+                    return chosen, chosen[-1].end_offset
+                chosen.append(segment)
+                size += segment.raw_bytes
+            is_cut = len(chosen) == _SEGMENTS_AT_ONCE
+            return chosen, min(chosen[-1].end_offset, stop) if is_cut else stop
+
+    def _within(self, batch: pa.RecordBatch, offset: int, end: int | None) -> pa.RecordBatch:
+        offsets = batch.column(0).to_numpy()
+        first = int(offsets.searchsorted(offset))
+        last = len(offsets) if end is None else int(offsets.searchsorted(end))
+        return batch if last - first == batch.num_rows else batch.slice(first, max(last - first, 0))
+
+    def _batches(self, ends: Mapping[TopicPartition, int]) -> Iterator[pa.RecordBatch]:
+        for partition, end in ends.items():
+            offset = self.beginning_offsets([partition])[partition]
+            while offset < end:
+                fetched = self.fetch(partition, offset, end)
+                offset = fetched.next_offset
+                yield from (with_partition(partition, batch) for batch in fetched.batches)
+
+    def _first_at(self, segments: list[Segment], start: int, timestamp: int) -> int | None:
+        for segment in segments:
+            batch = self._within(self.journal.store.read(segment), start, None)
+            times = batch.column("timestamp").cast(pa.int64())
+            found = pc.index(pc.greater_equal(times, timestamp), True).as_py()
+            if found >= 0:
+                return int(batch.column("offset")[found].as_py())
+        return None
+
+    def _vanishing(self, partition: TopicPartition) -> LogError:
+        """What to raise when files are missing that are not superseded."""
+        return LogCorruptedError(f"{self}: a file of {partition} is missing, and nothing has taken its place")
+
+
+def _system_clock() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,248 @@
+"""Stretches of partitions, as they lie in files: Arrow messages, each with its checksum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import InvalidTypeError, LogCorruptedError
+from headrace.log.records import FETCHED, HEADERS, HEADERS_FIELD, OFFSET, STORED, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from headrace.storage.folder import Folder
+
+MAX_BYTES: Final = 16 << 20
+MAX_ROWS: Final = 1 << 17
+"""What is larger becomes several segments: a segment is read as a whole."""
+
+_COMPRESSED_BYTES: Final = 8 << 10
+"""Smaller segments are not compressed: to unpack one takes thirty times as long as to read it as it is."""
+
+_MAGIC_BYTES: Final = 8
+"""How many bytes an Arrow file has in front of its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Records of a partition that lie together.
+
+    Attributes:
+        base_offset: the offset of its first record, or a lower one that nothing has any more.
+        end_offset: the offset behind it.
+        rows: how many records; fewer than offsets where some were superseded.
+        min_timestamp: the lowest in milliseconds.
+        max_timestamp: the highest.
+        file: the name of its file; one of the folder of chunks, or of that of commits.
+        start: where it begins there.
+        length: how many bytes it has.
+        checksum: the CRC-32 of these.
+        columns: which further columns it has: 1 for headers, 2 for offsets, which follow each other otherwise.
+        raw_bytes: how many bytes keys and values have.
+        compacted: up to which time it was compacted, in milliseconds; -1 if it never was.
+    """
+
+    base_offset: int
+    end_offset: int
+    rows: int
+    min_timestamp: int
+    max_timestamp: int
+    file: str
+    start: int
+    length: int
+    checksum: int
+    columns: int
+    raw_bytes: int
+    compacted: int = -1
+
+    def to_json(self) -> list[Any]:
+        """As a list, which JSON has fewer words for."""
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> Segment:
+        """What :meth:`to_json` gave."""
+        return cls(*values)
+
+    def moved(self, base_offset: int) -> Segment:
+        """The same with another first offset."""
+        return replace(self, base_offset=base_offset, end_offset=base_offset + self.end_offset - self.base_offset)
+
+
+HAS_HEADERS: Final = 1
+HAS_OFFSETS: Final = 2
+
+Placed = tuple[TopicPartition, Segment]
+"""A segment and the partition that it is of. Before a commit has given it offsets it begins at 0."""
+
+
+def encode(
+    pieces: Iterable[tuple[TopicPartition, pa.RecordBatch]], file: str, compression: str | None, compacted: int = -1
+) -> tuple[pa.Buffer, list[Placed]]:
+    """An Arrow file of records, one message for each segment.
+
+    Args:
+        pieces: the records of partitions, in the order of their offsets: columns of ``STORED``, with headers or not,
+            and with offsets or not.
+        file: the name of the file.
+        compression: ``lz4``, ``zstd`` or None; of segments that are worth it.
+        compacted: as :attr:`Segment.compacted`.
+
+    Returns:
+        The file, and its segments.
+    """
+    cut = [(partition, part) for partition, batch in pieces for part in _cut(batch)]
+    columns = _columns_of(batch for _, batch in cut)
+    schema = _schema(columns)
+    if sum(batch.nbytes for _, batch in cut) < _COMPRESSED_BYTES * len(cut):
+        compression = None
+    sink = pa.BufferOutputStream()
+    ends = list[int]()
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for _, batch in cut:
+            writer.write_batch(_with_columns(batch, schema))
+            ends.append(sink.tell())
+    content = sink.getvalue()
+    starts = [_first_message(content), *ends[:-1]]
+    return content, [
+        (partition, _segment(batch, content, file, (start, end), columns, compacted))
+        for (partition, batch), start, end in zip(cut, starts, ends, strict=True)
+    ]
+
+
+def inlined(content: pa.Buffer, segments: Iterable[Placed], file: str, at: int) -> tuple[bytes, list[Placed]]:
+    """The messages of an Arrow file without what is around them, and where they are in another file from ``at`` on."""
+    messages, moved = list[bytes](), list[Placed]()
+    for partition, segment in segments:
+        messages.append(content.slice(segment.start, segment.length).to_pybytes())
+        moved.append((partition, replace(segment, file=file, start=at)))
+        at += segment.length
+    return b"".join(messages), moved
+
+
+def decode(segment: Segment, data: pa.Buffer, where: str) -> pa.RecordBatch:
+    """The records of a segment, in the columns of ``FETCHED``.
+
+    Args:
+        segment: the segment.
+        data: its bytes.
+        where: what users call the file.
+
+    Raises:
+        LogCorruptedError: when these are not the bytes that were written.
+    """
+    if crc32(data) != segment.checksum:
+        end = segment.start + segment.length
+        raise LogCorruptedError(
+            f"{where} is damaged: bytes {segment.start} to {end} do not have the checksum that they were committed "
+            f"with (offsets {segment.base_offset} to {segment.end_offset - 1} of the partition); put the file back "
+            "from a copy, or go on reading behind it"
+        )
+    batch = pa.ipc.read_record_batch(pa.ipc.read_message(data), _schema(segment.columns))
+    columns = list(batch.columns)
+    if segment.columns & HAS_OFFSETS:
+        offsets = columns.pop(0)
+    else:
+        offsets = pa.array(np.arange(segment.base_offset, segment.end_offset))
+    if not segment.columns & HAS_HEADERS:
+        columns.append(pa.nulls(batch.num_rows, HEADERS))
+    return pa.record_batch([offsets, *columns], schema=FETCHED)
+
+
+class SegmentReader:
+    """Reads segments from the files of a log.
+
+    Args:
+        folders: by the ends of their files' names, the folders that these are in.
+    """
+
+    def __init__(self, folders: Mapping[str, Folder]) -> None:
+        self._folders = folders
+
+    def read(self, segment: Segment) -> pa.RecordBatch:
+        """The records of a segment, in the columns of ``FETCHED``.
+
+        Raises:
+            FileNotFoundError: when the file is not there: it has been merged with others since, or was deleted.
+            LogCorruptedError: when the file is damaged.
+            OSError: when it cannot be read.
+        """
+        folder = self._folders[segment.file.rpartition(".")[2]]
+        mapped = folder.map(segment.file)
+        where = folder.locate(segment.file)
+        end = segment.start + segment.length
+        if mapped.buffer.size < end:
+            raise LogCorruptedError(f"{where} is cut short: it has {mapped.buffer.size} bytes, and {end} are needed")
+        mapped.fetch(segment.start, end)
+        return decode(segment, mapped.buffer.slice(segment.start, segment.length), where)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    if not rows:
+        return
+    per_row = max(batch.nbytes // rows, 1)
+    step = max(min(MAX_ROWS, MAX_BYTES // per_row), 1)
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+def _columns_of(batches: Iterable[pa.RecordBatch]) -> int:
+    columns = 0
+    for batch in batches:
+        columns |= HAS_HEADERS * (HEADERS_FIELD.name in batch.schema.names)
+        columns |= HAS_OFFSETS * (OFFSET.name in batch.schema.names)
+    return columns
+
+
+def _schema(columns: int) -> pa.Schema:
+    fields = [OFFSET] if columns & HAS_OFFSETS else []
+    return pa.schema([*fields, *STORED, *([HEADERS_FIELD] if columns & HAS_HEADERS else [])])
+
+
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    names = batch.schema.names
+    columns = [
+        batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows, field.type) for field in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _first_message(content: pa.Buffer) -> int:
+    reader = pa.BufferReader(content)
+    reader.seek(_MAGIC_BYTES)
+    pa.ipc.read_message(reader)  # the schema
+    return int(reader.tell())
+
+
+def _segment(
+    batch: pa.RecordBatch, content: pa.Buffer, file: str, place: tuple[int, int], columns: int, compacted: int
+) -> Segment:
+    start, end = place
+    if end - start > (1 << 31) - 1:
+        raise InvalidTypeError(f"a record of {end - start} bytes is too large for a log, which takes 2 GiB at most")
+    times = pc.min_max(batch.column("timestamp").cast(pa.int64()))
+    base, behind = 0, batch.num_rows
+    if columns & HAS_OFFSETS:
+        offsets = batch.column(OFFSET.name)
+        base, behind = offsets[0].as_py(), offsets[-1].as_py() + 1
+    return Segment(
+        base_offset=base,
+        end_offset=behind,
+        rows=batch.num_rows,
+        min_timestamp=times["min"].as_py(),
+        max_timestamp=times["max"].as_py(),
+        file=file,
+        start=start,
+        length=end - start,
+        checksum=crc32(content.slice(start, end - start)),
+        columns=columns,
+        raw_bytes=batch.nbytes,
+        compacted=compacted,
+    )

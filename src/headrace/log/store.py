@@ -1,0 +1,254 @@
+"""The folder of a log: commit records, snapshots of what they come to, and files of records.
+
+A file is never changed. Commit records that a snapshot covers are removed, so a name may be free again for somebody who
+has stood still for that long: he could create a record that nobody reads any more, or read one. Hence the rule:
+whatever is read or created under a number counts only if afterwards no snapshot is found that is as new. Before a
+record is removed there always is such a snapshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError
+from headrace.common.logs import get_logger
+from headrace.log.commits import SUFFIX, Commit, checksum_of, commit_name, commit_number, framed, unframed
+from headrace.log.segments import SegmentReader
+from headrace.log.state import LogState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.log.segments import Segment
+    from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
+
+CHUNKS: Final = "arrow"
+"""How the names of files of records end."""
+
+_MARK: Final = "headrace-log"
+"""The file that tells a log from another folder."""
+
+_FOLDERS: Final = ("commits", "snapshots", "records", "heartbeats")
+
+_SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
+_CHUNK: Final = re.compile(rf"([0-9]{{20}})-[0-9a-f]{{32}}\.{CHUNKS}")
+
+_KEPT_SNAPSHOTS: Final = 2
+
+_TRIES: Final = 100
+"""How often a snapshot is looked for that is removed, because there is a newer one, before it is read."""
+
+
+class LogStore:
+    """The files of a log.
+
+    Args:
+        folder: where they are.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self._commits, self._snapshots, self._chunks, self._heartbeats = map(folder.folder, _FOLDERS)
+        self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self._chunks})
+
+    def make(self) -> bool:
+        """Make the folder a log, unless it is one.
+
+        Returns:
+            Whether this call did.
+
+        Raises:
+            ConfigurationError: when there is something else in it.
+            OSError: when it cannot be made.
+        """
+        self.folder.make()
+        if not self.exists() and self._has_others() and not self.exists():
+            raise ConfigurationError(f"{self.folder} is no log, and not empty: a log needs a folder of its own")
+        for name in _FOLDERS:
+            self.folder.folder(name).make()
+        return self.folder.create(_MARK, framed({"log": uuid.uuid4().hex}))
+
+    def _has_others(self) -> bool:
+        """Whether there is more in the folder than somebody leaves who is killed while he makes it a log."""
+        names = set(self.folder.names()) - {_MARK}
+        return not names <= set(_FOLDERS) or any(self.folder.folder(name).names() for name in names)
+
+    def exists(self) -> bool:
+        """Whether the folder is a log.
+
+        Raises:
+            LogError: when a newer version of headrace has made it.
+            LogCorruptedError: when the file that says so is damaged.
+        """
+        try:
+            unframed(self.folder.read(_MARK), self.folder.locate(_MARK))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    # --- commits -----------------------------------------------------------------------------------------------------
+
+    def create_commit(self, number: int, content: bytes) -> bool:
+        """Create a commit record unless there is one of that number; see the rule at the beginning."""
+        return self._commits.create(commit_name(number), content)
+
+    def read_commits(self, number: int, count: int) -> list[tuple[Commit, int]]:
+        """Some commits that follow each other, with the checksums of their files; see the rule at the beginning.
+
+        Args:
+            number: the first one.
+            count: how many at most; the list ends at the first that is not there.
+        """
+        found = list[tuple[Commit, int]]()
+        for each in range(number, number + count):
+            try:
+                content = self._commits.read(commit_name(each))
+            except FileNotFoundError:
+                break
+            found.append((Commit.from_bytes(content, self.where(each)), checksum_of(content)))
+        return found
+
+    def has_commit(self, number: int) -> bool:
+        """Whether there is a commit record of a number."""
+        return self._commits.size(commit_name(number)) is not None
+
+    def newest_commit(self) -> int:
+        """The highest number of all commit records that are there; 0 without any."""
+        return max((commit_number(name) or 0 for name in self._commits.names()), default=0)
+
+    def where(self, number: int) -> str:
+        """What users call a commit record."""
+        return self._commits.locate(commit_name(number))
+
+    def remove_commits(self, state: LogState) -> list[str]:
+        """Remove commit records that nobody needs: a snapshot covers them, and no segment lies in them.
+
+        Returns:
+            Their names.
+        """
+        versions = self.snapshot_versions()
+        if not versions:
+            return []
+        needed = state.files()
+        covered = [
+            name
+            for name in self._commits.names()
+            if (number := commit_number(name)) is not None and number <= versions[0] and name not in needed
+        ]
+        self._commits.remove_unfinished(lambda name: (commit_number(name) or 0) <= versions[0])
+        return self._commits.remove_all(covered)
+
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshot_versions(self) -> list[int]:
+        """The versions that there are snapshots of, the newest last."""
+        found = map(_SNAPSHOT.fullmatch, self._snapshots.names())
+        return [int(each[1]) for each in found if each]
+
+    def write_snapshot(self, state: LogState) -> None:
+        """Write down what a log holds, and remove snapshots that are older than the one before."""
+        name = f"{state.version:020}.snapshot"
+        document = {"state": state.to_json()}
+        self._snapshots.create(name, zlib.compress(framed(document), 1))
+        older = [version for version in self.snapshot_versions() if version <= state.version][:-_KEPT_SNAPSHOTS]
+        self._snapshots.remove_all([f"{version:020}.snapshot" for version in older])
+        self._snapshots.remove_unfinished(lambda name: name <= f"{state.version:020}")
+
+    def read_snapshot(self) -> LogState:
+        """What the log held at its newest snapshot; nothing at all where there is none.
+
+        Raises:
+            LogCorruptedError: when the snapshot is damaged.
+        """
+        for _ in range(_TRIES):
+            versions = self.snapshot_versions()
+            if not versions:
+                return LogState(checksum=checksum_of(self.folder.read(_MARK)))
+            name = f"{versions[-1]:020}.snapshot"
+            try:
+                content = self._snapshots.read(name)
+            except FileNotFoundError:  # there is a newer one
+                continue
+            state = self._state(content, self._snapshots.locate(name))
+            if state.version != versions[-1]:
+                raise LogCorruptedError(
+                    f"{self._snapshots.locate(name)} is the snapshot of version {state.version}, under another's name; "
+                    "put it back from a copy"
+                )
+            return state
+        raise LogError(f"{self.folder}: each of {_TRIES} snapshots was removed before it could be read")
+
+    def _state(self, content: bytes, where: str) -> LogState:
+        try:
+            plain = zlib.decompress(content)
+        except zlib.error as error:
+            raise LogCorruptedError(f"{where} is damaged: {error}") from error
+        try:
+            return LogState.from_json(unframed(plain, where)["state"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, LogCorruptedError):
+                raise
+            raise LogCorruptedError(f"{where} is damaged: {type(error).__name__}: {error}") from error
+
+    # --- records -----------------------------------------------------------------------------------------------------
+
+    def new_chunk(self, version: int) -> str:
+        """A name for a file of records.
+
+        Args:
+            version: of the log as its writer knows it.
+        """
+        return f"{version:020}-{uuid.uuid4().hex}.{CHUNKS}"
+
+    def write_chunk(self, name: str, content: pa.Buffer) -> None:
+        """Write a file of records, durably."""
+        self._chunks.write(name, (content,))
+
+    def chunk_names(self) -> list[str]:
+        """The names of all files of records, also of those that nothing refers to."""
+        return [name for name in self._chunks.names() if _CHUNK.fullmatch(name)]
+
+    def remove_chunks(self, names: list[str]) -> None:
+        """Remove files of records."""
+        self._chunks.remove_all(names)
+
+    def remove_unfinished_chunks(self, before: int) -> None:
+        """Remove what writers of files have left that were staged before a version, and died."""
+        self._chunks.remove_unfinished(lambda name: staged_at(name) < before)
+
+    def read(self, segment: Segment) -> pa.RecordBatch:
+        """The records of a segment; see :meth:`SegmentReader.read`."""
+        return self.segments.read(segment)
+
+    # --- heartbeats --------------------------------------------------------------------------------------------------
+
+    def write_heartbeat(self, group: str, member_id: str, beats: int) -> None:
+        """Say how often a member of a group has shown that it lives."""
+        self._heartbeats.write(_heartbeat(group, member_id), (b"%d" % beats,), durable=False)
+
+    def read_heartbeat(self, group: str, member_id: str) -> int:
+        """How often a member of a group has shown that it lives; -1 where that is not known."""
+        try:
+            return int(self._heartbeats.read(_heartbeat(group, member_id)))
+        except (FileNotFoundError, ValueError):
+            return -1
+
+    def remove_heartbeat(self, group: str, member_id: str) -> None:
+        """Forget a member that has gone."""
+        self._heartbeats.remove(_heartbeat(group, member_id))
+
+
+def _heartbeat(group: str, member_id: str) -> str:
+    return f"{hashlib.blake2b(group.encode(), digest_size=8).hexdigest()}-{member_id}"
+
+
+def staged_at(name: str) -> int:
+    """The version at which a file of records was written."""
+    found = _CHUNK.fullmatch(name)
+    return int(found[1]) if found else 0

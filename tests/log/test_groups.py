@@ -1,0 +1,336 @@
+"""Consumer groups: each partition has one reader, and none of its records is passed over, whoever comes and goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError, OffsetOutOfRangeError
+from headrace.log.consumer import Consumer
+from headrace.log.groups import Group, assign
+from headrace.log.log import Log
+from headrace.log.producer import Producer
+from headrace.log.records import TopicPartition
+from headrace.log.store import LogStore
+from tests.log.memory_folder import MemoryFolder
+
+
+class Seconds:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def seconds() -> Seconds:
+    return Seconds()
+
+
+@pytest.fixture
+def log() -> Log:
+    folder = MemoryFolder()
+    LogStore(folder).make()
+    return Log(folder)
+
+
+def member(log: Log, seconds: Seconds, *topics: str, reset: str = "earliest", auto_commit: bool = True) -> Consumer:
+    """A member of a group, in a process of its own."""
+    consumer = Consumer(
+        Log(log.folder),
+        "readers",
+        auto_offset_reset=reset,
+        enable_auto_commit=auto_commit,
+        session_timeout_ms=30_000,
+        clock=seconds,
+    )
+    consumer.subscribe(topics or ("numbers",))
+    return consumer
+
+
+def send(log: Log, *numbers: int, topic: str = "numbers") -> None:
+    """Send numbers, each to the partition that is its remainder."""
+    partitions = log.topics()[topic]
+    with Producer(log) as producer:
+        for number in numbers:
+            producer.send(topic, b"%d" % number, partition=number % partitions)
+
+
+def numbers(consumer: Consumer) -> list[int]:
+    return sorted(int(record.value or b"") for record in consumer.poll())
+
+
+def settle(*members: Consumer) -> list[int]:
+    """Let members poll until nothing moves any more; what they have read."""
+    return sorted(number for _ in range(4) for each in members for number in numbers(each))
+
+
+def test_members_share_partitions(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 4)
+    send(log, *range(8))
+    first = member(log, seconds)
+    assert numbers(first) == list(range(8))
+    second = member(log, seconds)
+    assert settle(first, second) == []
+    assert sorted(map(len, (first.assignment(), second.assignment()))) == [2, 2]
+    assert not set(first.assignment()) & set(second.assignment())
+    send(log, *range(8, 16))
+    assert sorted(numbers(first) + numbers(second)) == list(range(8, 16))
+    first.close()
+    send(log, *range(16, 20))
+    assert settle(second) == list(range(16, 20))
+
+
+def test_a_partition_that_stays_is_read_on(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 2)
+    gone = list[TopicPartition]()
+    first = Consumer(Log(log.folder), "readers", auto_offset_reset="earliest", clock=seconds)
+    first.subscribe(["numbers"], on_revoke=gone.extend)
+    first.poll()
+    second = member(log, seconds)
+    send(log, 0, 1)
+    assert second.poll() == []  # nobody has given up anything yet
+    assert len(numbers(first)) == 1
+    assert len(gone) == 1
+    assert first.assignment() == [each for each in log.partitions_of("numbers") if each not in gone]
+    assert len(numbers(second)) == 1
+
+
+def test_others_go_on_after_one_that_is_dead(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 2)
+    zombie, other = member(log, seconds), member(log, seconds)
+    settle(zombie, other)
+    send(log, 0, 1)
+    unfinished = numbers(zombie)
+    seconds.now += 11
+    assert len(numbers(other)) == 1
+    seconds.now += 11
+    assert numbers(other) == []
+    seconds.now += 30
+    assert numbers(other) == unfinished
+    with pytest.raises(CommitFailedError, match=r"given numbers-. to others.*did not poll for 30 s"):
+        zombie.commit()
+    lost = list[TopicPartition]()
+    zombie.subscribe(["numbers"], on_revoke=lost.extend)
+    assert settle(zombie, other) == []
+    assert len(zombie.assignment()) == len(other.assignment()) == 1
+
+
+def test_a_paused_one_that_comes_back_reads_nothing_that_is_not_its_own(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    paused = member(log, seconds)
+    send(log, 1, 2, 3)
+    assert [record.value for record in paused.poll(max_records=1)] == [b"1"]
+    other = member(log, seconds)
+    settle(other)
+    seconds.now += 31
+    assert numbers(other) == [1, 2, 3]
+    assert paused.poll() == []
+    assert paused.assignment() == []
+
+
+def test_a_clock_that_jumps_costs_a_member_its_partitions_and_no_record(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 2)
+    fast = Seconds()
+    steady, jumping = member(log, seconds), member(log, fast)
+    settle(steady, jumping)
+    send(log, *range(6))
+    fast.now += 1_000_000
+    read = settle(jumping, steady)
+    fast.now += 1_000_000
+    read += settle(jumping, steady)
+    assert set(read) == set(range(6))
+
+
+def test_offsets_are_remembered(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 1, 2, 3)
+    place = TopicPartition("numbers", 0)
+    consumer = member(log, seconds, auto_commit=False)
+    assert [record.value for record in consumer.poll(max_records=2)] == [b"1", b"2"]
+    assert consumer.committed([place]) == {place: None}
+    consumer.commit()
+    assert [record.value for record in consumer.poll()] == [b"3"]
+    consumer.close()
+    again = member(log, seconds, auto_commit=False)
+    assert numbers(again) == [3]
+    again.commit({place: 1})
+    again.close()
+    assert again.committed([place]) == {place: 1}
+    assert numbers(member(log, seconds)) == [2, 3]
+
+
+def test_what_a_poll_gave_is_committed_by_a_later_one(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 1)
+    place = TopicPartition("numbers", 0)
+    consumer = member(log, seconds)
+    consumer.poll()
+    assert consumer.committed([place]) == {place: None}
+    seconds.now += 5
+    consumer.poll()
+    assert consumer.committed([place]) == {place: 1}
+
+
+def test_the_successor_of_one_that_read_only_what_is_new_misses_nothing(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 1)
+    dying = member(log, seconds, reset="latest")
+    assert dying.poll() == []
+    send(log, 2)
+    other = member(log, seconds, reset="latest")
+    settle(other)
+    seconds.now += 31
+    assert numbers(other) == [2]
+
+
+def test_partitions_that_a_topic_is_given_later(log: Log, seconds: Seconds) -> None:
+    alone = Consumer(Log(log.folder), auto_offset_reset="latest", clock=seconds)
+    alone.subscribe(["numbers"])
+    consumer = member(log, seconds)
+    assert consumer.poll() == alone.poll() == []
+    log.create_topic("numbers", 1)
+    assert consumer.poll() == alone.poll() == []
+    log.alter_topic("numbers", partitions=3)
+    send(log, *range(6))
+    assert settle(consumer) == settle(alone) == list(range(6))
+    log.delete_topic("numbers")
+    assert consumer.poll() == alone.poll() == []
+    assert consumer.assignment() == alone.assignment() == []
+
+
+def test_assigned_partitions_and_a_group(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 1, 2)
+    place = TopicPartition("numbers", 0)
+    consumer = Consumer(log, "readers", auto_offset_reset="none", clock=seconds)
+    consumer.assign([place])
+    with pytest.raises(OffsetOutOfRangeError):
+        consumer.poll()
+    consumer.commit({place: 1})
+    assert numbers(consumer) == [2]
+    with pytest.raises(InvalidProgramError, match="Consumer\\(log, group_id"):
+        Consumer(log).commit()
+    other = member(log, seconds)
+    with pytest.raises(InvalidProgramError, match="unsubscribe"):
+        other.assign([place])
+    with pytest.raises(CommitFailedError, match="'readers' has members"):
+        consumer.commit({place: 0})
+
+
+def test_a_group_is_deleted_when_nobody_is_in_it(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 1)
+    consumer = member(log, seconds)
+    consumer.poll()
+    with pytest.raises(LogError, match="'readers' has 1 members"):
+        log.delete_group("readers")
+    consumer.close()
+    assert log.committed("readers") != {}
+    log.delete_group("readers")
+    assert (log.groups(), log.committed("readers")) == ({}, {})
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    members=st.dictionaries(st.sampled_from("abcdef"), st.sets(st.sampled_from(["x", "y", "z"]), min_size=1)),
+    more=st.dictionaries(st.sampled_from("defghi"), st.sets(st.sampled_from(["x", "y", "z"]), min_size=1), max_size=2),
+    partitions=st.dictionaries(st.sampled_from(["x", "y", "z"]), st.integers(1, 8)),
+)
+def test_assignments_are_even_and_move_little(
+    members: dict[str, set[str]], more: dict[str, set[str]], partitions: dict[str, int]
+) -> None:
+    group = Group()
+    for member_id, topics in members.items():
+        group = group.joined(member_id, topics, partitions)
+    for member_id in list(group.members) * 3:
+        group = group.released(member_id)
+    for found in (group, group.left(more, partitions)):
+        owned = Counter(each for one in found.members.values() for each in one.owned)
+        topics = {topic for one in found.members.values() for topic in one.topics}
+        assert set(owned.values()) <= {1}
+        assert sum(owned.values()) == sum(partitions.get(topic, 0) for topic in topics) or found is not group
+        assert found.is_assigned(partitions)
+    for one in group.members.values():
+        assert one.owned == one.target
+        for each in one.target:  # nobody who could have it has two fewer
+            others = [other for other in group.members.values() if each.topic in other.topics]
+            assert len(one.target) - min(len(other.target) for other in others) <= 1
+    assert assign(group.members, partitions) == {member_id: one.target for member_id, one in group.members.items()}
+
+
+class GroupMachine(RuleBasedStateMachine):
+    """Members come, poll, stand still and go; what is read is compared with what was sent."""
+
+    @initialize(partitions=st.integers(1, 4))
+    def begin(self, partitions: int) -> None:
+        folder = MemoryFolder()
+        LogStore(folder).make()
+        self.log, self.seconds = Log(folder), Seconds()
+        self.log.create_topic("numbers", partitions)
+        self.members: list[Consumer] = []
+        self.sent = 0
+        self.read: list[int] = []
+
+    @rule(count=st.integers(1, 5))
+    def send(self, count: int) -> None:
+        send(self.log, *range(self.sent, self.sent + count))
+        self.sent += count
+
+    @precondition(lambda self: len(self.members) < 4)
+    @rule()
+    def join(self) -> None:
+        self.members.append(member(self.log, self.seconds))
+
+    @precondition(lambda self: self.members)
+    @rule(which=st.integers(0, 3), count=st.integers(1, 10))
+    def poll(self, which: int, count: int) -> None:
+        found = self.members[which % len(self.members)].poll(max_records=count)
+        self.read += [int(record.value or b"") for record in found]
+
+    @precondition(lambda self: self.members)
+    @rule(which=st.integers(0, 3))
+    def close(self, which: int) -> None:
+        self.members.pop(which % len(self.members)).close()
+
+    @precondition(lambda self: self.members)
+    @rule(which=st.integers(0, 3))
+    def kill(self, which: int) -> None:
+        self.members.pop(which % len(self.members))
+
+    @rule(seconds=st.sampled_from([4, 11, 31]))
+    def wait(self, seconds: int) -> None:
+        self.seconds.now += seconds
+
+    @invariant()
+    def nobody_owns_what_another_owns(self) -> None:
+        group = Log(self.log.folder).journal.state().groups.get("readers", Group())
+        owned = [each for one in group.members.values() for each in one.owned]
+        assert len(owned) == len(set(owned))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        last = member(self.log, self.seconds)
+        for each in self.members:
+            each.close()
+        for _ in range(5):
+            self.seconds.now += 16
+            self.read += numbers(last)
+        assert set(self.read) == set(range(self.sent))
+
+
+def test_nothing_is_passed_over_whatever_members_do() -> None:
+    run_state_machine_as_test(GroupMachine, settings=settings(deadline=None, max_examples=30, stateful_step_count=25))

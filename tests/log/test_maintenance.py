@@ -1,0 +1,295 @@
+"""Retention, compaction and merging change files and never what may be read; and nothing is left behind."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError
+from headrace.log import compaction, merging
+from headrace.log import journal as journal_module
+from headrace.log import state as state_module
+from headrace.log.log import Log
+from headrace.log.producer import Producer
+from headrace.log.records import TopicPartition
+from headrace.log.store import LogStore
+from tests.log.memory_folder import MemoryFolder
+
+ONE = TopicPartition("one", 0)
+DAY = 86_400_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100 * DAY
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder() -> MemoryFolder:
+    found = MemoryFolder()
+    LogStore(found).make()
+    return found
+
+
+@pytest.fixture
+def log(folder: MemoryFolder, clock: Clock) -> Log:
+    return Log(folder, clock)
+
+
+def send(log: Log, *records: tuple[str | None, str | None], at: int | None = None) -> None:
+    """Append records of keys and values in one commit."""
+    with Producer(log) as producer:
+        for key, value in records:
+            encoded = (value and value.encode(), key and key.encode())
+            producer.send("one", *encoded, timestamp=at)
+
+
+def read(log: Log) -> list[tuple[int, str | None, str | None]]:
+    """All records of a partition, as another process reads them."""
+    other = Log(log.folder)
+    start = other.beginning_offsets([ONE])[ONE]
+    found = []
+    while start < other.end_offsets([ONE])[ONE]:
+        fetched = other.fetch(ONE, start)
+        found += [row for batch in fetched.batches for row in batch.to_pylist()]
+        start = fetched.next_offset
+    return [
+        (row["offset"], row["key"] and row["key"].decode(), row["value"] and row["value"].decode()) for row in found
+    ]
+
+
+def segments(log: Log) -> int:
+    log.journal.refresh()
+    return len(log.journal.state().partition(ONE).segments)
+
+
+def test_small_segments_are_merged(log: Log) -> None:
+    log.create_topic("one")
+    expected = []
+    for number in range(20):
+        send(log, (None, f"{number}a"), (None, f"{number}b"))
+        expected += [(2 * number, None, f"{number}a"), (2 * number + 1, None, f"{number}b")]
+    assert segments(log) == 20
+    assert log.maintain().merged == 20
+    assert (segments(log), read(log)) == (1, expected)
+    send(log, (None, "more"))
+    assert log.maintain().merged == 0
+    assert log.maintain(fully=True).merged == 2
+    assert (segments(log), read(log)) == (1, [*expected, (40, None, "more")])
+
+
+def test_a_record_is_rewritten_as_often_as_the_log_doubles(log: Log) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    rewritten = 0
+    for _ in range(400):
+        with Producer(log) as producer:
+            producer.append("one", pa.table({"value": [b"x" * 10_000]}))
+        before = segments(log)
+        log.maintain()
+        rewritten += 0 if segments(log) == before else before
+    assert segments(log) < 60
+    assert rewritten < 400 * 4
+    assert [offset for offset, _, _ in read(log)] == list(range(400))
+
+
+def test_large_merges_are_cut(log: Log) -> None:
+    log.create_topic("one")
+    for _ in range(20):
+        with Producer(log) as producer:
+            producer.append("one", pa.table({"value": [b"x"] * 20_000}))
+    log.maintain()
+    assert segments(log) == 4
+    assert [offset for offset, _, _ in read(log)] == list(range(400_000))
+
+
+def test_records_go_by_time(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"retention.ms": "2 days"})
+    for day in range(5):
+        send(log, (None, f"{day}"), at=clock.now - (4 - day) * DAY)
+    assert log.maintain().deleted == 2
+    assert read(log) == [(2, None, "2"), (3, None, "3"), (4, None, "4")]
+    with pytest.raises(OffsetOutOfRangeError, match="offsets 2 to 5, not 0"):
+        log.fetch(ONE, 0)
+    clock.now += 10 * DAY
+    assert log.maintain().deleted == 3
+    assert read(log) == []
+    send(log, (None, "5"))
+    assert read(log) == [(5, None, "5")]
+
+
+def test_records_go_by_size(log: Log) -> None:
+    log.create_topic("one", config={"retention.bytes": 250_000, "compression.type": "none"})
+    for _ in range(5):
+        send(log, (None, "x" * 100_000))
+    assert log.maintain().deleted == 2
+    assert [offset for offset, _, _ in read(log)] == [2, 3, 4]
+    assert len(log.journal.store.chunk_names()) == 3
+
+
+def test_compaction_leaves_the_latest_of_each_key(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"cleanup.policy": "compact", "delete.retention.ms": "1 day"})
+    send(log, ("a", "1"), ("b", "1"), ("a", "2"))
+    send(log, ("c", "1"), ("b", None))
+    done = log.maintain(fully=True)
+    assert (done.superseded, read(log)) == (2, [(2, "a", "2"), (3, "c", "1"), (4, "b", None)])
+    send(log, ("c", "2"))
+    assert log.maintain(fully=True).superseded == 1
+    assert read(log) == [(2, "a", "2"), (4, "b", None), (5, "c", "2")]
+    clock.now += 2 * DAY
+    assert log.maintain(fully=True).superseded == 1
+    assert read(log) == [(2, "a", "2"), (5, "c", "2")]
+    assert log.maintain(fully=True).superseded == 0
+
+
+def test_a_large_partition_is_compacted_piece_by_piece(log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "_AT_ONCE_BYTES", 200)
+    monkeypatch.setattr(compaction, "_GROUPED_ROWS", 10)
+    log.create_topic("one", config={"cleanup.policy": "compact"})
+    records = [(f"k{number % 7}", None if number % 11 == 0 else f"{number}") for number in range(100)]
+    for start in range(0, 100, 4):
+        send(log, *records[start : start + 4], at=clock.now + DAY)  # ahead of the clock, which keeps nothing back
+    expected = {key: (number, key, value) for number, (key, value) in enumerate(records)}
+    done = log.maintain(fully=True)
+    assert done.superseded == 93
+    assert read(log) == sorted(expected.values())
+    assert segments(log) > 1
+    clock.now += 3 * DAY
+    log.maintain(fully=True)
+    assert read(log) == sorted(record for record in expected.values() if record[2] is not None)
+
+
+def test_a_deletion_goes_in_time_however_often_is_compacted(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"cleanup.policy": "compact", "delete.retention.ms": "1 day"})
+    send(log, ("a", None))
+    for hour in range(30):
+        send(log, ("b", f"{hour}"))
+        log.maintain(fully=True)
+        assert ((0, "a", None) in read(log)) == (hour < 24)
+        clock.now += DAY // 24
+    assert [row[1:] for row in read(log)] == [("b", "29")]
+
+
+def test_compaction_waits_for_what_is_new(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"cleanup.policy": "compact", "min.compaction.lag.ms": "1 h"})
+    send(log, ("a", "1"))
+    send(log, ("a", "2"))
+    assert log.maintain(fully=True).superseded == 0
+    clock.now += DAY
+    send(log, ("a", "3"))
+    assert log.maintain(fully=True).superseded == 1
+    assert read(log) == [(1, "a", "2"), (2, "a", "3")]
+
+
+def test_all_of_a_partition_may_be_superseded(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"cleanup.policy": "compact", "delete.retention.ms": "0 ms"})
+    send(log, ("a", None))
+    log.maintain(fully=True)
+    log.maintain(fully=True)
+    assert (segments(log), read(log)) == (0, [])
+    send(log, ("a", "1"))
+    assert read(log) == [(1, "a", "1")]
+
+
+def test_who_reads_meanwhile_finds_the_records_elsewhere(log: Log) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    for number in range(3):
+        send(log, (None, "x" * 100_000 + f"{number}"))
+    reader = Log(log.folder)
+    reader.journal.refresh()
+    log.maintain(fully=True)
+    assert len(log.journal.store.chunk_names()) == 1
+    (batch,) = reader.fetch(ONE, 1, 2).batches
+    assert batch.column("value")[0].as_py().endswith(b"1")
+
+
+def test_two_at_once_do_it_once(log: Log, folder: MemoryFolder, clock: Clock) -> None:
+    log.create_topic("one")
+    for number in range(3):
+        send(log, (None, f"{number}"))
+    other = Log(folder, clock)
+    other.journal.refresh()
+    begun = other.journal.store.write_chunk
+
+    def first_the_other(name: str, content: pa.Buffer) -> None:
+        begun(name, content)
+        assert log.maintain(fully=True).merged == 3
+
+    other.journal.store.write_chunk = first_the_other  # type: ignore[method-assign]
+    assert other.maintain(fully=True).merged == 0
+    assert len(log.journal.store.chunk_names()) == 1
+    assert read(log) == [(number, None, f"{number}") for number in range(3)]
+
+
+def test_a_missing_file_is_told(log: Log, folder: MemoryFolder) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    send(log, (None, "x" * 100_000))
+    send(log, (None, "y"))
+    (name,) = log.journal.store.chunk_names()
+    del folder.files[f"memory/records/{name}"]
+    with pytest.raises(LogCorruptedError, match="a file of one-0 is missing, and nothing has taken its place"):
+        log.fetch(ONE, 0)
+    with pytest.raises(LogCorruptedError, match=name):
+        log.maintain(fully=True)
+
+
+# --- what is left behind ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "SNAPSHOT_INTERVAL", 4)
+    monkeypatch.setattr(state_module, "SNAPSHOT_INTERVAL", 4)
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_a_long_life_leaves_few_files(log: Log, folder: MemoryFolder) -> None:
+    log.create_topic("one", config={"cleanup.policy": "compact"})
+    for number in range(300):
+        send(log, (f"{number % 3}", f"{number}"))
+    assert len(folder.files) < 40
+    assert [row[2] for row in read(log)][-3:] == ["297", "298", "299"]
+    assert len(log.journal.store.snapshot_versions()) == 2
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_files_that_were_never_committed_go_after_a_week(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    dead = Producer(log, "dead")
+    dead.begin_transaction()
+    dead.send("one", b"x" * 100_000)
+    dead.flush()
+    (lost,) = log.journal.store.chunk_names()
+    for _ in range(8):
+        send(log, (None, "y"))
+    log.maintain()
+    assert lost in log.journal.store.chunk_names()
+    clock.now += 8 * DAY
+    log.maintain()
+    assert lost not in log.journal.store.chunk_names()
+    with pytest.raises(Exception, match=r"written before version .* has been removed"):
+        dead.commit_transaction()
+    assert {row[2] for row in read(log)} == {"y"}
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_producers_are_forgotten_after_a_day_and_transactional_ids_never(log: Log, clock: Clock) -> None:
+    log.create_topic("one")
+    with Producer(log, "kept") as producer:
+        producer.init_transactions()
+    for _ in range(10):
+        send(log, (None, "x"))
+    assert len(log.journal.state().producers) > 10
+    clock.now += 2 * DAY
+    for _ in range(5):
+        send(log, (None, "x"))
+    for state in (log.journal.state(), Log(log.folder).journal.state()):
+        assert len(state.producers) < 10
+        assert state.producers["kept"].epoch == 0
