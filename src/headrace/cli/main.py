@@ -14,6 +14,8 @@ import typer
 from rich.console import Console
 
 import headrace
+from headrace.cli.kafka import kafka
+from headrace.cli.log import log_app
 from headrace.cli.settings import Format, job_settings, spark_settings
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
@@ -24,6 +26,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(kafka, name="kafka")
+app.add_typer(log_app, name="log")
 
 
 def _show_version_and_exit(wanted: bool) -> None:

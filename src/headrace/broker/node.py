@@ -1,0 +1,213 @@
+"""One process of a local Kafka, broker and controller in one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from headrace.broker.settings import HOST, JAVA_OPTIONS, NodeAddress, properties
+from headrace.common.durable import write_file
+from headrace.common.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_START_SECONDS: Final = 120
+_STOP_SECONDS: Final = 60
+_POLL_SECONDS: Final = 0.05
+_SHOWN_LINES: Final = 15
+
+# Kafka runs as a child of a shell that ends it when nobody holds the other end of its standard input any more:
+# that is so however the process ends that has started it.
+_WATCHED: Final = """\
+exec 3<&0
+"$@" </dev/null 3<&- &
+kafka=$!
+{ cat <&3; kill "$kafka"; } >/dev/null 2>&1 &
+wait "$kafka"
+"""
+
+
+class BrokerNode:
+    """One node of a local Kafka.
+
+    Args:
+        address: where it is.
+        folder: what is its own: settings, data, log, number of its process.
+        java: the ``java`` that runs it.
+        jars: Kafka's.
+
+    Attributes:
+        address: where it is.
+    """
+
+    def __init__(self, address: NodeAddress, folder: Path, java: Path, jars: Sequence[Path]) -> None:
+        self.address = address
+        self._folder = folder
+        self._java = java
+        self._class_path = ":".join(map(str, jars))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._signalled: int | None = None
+
+    @property
+    def data(self) -> Path:
+        """Where it keeps its data."""
+        return self._folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return self._folder / "server.log"
+
+    def prepare(self, cluster_id: str, settings: Mapping[str, object]) -> None:
+        """Write its settings, and make its data folder if there is none.
+
+        Raises:
+            InfrastructureError: when Kafka does not take the settings.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_file(self._settings, [properties(settings).encode()], durable=False)
+        if (self.data / "meta.properties").exists():
+            return
+        arguments = ["format", "--cluster-id", cluster_id, "--config", str(self._settings)]
+        command = [*self._command("kafka.tools.StorageTool"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode != 0:
+            raise InfrastructureError(f"Kafka refuses its settings: {(done.stderr + done.stdout).strip()}")
+
+    def start(self, *, detached: bool = False) -> None:
+        """Start its process; :meth:`wait` waits until it takes requests.
+
+        Args:
+            detached: whether it outlives this process; if not, it ends however this process ends.
+        """
+        command = [*self._command("kafka.Kafka"), str(self._settings)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command if detached else ["/bin/sh", "-c", _WATCHED, "sh", *command],
+                stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        write_file(self._pid, [str(self._process.pid).encode()], durable=False)
+
+    def wait(self) -> None:
+        """Wait until it takes requests.
+
+        Raises:
+            InfrastructureError: when it ends instead, or takes too long; the message has the end of its log.
+        """
+        end = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._process is not None and self._process.poll() is not None:
+                raise InfrastructureError(f"Kafka's {self} has ended: {self._end_of_log()}")
+            if time.monotonic() > end:
+                raise InfrastructureError(f"Kafka's {self} is not up after {_START_SECONDS} s: {self._end_of_log()}")
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is a process that works on its data, whoever has started it."""
+        try:
+            with (self.data / ".lock").open("r+b") as lock:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    def ask_to_stop(self) -> None:
+        """Have it begin to end in an orderly way."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        else:
+            self._signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """End it in an orderly way: what it has acknowledged is on its disk.
+
+        Raises:
+            InfrastructureError: when it does not end.
+        """
+        self.ask_to_stop()
+        self._wait_for_end()
+
+    def kill(self) -> None:
+        """End it as a failing machine would."""
+        self._signal(signal.SIGKILL)
+        self._wait_for_end()
+
+    def pause(self) -> None:
+        """Have it stand still, as a machine that hangs."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Have it go on after :meth:`pause`."""
+        self._signal(signal.SIGCONT)
+
+    def __str__(self) -> str:
+        return f"node {self.address.node_id} at {HOST}:{self.address.port}"
+
+    @property
+    def _settings(self) -> Path:
+        return self._folder / "server.properties"
+
+    @property
+    def _pid(self) -> Path:
+        return self._folder / "pid"
+
+    @property
+    def _lives(self) -> bool:
+        return self.is_running or (self._process is not None and self._process.poll() is None)
+
+    def _command(self, main: str) -> list[str]:
+        return [str(self._java), *JAVA_OPTIONS, "-cp", self._class_path, main]
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.address.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self._lives:  # its number may be another process's by now
+            return
+        self._signalled = int(self._pid.read_text())
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._signalled, number)
+
+    def _wait_for_end(self) -> None:
+        end = time.monotonic() + _STOP_SECONDS
+        while self._lives or self._leaves():
+            if time.monotonic() > end:
+                raise InfrastructureError(f"Kafka's {self} does not end: kill process group {self._pid.read_text()}")
+            time.sleep(_POLL_SECONDS)
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
+    def _leaves(self) -> bool:
+        """Whether something is left of the process that was signalled: it gives its data back before it ends."""
+        if self._signalled is None:
+            return False
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._signalled, os.WNOHANG)  # a child of this process would stay as a zombie
+        try:
+            os.killpg(self._signalled, 0)
+        except ProcessLookupError:
+            self._signalled = None
+        return self._signalled is not None
+
+    def _end_of_log(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
+        return "\n  ".join([f"the end of {self.log} is", *lines])
