@@ -1,4 +1,4 @@
-"""Lines of JSON, read and written, and messages of JSON."""
+"""Lines of JSON, read and written."""
 
 from __future__ import annotations
 
@@ -15,19 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.time import Instant
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import ReadBudget
-from headrace.formats.json import (
-    JsonLinesEncoder,
-    JsonLinesFormat,
-    JsonRowDeserializationSchema,
-    JsonRowSerializationSchema,
-)
+from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
 from tests.connectors.harness import PLENTY, SourceRun, batch_of
 
 budgets = st.builds(ReadBudget, records=st.integers(1, 30), bytes=st.integers(1, 60), pieces=st.integers(1, 4))
@@ -176,25 +171,3 @@ def test_records_of_other_kinds_are_written() -> None:
     assert encode(batch_of(Types.of(Point), [Point(1, None)])) == b'{"x":1,"y":null}\n'
     with pytest.raises(InvalidTypeError, match="no form in JSON"):
         encode(batch_of(Types.PICKLED_BYTE_ARRAY(), [object()]))
-
-
-def test_messages() -> None:
-    reader = JsonRowDeserializationSchema.builder().type_info(NESTED).build()
-    writer = JsonRowSerializationSchema.builder().with_type_info(NESTED).build()
-    assert reader.deserialize(writer.serialize(NESTED_ROW)) == NESTED_ROW
-    assert reader.get_produced_type() == NESTED
-
-
-def test_messages_that_cannot_be_read() -> None:
-    builder = JsonRowDeserializationSchema.builder
-    assert builder().type_info(PAIR).build().deserialize(b'{"id": 1}') == Row(id=1, name=None)
-    assert builder().type_info(PAIR).ignore_parse_errors().build().deserialize(b'{"id": "x"}') is None
-    with pytest.raises(BadRecordError, match="'name' is missing"):
-        builder().type_info(PAIR).fail_on_missing_field().build().deserialize(b'{"id": 1}')
-    with pytest.raises(BadRecordError, match="cannot be read"):
-        builder().type_info(PAIR).build().deserialize(b"{")
-    for wrong in (builder(), JsonRowSerializationSchema.builder()):
-        with pytest.raises(InvalidProgramError, match="needs a type"):
-            wrong.build()
-    with pytest.raises(InvalidProgramError, match="one of"):
-        builder().type_info(PAIR).fail_on_missing_field().ignore_parse_errors().build()

@@ -19,8 +19,15 @@ from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
 from headrace.connectors.source import EnumeratorContext, ReadBudget
+from headrace.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from headrace.formats.csv import CsvBulkWriters, CsvSchema
-from headrace.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat, ParquetFormat
+from headrace.formats.parquet import (
+    AvroParquetReaders,
+    AvroParquetWriters,
+    ParquetBulkWriters,
+    ParquetColumnarRowInputFormat,
+    ParquetFormat,
+)
 from headrace.storage.posix import PosixFolder
 from tests.connectors.harness import PLENTY, SinkRun, SourceRun, read_all
 
@@ -143,6 +150,45 @@ def test_a_round_trip(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 4
     back = read_all(source(tmp_path, ParquetFormat(type_info=kind)), tmp_path / ".state")
     assert sorted(back, key=lambda row: row.id) == rows
+
+
+INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}
+AVRO = {"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"}, {"name": "card", "type": ["null", "string"]},
+    {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "items", "type": {"type": "array", "items": INNER}},
+    {"name": "by", "type": {"type": "map", "values": "Inner"}},
+]}  # fmt: skip
+
+
+def test_records_of_avro(tmp_path: Path) -> None:
+    schema = AvroSchema(AVRO)
+    at = datetime.datetime(2020, 1, 2, 3)
+    record = {"id": 1, "card": "é", "kind": "B", "at": at, "items": [{"x": 1}, {"x": 2}], "by": {"k": {"x": 3}}}
+    records = [record, {**record, "card": None, "items": [], "by": {}}]
+    run = SinkRun(sink(tmp_path, AvroParquetWriters.for_generic_record(schema)), GenericRecordAvroTypeInfo(schema))
+    run.run_epoch(records)
+    run.committer.finish()
+    built = FileSource.for_record_stream_format(AvroParquetReaders.for_generic_record(schema), tmp_path).build()
+    assert read_all(built, tmp_path / ".state") == records
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("long", "has a schema of type record"),
+        ({**INNER, "fields": [{"name": "x", "type": ["int", "string"]}]}, r"Inner\.x has no column in Parquet"),
+        (
+            {**INNER, "fields": [{"name": "x", "type": {"type": "map", "values": "null"}}]},
+            r"Inner\.x\[\] has no column",
+        ),
+    ],
+)
+def test_records_of_avro_without_columns(schema: Any, message: str) -> None:
+    for make in (AvroParquetReaders.for_generic_record, AvroParquetWriters.for_generic_record):
+        with pytest.raises(InvalidTypeError, match=message):
+            make(AvroSchema(schema if isinstance(schema, dict) else f'"{schema}"'))
 
 
 def test_the_same_records_make_the_same_file(tmp_path: Path) -> None:

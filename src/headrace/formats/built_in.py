@@ -11,6 +11,7 @@ from headrace.common.typeinfo import Types
 from headrace.formats.csv import CsvEncoder, CsvFormat
 from headrace.formats.format import Format
 from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
+from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.formats.text import TextLineEncoder, TextLineFormat
 
@@ -31,6 +32,10 @@ HEADER: Final = ConfigOption("header", boolean, False, "Whether the first line o
 
 COMPRESSION: Final = ConfigOption(
     "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
+)
+
+COMPRESS: Final = ConfigOption(
+    "compress", choice("none", "zlib", "snappy", "lz4", "zstd"), "zlib", "How files are compressed."
 )
 
 
@@ -81,6 +86,18 @@ class Parquet(Format):
 
     def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
         return ParquetBulkWriters.for_row_type(compression=options.get(COMPRESSION))
+
+
+class Orc(Format):
+    """ORC files."""
+
+    optional_options = (COMPRESS,)
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        return OrcFormat(type_info=record_type)
+
+    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
+        return OrcBulkWriters.for_row_type(writer_properties={"orc.compress": options.get(COMPRESS)})
 
 
 class Text(Format):

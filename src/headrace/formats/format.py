@@ -54,6 +54,7 @@ FORMATS: Final = PluginGroup(
     {
         "csv": "headrace.formats.built_in:Csv",
         "json": "headrace.formats.built_in:Json",
+        "orc": "headrace.formats.built_in:Orc",
         "parquet": "headrace.formats.built_in:Parquet",
         "text": "headrace.formats.built_in:Text",
     },

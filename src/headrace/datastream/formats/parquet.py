@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat, ParquetFormat
+from headrace.formats.parquet import (
+    AvroParquetReaders,
+    AvroParquetWriters,
+    ParquetBulkWriters,
+    ParquetColumnarRowInputFormat,
+    ParquetFormat,
+)
 
-__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat", "ParquetFormat"]
+__all__ = [
+    "AvroParquetReaders",
+    "AvroParquetWriters",
+    "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
+    "ParquetFormat",
+]
 
 public_module(__name__)

@@ -109,7 +109,7 @@ class CsvReaderFormat(LineFormat[T_co]):
     def decoder(self, path: str, header: bytes) -> LineDecoder:
         names = [column.name for column in self._schema.columns]
         found = self._names_of(path, header) if self._schema.header and header else names
-        return _CsvDecoder(self._schema, found, self.boundary if self._multiline else None)
+        return CsvDecoder(self._schema, found, self.boundary if self._multiline else None)
 
     def hint_at_first_line(self, line: bytes) -> str:
         cells = [cell.strip() for cell in _cells(line, self._schema)]
@@ -201,8 +201,14 @@ class CsvFormat(CsvReaderFormat[T_co]):
         return self._type
 
 
-class _CsvDecoder:
-    """Reads lines of one file."""
+class CsvDecoder:
+    """Reads lines of one file.
+
+    Args:
+        schema: the columns that come out.
+        file_columns: the columns of the file, by name.
+        boundary: what ends a record where values may hold newlines; else None.
+    """
 
     def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Boundary | None) -> None:
         self._schema = schema

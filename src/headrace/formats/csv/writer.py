@@ -61,16 +61,20 @@ class CsvEncoder(BatchEncoder):
             return b""
         schema = self._schema_for(input_type)
         names = [_quoted(pa.array([column.name]), schema) for column in schema.columns]
-        return _lines(names, schema)
+        return bytes_of(_line_texts(names, schema))
 
     def encode_batch(self, batch: Batch) -> bytes:
-        schema = self._schema_for(batch.type)
-        columns = zip(batch.columns.columns, schema.columns, strict=True)
-        texts = [_column_text(array, schema.separator_of(column)) for array, column in columns]
-        return _lines([_quoted(text, schema) for text in texts], schema)
+        return bytes_of(csv_texts(batch.columns, self._schema_for(batch.type)))
 
     def _schema_for(self, kind: TypeInformation) -> CsvSchema:
         return CsvSchema.of(kind, **self._characters) if self._schema is None else self._schema
+
+
+def csv_texts(batch: pa.RecordBatch, schema: CsvSchema) -> pa.Array:
+    """The records of columns as strings, each a line with its end."""
+    columns = zip(batch.columns, schema.columns, strict=True)
+    texts = [_column_text(array, schema.separator_of(column)) for array, column in columns]
+    return _line_texts([_quoted(text, schema) for text in texts], schema)
 
 
 def _column_text(column: pa.Array, separator: str) -> pa.Array:
@@ -88,19 +92,25 @@ def _quoted(column: pa.Array, schema: CsvSchema) -> pa.Array:
     quote = schema.quote
     null_value = schema.null_value or ""
     if quote is not None:
-        special = "[\r\n" + re.escape(schema.delimiter) + re.escape(quote) + "]"
+        special = "[\r\n" + "".join(map(re.escape, (schema.delimiter, quote, schema.escape or ""))) + "]"
         needs = pc.match_substring_regex(column, special)
         if null_value:
             needs = pc.or_(needs, pc.equal(column, null_value))
         if pc.any(needs).as_py():
-            doubled = pc.replace_substring(column, quote, quote * 2)
-            column = pc.if_else(needs, join_text([quote, doubled, quote]), column)
+            column = pc.if_else(needs, join_text([quote, _escaped(column, quote, schema.escape), quote]), column)
     return column.fill_null(null_value) if column.null_count else column
 
 
-def _lines(columns: Sequence[pa.Array], schema: CsvSchema) -> bytes:
+def _escaped(column: pa.Array, quote: str, escape: str | None) -> pa.Array:
+    """Strings in which quotes are doubled, as Flink does, and escape characters too, which would be lost otherwise."""
+    if escape is not None:
+        column = pc.replace_substring(column, escape, escape * 2)
+    return pc.replace_substring(column, quote, quote * 2)
+
+
+def _line_texts(columns: Sequence[pa.Array], schema: CsvSchema) -> pa.Array:
     separated = chain.from_iterable((column, schema.delimiter) for column in columns)
-    return bytes_of(join_text([*list(separated)[:-1], schema.line_separator]))
+    return join_text([*list(separated)[:-1], schema.line_separator])
 
 
 @hides_engine_of_methods

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.columns import layout_of
-from headrace.common.errors import BadRecordError, InvalidProgramError
-from headrace.common.serialization import DeserializationSchema, SerializationSchema
+import pyarrow as pa
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.values import handler_of
-from headrace.formats.json.values import by_position, json_text
+from headrace.common.typeinfo import Types
+from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
+from headrace.formats.json.values import json_text
+from headrace.formats.json.writer import json_texts
+from headrace.formats.messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
+    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 
-class JsonRowDeserializationSchema(DeserializationSchema):
+class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
     """Reads a JSON object as a record of a type.
 
     Args:
-        type_info: the type of the records.
+        type_info: the type of the records; a dataclass says it, too.
         fail_on_missing_field: whether a missing field is an error; else it is ``None``.
         ignore_parse_errors: whether what cannot be read is left out; else it is an error.
 
@@ -34,11 +37,15 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(
-        self, type_info: TypeInformation, *, fail_on_missing_field: bool = False, ignore_parse_errors: bool = False
+        self,
+        type_info: TypeInformation | type,
+        *,
+        fail_on_missing_field: bool = False,
+        ignore_parse_errors: bool = False,
     ) -> None:
-        self._type = type_info
+        self._type = Types.of(type_info)
         self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
+        self.ignore_parse_errors = ignore_parse_errors
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchemaBuilder:
@@ -49,27 +56,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         """The type of the records."""
         return self._type
 
-    def deserialize(self, message: bytes) -> Any:
-        """The record of one message.
-
-        Raises:
-            BadRecordError: when the message cannot be read, unless such messages are left out.
-        """
-        try:
-            return self._read(message)
-        except ValueError as error:
-            if self._ignore_parse_errors:
-                return None
-            raise BadRecordError(f"the message {message[:200]!r} cannot be read as {self._type}: {error}") from error
-
-    def _read(self, message: bytes) -> Any:
-        document = json.loads(message, parse_float=Decimal)
-        if self._fail_on_missing_field and isinstance(document, dict):
-            missing = [name for name in self._type.field_names if name not in document]
-            if missing:
-                raise ValueError(f"the field {missing[0]!r} is missing")
-        columns = layout_of(by_position(self._type)).rows_to_columns([handler_of(self._type).from_json(document)])
-        return layout_of(self._type).columns_to_rows(columns)[0]
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        columns = decoder_of(self._type).messages(messages)
+        if self._fail_on_missing_field:
+            refuse_missing_fields(messages, columns, self._type)
+        return columns
 
 
 @hides_engine_of_methods
@@ -77,11 +68,11 @@ class JsonRowDeserializationSchemaBuilder:
     """Puts a :class:`JsonRowDeserializationSchema` together."""
 
     def __init__(self) -> None:
-        self._type: TypeInformation | None = None
+        self._type: TypeInformation | type | None = None
         self._fail_on_missing_field = False
         self._ignore_parse_errors = False
 
-    def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchemaBuilder:
+    def type_info(self, type_info: TypeInformation | type) -> JsonRowDeserializationSchemaBuilder:
         """The type of the records."""
         self._type = type_info
         return self
@@ -117,7 +108,7 @@ class JsonRowSerializationSchema(SerializationSchema):
     """Writes a record of a type as a JSON object.
 
     Args:
-        type_info: the type of the records.
+        type_info: the type of the records; a dataclass says it, too.
 
     Examples:
         >>> from headrace.common import JsonRowSerializationSchema, Row, Types
@@ -127,8 +118,8 @@ class JsonRowSerializationSchema(SerializationSchema):
         b'{"name":"ann","age":31}'
     """
 
-    def __init__(self, type_info: TypeInformation) -> None:
-        self._type = type_info
+    def __init__(self, type_info: TypeInformation | type) -> None:
+        self._type = Types.of(type_info)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchemaBuilder:
@@ -139,15 +130,23 @@ class JsonRowSerializationSchema(SerializationSchema):
         """The JSON object of one record."""
         return json_text(element, self._type).encode()
 
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        if batch.type.arrow_type is None:
+            return super().serialize_batch(batch)
+        return json_texts(columns_as(batch, self._type), self._type).cast(pa.binary())
+
+    def validate(self, input_type: TypeInformation) -> None:
+        refuse_other_fields(self._type, input_type)
+
 
 @hides_engine_of_methods
 class JsonRowSerializationSchemaBuilder:
     """Puts a :class:`JsonRowSerializationSchema` together."""
 
     def __init__(self) -> None:
-        self._type: TypeInformation | None = None
+        self._type: TypeInformation | type | None = None
 
-    def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchemaBuilder:
+    def with_type_info(self, type_info: TypeInformation | type) -> JsonRowSerializationSchemaBuilder:
         """The type of the records."""
         self._type = type_info
         return self

@@ -39,10 +39,23 @@ class JsonLinesEncoder(BatchEncoder):
         kind = batch.type
         if kind.arrow_type is None or not kind.is_composite:
             return "".join([f"{json_text(record, kind)}\n" for record in batch.rows]).encode()
-        columns = zip(kind.field_names, kind.field_types, batch.columns.columns, strict=False)
-        members = [("," + string_text(name) + ":", _column_json(array, field)) for name, field, array in columns]
-        first, *others = chain.from_iterable(members)
-        return bytes_of(join_text(["{" + first[1:], *others, "}\n"]))
+        return bytes_of(json_texts(batch.columns, kind, "}\n"))
+
+
+def json_texts(batch: pa.RecordBatch, kind: TypeInformation, end: str = "}") -> pa.Array:
+    """The records of columns as strings of JSON; of values without fields, the values.
+
+    Args:
+        batch: the columns, as the layout of ``kind`` has them.
+        kind: the type of the records.
+        end: what an object ends with.
+    """
+    if not kind.is_composite:
+        return _column_json(batch.column(0), kind)
+    columns = zip(kind.field_names, kind.field_types, batch.columns, strict=False)
+    members = [("," + string_text(name) + ":", _column_json(array, field)) for name, field, array in columns]
+    first, *others = chain.from_iterable(members)
+    return join_text(["{" + first[1:], *others, end])
 
 
 def _column_json(column: pa.Array, kind: TypeInformation) -> pa.Array:

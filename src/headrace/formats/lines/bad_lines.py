@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headrace.common.serialization import reason_of
 from headrace.formats.file_format import Decoded
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def decode_good_lines(decode: Callable[[bytes], Decoded], data: bytes, ends: lis
             yield decode(data[starts[first] : starts[last]])
         except ValueError as error:
             if last - first == 1:
-                yield BadLine(first, _reason(error))
+                yield BadLine(first, reason_alone(error))
                 continue
             middle = (first + last) // 2
             open_ranges += [(middle, last), (first, middle)]
@@ -65,11 +66,9 @@ def joined(parts: list[Decoded]) -> Decoded:
     return Decoded(table.to_batches()[0] if table.num_rows else batches[0])
 
 
-def _reason(error: ValueError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return f"not {error.encoding}: byte {error.object[error.start]:#04x} at position {error.start}, {error.reason}"
-    # Arrow counts rows from the start of what it was given, which is this line alone
-    return str(error).removesuffix(" in row 0") or type(error).__name__
+def reason_alone(error: ValueError) -> str:
+    """Why something cannot be read that was alone in what Arrow was given, which counts rows from there."""
+    return reason_of(error).removesuffix(" in row 0")
 
 
 class LineNumbers:

@@ -13,6 +13,7 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
+from headrace.formats.bulk_files import names_in_file, telling_damage, typed_batch
 from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
 from headrace.formats.parquet.types import check_hadoop_config, type_of_schema
 from headrace.storage.files import shown
@@ -102,21 +103,11 @@ class ParquetFormat(BulkFormat):
         schema = layout_of(self.produced_type).schema
         path = part.file.path
         with _open(part.file) as file:
-            reader = _GroupReader(file, part, self._names_in(file, path, schema.names), schema, self._batch_size)
+            names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
+            reader = _GroupReader(file, part, names, schema, self._batch_size)
             for index, (first, end) in enumerate(pairwise(_group_ends(file, path))):
                 if end > part.start and first < part.end:
                     yield from reader.rows(index, first, end)
-
-    def _names_in(self, file: pq.ParquetFile, path: str, wanted: Sequence[str]) -> list[str]:
-        """The names that the file gives to the wanted columns."""
-        found = file.schema_arrow.names
-        if not self._case_sensitive:
-            by_lower = {name.lower(): name for name in found}
-            wanted = [by_lower.get(name.lower(), name) for name in wanted]
-        missing = [name for name in wanted if name not in found]
-        if missing:
-            raise CorruptFileError(f"{shown(path)} has no column {missing[0]!r}; it has {', '.join(found)}")
-        return list(wanted)
 
 
 @hides_engine_of_methods
@@ -153,23 +144,10 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 @contextmanager
 def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
     with file.open_for_arrow() as stream:
-        with _telling_damage(f"{shown(file.path)} is not a Parquet file"):
+        with telling_damage(f"{shown(file.path)} is not a Parquet file"):
             parquet = pq.ParquetFile(stream, page_checksum_verification=True)
         with parquet:
             yield parquet
-
-
-@contextmanager
-def _telling_damage(message: str) -> Iterator[None]:
-    """Tell what Arrow says of damaged data from a passing fault of the disk."""
-    try:
-        yield
-    except pa.ArrowMemoryError:
-        raise
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise CorruptFileError(f"{message}: {error}") from error
 
 
 def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:
@@ -214,7 +192,7 @@ class _GroupReader:
         """
         part, at = self._part, first
         try:
-            with _telling_damage(f"{shown(part.file.path)} is damaged"):
+            with telling_damage(f"{shown(part.file.path)} is damaged"):
                 batches = self._file.iter_batches(
                     self._batch_size, row_groups=[index], columns=self._names, use_threads=False
                 )
@@ -229,16 +207,8 @@ class _GroupReader:
 
     def _next(self, batches: Iterator[pa.RecordBatch], left: int) -> pa.RecordBatch:
         path = shown(self._part.file.path)
-        with _telling_damage(f"{path} is damaged"):
+        with telling_damage(f"{path} is damaged"):
             batch = next(batches, None)
         if batch is None or not 0 < batch.num_rows <= left:
             raise CorruptFileError(f"{path} is damaged: a row group does not have as many rows as it says")
-        with _telling_damage(f"{path} does not fit the type of the records"):
-            arrays = [
-                _cast(batch.column(name), field.type) for name, field in zip(self._names, self._schema, strict=True)
-            ]
-            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else column.cast(kind)
+        return typed_batch(path, batch, self._names, self._schema)

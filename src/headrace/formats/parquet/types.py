@@ -70,6 +70,6 @@ def check_hadoop_config(config: object | None) -> None:
     """Warn at the program's line that a configuration of Hadoop, as PyFlink takes one, is not read."""
     if config is not None:
         warn_caller(
-            "hadoop_config has no effect: Arrow reads and writes Parquet, and storages are reached as the options that "
-            "begin with headrace.storage. say"
+            "hadoop_config has no effect: Arrow reads and writes the files, and storages are reached as the options "
+            "that begin with headrace.storage. say"
         )

@@ -1,0 +1,10 @@
+"""ORC."""
+
+from __future__ import annotations
+
+from headrace.common.public_module import public_module
+from headrace.formats.orc import OrcBulkWriters, OrcFormat
+
+__all__ = ["OrcBulkWriters", "OrcFormat"]
+
+public_module(__name__)

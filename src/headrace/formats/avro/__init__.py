@@ -1,0 +1,14 @@
+"""Avro: messages and files, read and written in columns."""
+
+from __future__ import annotations
+
+from headrace.formats.avro.row_schemas import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from headrace.formats.avro.schema import AvroSchema
+from headrace.formats.avro.types import GenericRecordAvroTypeInfo
+
+__all__ = [
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]

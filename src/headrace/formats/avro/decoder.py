@@ -1,0 +1,397 @@
+"""Values of Avro as columns.
+
+All messages are read side by side: of each the first field, then of each the second one, with a position for every
+message. Avro says nowhere where a field begins, so this is what lets numpy do the work: a dozen operations on whole
+columns for a field, instead of a call for each value.
+
+What is read where the schemas of writer and reader differ is in :mod:`headrace.formats.avro.resolution`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, values_to_array
+from headrace.common.typeinfo import Types
+from headrace.formats.avro.logical import of_stored
+from headrace.formats.avro.varints import MOST_BYTES, binary_array, read_varints, unzigzag
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.avro.schema import Enum, Fixed, Primitive
+
+    Rows = npt.NDArray[np.int64]
+
+
+_TOO_EARLY: Final = "it ends too early: it was cut, or written with another schema"
+
+
+class Cursor:
+    """Where reading stands in each of some messages.
+
+    Args:
+        data: the bytes of all messages, and some more.
+        position: where the next value of each message begins.
+        end: where each message ends.
+    """
+
+    __slots__ = ("_data", "_end", "position")
+
+    def __init__(self, data: npt.NDArray[np.uint8], position: Rows, end: Rows) -> None:
+        self._data = data
+        self._end = end
+        self.position = position
+
+    @staticmethod
+    def of(messages: pa.Array, skip: int = 0) -> Cursor:
+        """At the beginning of binary values, behind so many bytes of each."""
+        messages = messages.cast(pa.binary())
+        _, offsets, data = messages.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1].astype(
+            np.int64
+        )
+        held = np.zeros(int(bounds[-1]) + MOST_BYTES, np.uint8)
+        if data is not None:
+            held[:-MOST_BYTES] = np.frombuffer(data, np.uint8)[: int(bounds[-1])]
+        return Cursor(held, bounds[:-1] + skip, bounds[1:])
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def some(self, rows: Rows) -> Cursor:
+        """Where it stands in some of the messages; to be given back to :meth:`go_on`."""
+        return Cursor(self._data, self.position[rows], self._end[rows])
+
+    def go_on(self, rows: Rows, cursor: Cursor) -> None:
+        """Go on where the cursor of some of the messages stands."""
+        self.position[rows] = cursor.position
+
+    def integers(self) -> npt.NDArray[np.int64]:
+        """The next integer of each message."""
+        values, self.position = read_varints(self._data, np.minimum(self.position, self._end))
+        self._check_end()
+        return unzigzag(values)
+
+    def blocks(self, size: int) -> npt.NDArray[np.uint8]:
+        """The next ``size`` bytes of each message, a row for each."""
+        start, self.position = self.position, self.position + size
+        self._check_end()
+        rows: npt.NDArray[np.uint8] = self._data[start[:, None] + np.arange(size)]
+        return rows
+
+    def binaries(self) -> pa.Array:
+        """The next bytes of each message, whose length comes before them."""
+        lengths = self.integers()
+        start = self.position
+        if (lengths < 0).any() or (lengths > self._end - start).any():
+            raise ValueError(_TOO_EARLY)
+        self.position = start + lengths
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        places = np.repeat(start - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return binary_array(self._data[places], offsets)
+
+    def finish(self) -> None:
+        """Refuse messages that have not been read to their end."""
+        if (self.position != self._end).any():
+            raise ValueError("bytes are left over behind the last field: it was written with another schema")
+
+    def _check_end(self) -> None:
+        if (self.position > self._end).any():
+            raise ValueError(_TOO_EARLY)
+
+
+class Decoder(ABC):
+    """Reads one value of each message."""
+
+    @abstractmethod
+    def read(self, cursor: Cursor) -> pa.Array:
+        """The values, under the storage type of the reader's type.
+
+        Raises:
+            ValueError: when there is no such value in one of the messages.
+        """
+
+
+class NullDecoder(Decoder):
+    """Nothing at all."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        self._storage = storage
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return pa.nulls(len(cursor), self._storage)
+
+
+class BooleanDecoder(Decoder):
+    """Booleans, a byte each."""
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        values = cursor.blocks(1)[:, 0]
+        if (values > 1).any():
+            raise ValueError("a boolean is neither 0 nor 1: it was written with another schema")
+        return pa.array(values.astype(np.bool_))
+
+
+class IntegerDecoder(Decoder):
+    """Integers of 32 or 64 bits."""
+
+    def __init__(self, kind: str) -> None:
+        self._is_int = kind == "int"
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        values = cursor.integers()
+        if self._is_int:
+            narrow = values.astype(np.int32)
+            if (narrow != values).any():
+                raise ValueError("an int has more than 32 bits: it was written with another schema")
+            return pa.array(narrow)
+        return pa.array(values)
+
+
+class RealDecoder(Decoder):
+    """Floating point numbers."""
+
+    def __init__(self, kind: str) -> None:
+        self._format = np.dtype("<f4" if kind == "float" else "<f8")
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return pa.array(cursor.blocks(self._format.itemsize).reshape(-1).view(self._format))
+
+
+class BinaryDecoder(Decoder):
+    """Bytes of any length."""
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return cursor.binaries()
+
+
+class TextDecoder(Decoder):
+    """Strings."""
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return cursor.binaries().cast(pa.string())  # refuses what is no UTF-8
+
+
+class FixedDecoder(Decoder):
+    """Bytes of one length."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        data = cursor.blocks(self._size)
+        return binary_array(data.reshape(-1), np.arange(len(cursor) + 1) * self._size)
+
+
+class EnumDecoder(Decoder):
+    """Symbols; those that the reader does not have become its default."""
+
+    def __init__(self, writer: Enum, reader: Enum) -> None:
+        self._known = [s if s in reader.symbols else reader.default for s in writer.symbols]
+        self._symbols = pa.array(self._known, pa.string())
+        self._writer = writer
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        places = cursor.integers()
+        if ((places < 0) | (places >= len(self._known))).any():
+            raise ValueError(f"{self._writer.name} has no symbol of such a number: it was written with another schema")
+        values = self._symbols.take(pa.array(places))
+        if values.null_count:
+            unknown = self._writer.symbols[
+                int(places[np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]])
+            ]
+            raise ValueError(f"{self._writer.name}.{unknown} is no symbol of the reader's schema, which has no default")
+        return values
+
+
+class ConvertedDecoder(Decoder):
+    """Values that stand for others, or are widened.
+
+    Args:
+        inner: reads them.
+        node: what the reader's schema says of them.
+    """
+
+    def __init__(self, inner: Decoder, node: Primitive | Fixed) -> None:
+        self._inner = inner
+        self._node = node
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return of_stored(self._node, self._inner.read(cursor))
+
+
+class SkippingDecoder(Decoder):
+    """Values that nobody asks for."""
+
+    def __init__(self, inner: Decoder) -> None:
+        self._inner = inner
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        self._inner.read(cursor)
+        return pa.nulls(len(cursor))
+
+
+class RecordDecoder(Decoder):
+    """Reads the writer's fields in their order.
+
+    Args:
+        steps: of each the decoder, and which field of the reader it is; None: none.
+        missing: by the reader's field, the default of those that the writer does not have, one value each.
+        fields: what comes out.
+    """
+
+    def __init__(
+        self, steps: Sequence[tuple[Decoder, int | None]], missing: Mapping[int, pa.Array], fields: pa.Schema
+    ) -> None:
+        self._steps = steps
+        self._missing = missing
+        self._fields = fields
+
+    def read_fields(self, cursor: Cursor) -> list[pa.Array]:
+        """An array for each of the reader's fields."""
+        found = {index: pa.repeat(value[0], len(cursor)) for index, value in self._missing.items()}
+        for decoder, index in self._steps:
+            values = decoder.read(cursor)
+            if index is not None:
+                found[index] = values
+        return [found[index] for index in range(len(self._fields))]
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return pa.StructArray.from_arrays(self.read_fields(cursor), fields=list(self._fields))
+
+
+class ArrayDecoder(Decoder):
+    """Arrays: of all messages the first element, then of all the second one."""
+
+    def __init__(self, element: Decoder, storage: pa.DataType) -> None:
+        self._element = element
+        self._storage = storage
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        rows_read: list[Rows] = []
+        parts: list[pa.Array] = []
+        left = np.zeros(len(cursor), np.int64)
+        open_ = np.arange(len(cursor))
+        while len(open_):
+            left[open_] = self._begin_blocks(cursor, open_, left[open_])
+            open_ = open_[left[open_] > 0]
+            if len(open_):
+                some = cursor.some(open_)
+                parts.append(self._element.read(some))
+                rows_read.append(open_)
+                cursor.go_on(open_, some)
+                left[open_] -= 1
+        return self._lists(len(cursor), rows_read, parts)
+
+    def _begin_blocks(self, cursor: Cursor, rows: Rows, left: Rows) -> Rows:
+        """How many elements are left, once the next block has begun where one has ended; 0 at the end."""
+        ended = np.flatnonzero(left == 0)
+        if len(ended):
+            some = cursor.some(rows[ended])
+            counts = some.integers()
+            sized = np.flatnonzero(counts < 0)
+            if len(sized):  # a negative count says that the size of the block follows
+                sizes = some.some(sized)
+                sizes.integers()
+                some.go_on(sized, sizes)
+            cursor.go_on(rows[ended], some)
+            left = left.copy()
+            left[ended] = np.abs(counts)
+        return left
+
+    def _lists(self, count: int, rows_read: list[Rows], parts: list[pa.Array]) -> pa.Array:
+        rows = np.concatenate(rows_read) if rows_read else np.zeros(0, np.int64)
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=count))))
+        elements = pa.concat_arrays(parts).take(pa.array(np.argsort(rows, kind="stable"))) if parts else None
+        return self._nested(pa.array(offsets, pa.int32()), elements)
+
+    def _nested(self, offsets: pa.Array, elements: pa.Array | None) -> pa.Array:
+        inner = pa.array([], self._storage.value_type) if elements is None else elements
+        return pa.ListArray.from_arrays(offsets, inner, type=self._storage)
+
+
+class MapDecoder(ArrayDecoder):
+    """Maps: keys and values as the elements of an array."""
+
+    def __init__(self, value: Decoder, storage: pa.DataType) -> None:
+        super().__init__(_Entry(value), storage)
+
+    def _nested(self, offsets: pa.Array, elements: pa.Array | None) -> pa.Array:
+        if elements is None:
+            keys, items = pa.array([], pa.string()), pa.array([], self._storage.item_type)
+        else:
+            keys, items = elements.flatten()
+        return pa.MapArray.from_arrays(offsets, keys, items, type=self._storage)
+
+
+class _Entry(Decoder):
+    def __init__(self, value: Decoder) -> None:
+        self._key = TextDecoder()
+        self._value = value
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        key = self._key.read(cursor)
+        return pa.StructArray.from_arrays([key, self._value.read(cursor)], ["key", "value"])
+
+
+class UnionDecoder(Decoder):
+    """Reads the branch that each message says that it has.
+
+    Args:
+        branches: decoders of the writer's branches; all give arrays of one type.
+        storage: this type.
+    """
+
+    def __init__(self, branches: Sequence[Decoder], storage: pa.DataType) -> None:
+        self._branches = branches
+        self._storage = storage
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        chosen = cursor.integers()
+        if ((chosen < 0) | (chosen >= len(self._branches))).any():
+            raise ValueError("a union has no branch of such a number: it was written with another schema")
+        parts, rows_read = [], []
+        for number, branch in enumerate(self._branches):
+            rows = np.flatnonzero(chosen == number)
+            if len(rows):
+                some = cursor.some(rows)
+                parts.append(branch.read(some))
+                cursor.go_on(rows, some)
+                rows_read.append(rows)
+        if not parts:
+            return pa.array([], self._storage)
+        if len(parts) == 1:
+            return parts[0]
+        places = np.empty(len(cursor), np.int64)
+        places[np.concatenate(rows_read)] = np.arange(len(cursor))
+        return pa.concat_arrays(parts).take(pa.array(places))
+
+
+class ObjectDecoder(Decoder):
+    """Values of one branch of several, as objects."""
+
+    def __init__(self, inner: Decoder, kind: TypeInformation) -> None:
+        self._inner = inner
+        self._type = kind
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        return values_to_array(Types.PICKLED_BYTE_ARRAY(), array_to_values(self._type, self._inner.read(cursor)))
+
+
+class UnreadableDecoder(Decoder):
+    """A branch of the writer that the reader does not take."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def read(self, cursor: Cursor) -> pa.Array:
+        raise ValueError(self._reason)

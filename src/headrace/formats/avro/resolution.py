@@ -1,0 +1,257 @@
+"""Schemas of writer and reader: what reads the values of the one as those of the other.
+
+As the specification says: fields are found by name or by an alias of the reader, those that the writer has alone are
+skipped, those that the reader has alone have their default, numbers are widened, a union is read as the branch that
+fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, layout_of, values_to_array
+from headrace.common.errors import InvalidProgramError
+from headrace.common.typeinfo import Types
+from headrace.formats.avro.decoder import (
+    ArrayDecoder,
+    BinaryDecoder,
+    BooleanDecoder,
+    ConvertedDecoder,
+    Cursor,
+    Decoder,
+    EnumDecoder,
+    FixedDecoder,
+    IntegerDecoder,
+    MapDecoder,
+    NullDecoder,
+    ObjectDecoder,
+    RealDecoder,
+    RecordDecoder,
+    SkippingDecoder,
+    TextDecoder,
+    UnionDecoder,
+    UnreadableDecoder,
+)
+from headrace.formats.avro.logical import STORED, is_of_time, of_stored
+from headrace.formats.avro.schema import NO_DEFAULT, Array, Enum, Fixed, Map, Node, Primitive, Record, Union, is_null
+
+if TYPE_CHECKING:
+    from headrace.formats.avro.schema import AvroSchema, Field
+
+_PRIMITIVES: Final[dict[str, Callable[[], Decoder]]] = {
+    "null": lambda: NullDecoder(pa.null()),
+    "boolean": BooleanDecoder,
+    "int": lambda: IntegerDecoder("int"),
+    "long": lambda: IntegerDecoder("long"),
+    "float": lambda: RealDecoder("float"),
+    "double": lambda: RealDecoder("double"),
+    "bytes": BinaryDecoder,
+    "string": TextDecoder,
+}
+
+_WIDENED: Final = frozenset(
+    {
+        ("int", "long"), ("int", "float"), ("int", "double"), ("long", "float"), ("long", "double"),
+        ("float", "double"), ("string", "bytes"), ("bytes", "string"),
+    }
+)  # fmt: skip
+"""What a reader may make of a writer's values."""
+
+
+class AvroReader:
+    """Reads values that were written with one schema as those of another one.
+
+    Args:
+        writer: the schema that they were written with.
+        reader: the schema that says what comes out.
+
+    Raises:
+        InvalidProgramError: when the one cannot be read as the other.
+    """
+
+    def __init__(self, writer: Node, reader: Node) -> None:
+        self._decoder = decoder_of(writer, reader)
+        self._schema = layout_of(reader.type_info).schema
+
+    def read(self, messages: pa.Array, skip: int = 0) -> pa.RecordBatch:
+        """One record for each binary value, behind so many bytes of it.
+
+        Raises:
+            ValueError: when one of them cannot be read.
+        """
+        cursor = Cursor.of(messages, skip)
+        if isinstance(self._decoder, RecordDecoder):
+            arrays = self._decoder.read_fields(cursor)
+        else:
+            arrays = [self._decoder.read(cursor)]
+        cursor.finish()
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+@lru_cache(maxsize=256)
+def avro_reader(writer: AvroSchema, reader: AvroSchema, *, legacy_timestamp_mapping: bool) -> AvroReader:
+    """What reads values of one schema as those of another one; arguments and errors as with :class:`AvroReader`."""
+    nodes = [schema.node(legacy_timestamp_mapping=legacy_timestamp_mapping) for schema in (writer, reader)]
+    return AvroReader(*nodes)
+
+
+def decoder_of(writer: Node, reader: Node) -> Decoder:
+    """What reads values of ``writer`` as those of ``reader``.
+
+    Raises:
+        InvalidProgramError: when that cannot be; the message says where and why.
+    """
+    if isinstance(writer, Union):
+        return _of_union(writer, reader)
+    if isinstance(reader, Union):
+        return _as_branch(writer, reader)
+    resolve = _RESOLVED.get((type(writer), type(reader)))
+    if resolve is None:
+        raise _mismatch(writer, reader)
+    decoder: Decoder = resolve(writer, reader)
+    return decoder
+
+
+def _mismatch(writer: Node, reader: Node) -> InvalidProgramError:
+    return InvalidProgramError(f"what was written as {_shown(writer)} cannot be read as {_shown(reader)}")
+
+
+def _shown(node: Node) -> str:
+    if isinstance(node, Primitive):
+        return node.logical or node.kind
+    if isinstance(node, Record | Enum | Fixed):
+        return f"{type(node).__name__.lower()} {node.name}"
+    return type(node).__name__.lower()
+
+
+def _of_union(writer: Union, reader: Node) -> Decoder:
+    """Each branch by itself; one that the reader does not take is an error only when it is met."""
+    branches: list[Decoder] = []
+    for branch in writer.branches:
+        try:
+            branches.append(decoder_of(branch, reader))
+        except InvalidProgramError as error:
+            branches.append(UnreadableDecoder(str(error)))
+    if all(isinstance(branch, UnreadableDecoder) for branch in branches):
+        raise _mismatch(writer, reader)
+    return UnionDecoder(branches, reader.type_info.storage_type)
+
+
+def _as_branch(writer: Node, reader: Union) -> Decoder:
+    """As the branch that is most like it."""
+    storage = reader.type_info.storage_type
+    if is_null(writer):
+        if any(map(is_null, reader.branches)):
+            return NullDecoder(storage)
+        raise _mismatch(writer, reader)
+    for branch in sorted(reader.present, key=lambda branch: _shown(branch) != _shown(writer)):
+        try:
+            decoder = decoder_of(writer, branch)
+        except InvalidProgramError:
+            continue
+        return decoder if len(reader.present) == 1 else ObjectDecoder(decoder, branch.type_info)
+    raise _mismatch(writer, reader)
+
+
+def _primitive(writer: Primitive, reader: Primitive) -> Decoder:
+    if writer.kind != reader.kind and (writer.kind, reader.kind) not in _WIDENED:
+        raise _mismatch(writer, reader)
+    if is_of_time(writer) and is_of_time(reader) and writer.logical != reader.logical:
+        raise _mismatch(writer, reader)
+    if is_null(reader):
+        return NullDecoder(reader.type_info.storage_type)
+    decoder = _PRIMITIVES[writer.kind]()
+    return decoder if writer.kind == reader.kind and reader.logical is None else ConvertedDecoder(decoder, reader)
+
+
+def _fixed(writer: Fixed, reader: Fixed) -> Decoder:
+    if writer.size != reader.size:
+        raise _mismatch(writer, reader)
+    decoder = FixedDecoder(writer.size)
+    return decoder if reader.logical is None else ConvertedDecoder(decoder, reader)
+
+
+def _record(writer: Record, reader: Record) -> Decoder:
+    places = {name: index for index, field in enumerate(reader.fields) for name in (field.name, *field.aliases)}
+    places |= {field.name: index for index, field in enumerate(reader.fields)}
+    steps: list[tuple[Decoder, int | None]] = []
+    for field in writer.fields:
+        index = places.get(field.name)
+        if index is None:
+            steps.append((_skipping(field.node), None))
+        else:
+            steps.append((_field(field, reader.fields[index]), index))
+    found = {index for _, index in steps}
+    lacking = {index: field for index, field in enumerate(reader.fields) if index not in found}
+    missing = {index: _default(field) for index, field in lacking.items()}
+    return RecordDecoder(steps, missing, layout_of(reader.type_info).schema)
+
+
+def _field(writer: Field, reader: Field) -> Decoder:
+    try:
+        return decoder_of(writer.node, reader.node)
+    except InvalidProgramError as error:
+        raise InvalidProgramError(f"{reader.name}: {error}") from None
+
+
+def _default(field: Field) -> pa.Array:
+    if field.default is NO_DEFAULT:
+        raise InvalidProgramError(
+            f"{field.name}: the writer's schema has no such field, and the reader's has no default for it"
+        )
+    return _constant(field.node, field.default)
+
+
+def _skipping(node: Node) -> Decoder:
+    if isinstance(node, Union):
+        return UnionDecoder([_skipping(branch) for branch in node.branches], pa.null())
+    return SkippingDecoder(decoder_of(node, node))
+
+
+def _constant(node: Node, value: Any) -> pa.Array:
+    """A default as an array of one value."""
+    storage = node.type_info.storage_type
+    if isinstance(node, Union):
+        return _constant_of_union(node, value)
+    if isinstance(node, Record):
+        fields = [_constant(f.node, value[f.name]) if f.name in value else _default(f) for f in node.fields]
+        return pa.StructArray.from_arrays(fields, fields=list(storage))
+    if isinstance(node, Array):
+        return pa.ListArray.from_arrays([0, len(value)], _constants(node.items, value), type=storage)
+    if isinstance(node, Map):
+        keys = pa.array(list(value), pa.string())
+        return pa.MapArray.from_arrays([0, len(value)], keys, _constants(node.values, value.values()), type=storage)
+    if value is None or isinstance(node, Enum):
+        return pa.array([value], storage)
+    kind = "bytes" if isinstance(node, Fixed) else node.kind
+    return of_stored(node, pa.array([value.encode("latin-1") if kind == "bytes" else value], STORED[kind]))
+
+
+def _constants(node: Node, values: Any) -> pa.Array:
+    parts = [_constant(node, value) for value in values]
+    return pa.concat_arrays(parts) if parts else pa.array([], node.type_info.storage_type)
+
+
+def _constant_of_union(node: Union, value: Any) -> pa.Array:
+    """A default of a union is one of its first branch."""
+    first = node.branches[0]
+    if value is None or is_null(first):
+        return pa.nulls(1, node.type_info.storage_type)
+    array = _constant(first, value)
+    if len(node.present) == 1:
+        return array
+    return values_to_array(Types.PICKLED_BYTE_ARRAY(), array_to_values(first.type_info, array))
+
+
+_RESOLVED: Final[dict[tuple[type, type], Callable[[Any, Any], Decoder]]] = {
+    (Primitive, Primitive): _primitive,
+    (Fixed, Fixed): _fixed,
+    (Enum, Enum): EnumDecoder,
+    (Record, Record): _record,
+    (Array, Array): lambda w, r: ArrayDecoder(decoder_of(w.items, r.items), r.type_info.storage_type),
+    (Map, Map): lambda w, r: MapDecoder(decoder_of(w.values, r.values), r.type_info.storage_type),
+}

@@ -1,0 +1,319 @@
+"""Schemas of Avro: read from JSON, as nodes that know the type of their values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import InvalidProgramError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import DictTypeInfo, TypeInformation, Types
+
+if TYPE_CHECKING:
+    import os
+
+NO_DEFAULT: Final = object()
+"""Stands for the default of a field that has none: ``None`` is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A value without parts: ``null``, ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``.
+
+    Attributes:
+        kind: its name.
+        type_info: the type of its values.
+        logical: what it stands for, a ``timestamp-millis`` say, as far as it is known here; else None.
+        scale: digits behind the point, of a ``decimal``.
+    """
+
+    kind: str
+    type_info: TypeInformation
+    logical: str | None = None
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """So many bytes; of a ``decimal`` its unscaled value."""
+
+    name: str
+    size: int
+    type_info: TypeInformation
+    logical: str | None = None
+    scale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """One of some symbols; ``default`` stands for those that are not known."""
+
+    name: str
+    symbols: tuple[str, ...]
+    default: str | None = None
+
+    @property
+    def type_info(self) -> TypeInformation:
+        """The type of its values."""
+        return Types.STRING()
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A list of values of one kind."""
+
+    items: Node
+
+    @property
+    def type_info(self) -> TypeInformation:
+        """The type of its values."""
+        return Types.OBJECT_ARRAY(self.items.type_info)
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Values of one kind by strings."""
+
+    values: Node
+
+    @property
+    def type_info(self) -> TypeInformation:
+        """The type of its values."""
+        return Types.MAP(Types.STRING(), self.values.type_info)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a record; aliases are names that it has in older schemas."""
+
+    name: str
+    node: Node
+    aliases: tuple[str, ...] = ()
+    default: Any = NO_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Values of several kinds by name."""
+
+    name: str
+    fields: tuple[Field, ...]
+    as_dict: bool = False
+
+    @property
+    def type_info(self) -> TypeInformation:
+        """The type of its values."""
+        names = tuple(field.name for field in self.fields)
+        types = tuple(field.node.type_info for field in self.fields)
+        return DictTypeInfo(types, names, self.name) if self.as_dict else Types.ROW_NAMED(names, types)
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """A value of one of several kinds, ``null`` mostly among them."""
+
+    branches: tuple[Node, ...]
+
+    @property
+    def present(self) -> tuple[Node, ...]:
+        """The branches that are not ``null``."""
+        return tuple(branch for branch in self.branches if not is_null(branch))
+
+    @property
+    def type_info(self) -> TypeInformation:
+        """The type of its values: that of the branch that is not ``null``; objects where there are several."""
+        present = self.present
+        return present[0].type_info if len(present) == 1 else Types.PICKLED_BYTE_ARRAY()
+
+
+Node = Primitive | Fixed | Enum | Array | Map | Record | Union
+
+
+def is_null(node: Node) -> bool:
+    """Whether there is never a value."""
+    return isinstance(node, Primitive) and node.kind == "null"
+
+
+@hides_engine_of_methods
+class AvroSchema:
+    """A schema of Avro, under PyFlink's name.
+
+    Args:
+        schema: the schema in JSON, as text or as what :mod:`json` makes of it.
+        references: schemas that define what it refers to by name, each before those that refer to it.
+
+    Raises:
+        InvalidProgramError: when it is no schema of Avro, or one that contains itself.
+
+    Examples:
+        >>> from headrace.datastream.formats.avro import AvroSchema
+        >>> order = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+        >>> AvroSchema.parse_string(order).type_info()
+        RowTypeInfo(id: Long)
+    """
+
+    def __init__(self, schema: str | Mapping[str, Any] | list[Any], references: Sequence[str] = ()) -> None:
+        self._text = schema if isinstance(schema, str) else json.dumps(schema)
+        self._references = tuple(references)
+        self.node()
+
+    @staticmethod
+    def parse_string(json_schema: str) -> AvroSchema:
+        """A schema of its text in JSON."""
+        return AvroSchema(json_schema)
+
+    @staticmethod
+    def parse_file(file_path: str | os.PathLike[str]) -> AvroSchema:
+        """A schema of a file of JSON."""
+        return AvroSchema(Path(file_path).read_text(encoding="utf-8"))
+
+    def node(self, *, legacy_timestamp_mapping: bool = True, as_dicts: bool = False) -> Node:
+        """What it describes.
+
+        Args:
+            legacy_timestamp_mapping: whether moments are times without a zone, as in Flink unless told otherwise; else
+                they are times of UTC.
+            as_dicts: whether records are dicts; else they are rows.
+        """
+        return _parsed((*self._references, self._text), legacy_timestamp_mapping, as_dicts)
+
+    def type_info(self, *, legacy_timestamp_mapping: bool = True) -> TypeInformation:
+        """The type of its values; times as for :class:`AvroRowDeserializationSchema`."""
+        return self.node(legacy_timestamp_mapping=legacy_timestamp_mapping).type_info
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, AvroSchema):
+            return False
+        return self._text == other._text and self._references == other._references
+
+    def __hash__(self) -> int:
+        return hash((self._text, self._references))
+
+
+@lru_cache(maxsize=256)
+def _parsed(texts: tuple[str, ...], legacy_timestamp_mapping: bool, as_dicts: bool) -> Node:
+    """The last one of some schemas, of which each may refer to those before."""
+    parser = _Parser(legacy_timestamp_mapping, as_dicts)
+    try:
+        documents = [json.loads(text) for text in texts]
+    except ValueError as error:
+        raise InvalidProgramError(f"the schema of Avro is no JSON: {error}") from None
+    return [parser.node(document, "") for document in documents][-1]
+
+
+_PRIMITIVES: Final[dict[str, TypeInformation]] = {
+    "null": Types.PICKLED_BYTE_ARRAY(),
+    "boolean": Types.BOOLEAN(),
+    "int": Types.INT(),
+    "long": Types.LONG(),
+    "float": Types.FLOAT(),
+    "double": Types.DOUBLE(),
+    "bytes": Types.BYTES(),
+    "string": Types.STRING(),
+}
+
+_LOGICAL: Final[dict[tuple[str, str], TypeInformation]] = {
+    ("int", "date"): Types.SQL_DATE(),
+    ("int", "time-millis"): Types.SQL_TIME(),
+    ("long", "time-micros"): Types.SQL_TIME(),
+    ("long", "timestamp-millis"): Types.TIMESTAMP_LTZ(),
+    ("long", "timestamp-micros"): Types.TIMESTAMP_LTZ(),
+    ("long", "local-timestamp-millis"): Types.SQL_TIMESTAMP(),
+    ("long", "local-timestamp-micros"): Types.SQL_TIMESTAMP(),
+    ("bytes", "decimal"): Types.BIG_DEC(),
+    ("fixed", "decimal"): Types.BIG_DEC(),
+}
+"""What values stand for, and their types; others are left as they are, as the specification asks for."""
+
+
+class _Parser:
+    """Makes nodes of a document.
+
+    Args:
+        legacy: see :meth:`AvroSchema.node`.
+        as_dicts: likewise.
+    """
+
+    def __init__(self, legacy: bool, as_dicts: bool) -> None:
+        self._legacy = legacy
+        self._as_dicts = as_dicts
+        self._named: dict[str, Node | None] = {}
+
+    def node(self, document: Any, namespace: str) -> Node:
+        """What a part of the document describes; names in it are in ``namespace`` unless they say otherwise."""
+        if isinstance(document, str):
+            return self._reference(document, namespace)
+        if isinstance(document, list):
+            return Union(tuple(self.node(branch, namespace) for branch in document))
+        if not isinstance(document, Mapping) or "type" not in document:
+            raise InvalidProgramError(f"{json.dumps(document)} is no schema of Avro")
+        kind = document["type"]
+        if not isinstance(kind, str):
+            return self.node(kind, namespace)
+        try:
+            return self._complex(kind, document, namespace)
+        except KeyError as error:
+            raise InvalidProgramError(f"{json.dumps(document)} is no schema of Avro: it has no {error}") from None
+
+    def _complex(self, kind: str, document: Mapping[str, Any], namespace: str) -> Node:
+        match kind:
+            case "array":
+                return Array(self.node(document["items"], namespace))
+            case "map":
+                return Map(self.node(document["values"], namespace))
+            case "record" | "error" | "enum" | "fixed":
+                return self._definition(kind, document, namespace)
+        if kind in _PRIMITIVES:
+            logical, type_info = self._logical(kind, document)
+            return Primitive(kind, type_info or _PRIMITIVES[kind], logical, document.get("scale", 0))
+        return self._reference(kind, namespace)
+
+    def _definition(self, kind: str, document: Mapping[str, Any], namespace: str) -> Node:
+        """A type with a name, by which it is known from here on."""
+        name = _full_name(document["name"], document.get("namespace", namespace))
+        self._named[name] = None
+        node: Node
+        if kind == "enum":
+            node = Enum(name, tuple(document["symbols"]), document.get("default"))
+        elif kind == "fixed":
+            logical, type_info = self._logical("fixed", document)
+            node = Fixed(name, document["size"], type_info or Types.BYTES(), logical, document.get("scale", 0))
+        else:
+            fields = tuple(self._field(field, name.rpartition(".")[0]) for field in document["fields"])
+            node = Record(name, fields, self._as_dicts)
+        self._named[name] = node
+        return node
+
+    def _field(self, document: Mapping[str, Any], namespace: str) -> Field:
+        node = self.node(document["type"], namespace)
+        return Field(document["name"], node, tuple(document.get("aliases", ())), document.get("default", NO_DEFAULT))
+
+    def _reference(self, name: str, namespace: str) -> Node:
+        if name in _PRIMITIVES:
+            return Primitive(name, _PRIMITIVES[name])
+        full = _full_name(name, namespace)
+        known = full if full in self._named else name
+        if known not in self._named:
+            raise InvalidProgramError(f"the schema of Avro has no type {name!r}")
+        node = self._named[known]
+        if node is None:
+            raise InvalidProgramError(f"the type {known!r} of Avro contains itself, so its values have no columns")
+        return node
+
+    def _logical(self, kind: str, document: Mapping[str, Any]) -> tuple[str | None, TypeInformation | None]:
+        logical = document.get("logicalType")
+        type_info = _LOGICAL.get((kind, logical)) if isinstance(logical, str) else None
+        if type_info == Types.TIMESTAMP_LTZ() and self._legacy:
+            type_info = Types.SQL_TIMESTAMP()
+        return (None, None) if type_info is None else (logical, type_info)
+
+
+def _full_name(name: str, namespace: str | None) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"

@@ -1,0 +1,90 @@
+"""Types of records by a schema of Avro, and schemas of Avro for records whose type is declared."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    DictTypeInfo,
+    MapTypeInfo,
+    SequenceTypeInfo,
+    TypeInformation,
+)
+from headrace.formats.avro.schema import AvroSchema, Record
+
+_SCHEMAS: Final[dict[BasicType, Any]] = {
+    BasicType.STRING: "string",
+    BasicType.CHAR: "string",
+    BasicType.BOOLEAN: "boolean",
+    BasicType.BYTE: "int",
+    BasicType.SHORT: "int",
+    BasicType.INT: "int",
+    BasicType.LONG: "long",
+    BasicType.FLOAT: "float",
+    BasicType.DOUBLE: "double",
+    BasicType.BYTES: "bytes",
+    BasicType.SQL_DATE: {"type": "int", "logicalType": "date"},
+    BasicType.SQL_TIME: {"type": "long", "logicalType": "time-micros"},
+    BasicType.SQL_TIMESTAMP: {"type": "long", "logicalType": "local-timestamp-micros"},
+    BasicType.TIMESTAMP_LTZ: {"type": "long", "logicalType": "timestamp-micros"},
+}
+
+
+class GenericRecordAvroTypeInfo(DictTypeInfo):
+    """The type of dicts with the fields of a schema, records inside of it being dicts too.
+
+    Args:
+        schema: the schema of a record.
+
+    Raises:
+        InvalidTypeError: when the schema is none of a record.
+
+    Examples:
+        >>> from headrace.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
+        >>> order = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+        >>> GenericRecordAvroTypeInfo(AvroSchema.parse_string(order)).get_field_names()
+        ['id']
+    """
+
+    def __new__(cls, schema: AvroSchema) -> TypeInformation:  # type: ignore[misc]
+        """The type of dicts that other programs declare too, so that no second kind of type has to be known."""
+        node = schema.node(as_dicts=True)
+        if not isinstance(node, Record):
+            raise InvalidTypeError(f"a record of Avro has a schema of type record, not {schema}")
+        return node.type_info
+
+
+def avro_schema_of(kind: TypeInformation, name: str = "record") -> AvroSchema:
+    """The schema of records of a type; every field may be ``null``, as it may be ``None``.
+
+    It is meant to be read without Flink's legacy mapping of timestamps: those with a zone are moments.
+
+    Raises:
+        InvalidTypeError: when a field has no form in Avro without further words (decimals).
+    """
+    return AvroSchema(_schema(kind, name, name))
+
+
+def _schema(kind: TypeInformation, name: str, path: str) -> Any:
+    if isinstance(kind, BasicTypeInfo) and kind.basic_type in _SCHEMAS:
+        return _SCHEMAS[kind.basic_type]
+    if isinstance(kind, CompositeTypeInfo):
+        pairs = zip(kind.field_names, kind.field_types, strict=True)
+        fields = [{"name": n, "type": _nullable(of, f"{name}_{n}", f"{path}.{n}"), "default": None} for n, of in pairs]
+        return {"type": "record", "name": name, "fields": fields}
+    if isinstance(kind, SequenceTypeInfo):
+        return {"type": "array", "items": _nullable(kind.element_type, name, f"{path}[]")}
+    if isinstance(kind, MapTypeInfo) and kind.key_type in _TEXTS:
+        return {"type": "map", "values": _nullable(kind.value_type, name, f"{path}[]")}
+    raise InvalidTypeError(f"{path} is {kind}, of which no schema of Avro can be made: give the schema itself")
+
+
+def _nullable(kind: TypeInformation, name: str, path: str) -> list[Any]:
+    return ["null", _schema(kind, name, path)]
+
+
+_TEXTS: Final = (BasicTypeInfo(BasicType.STRING), BasicTypeInfo(BasicType.CHAR))

@@ -1,0 +1,129 @@
+"""Changes as Debezium writes them in Avro, with their schemas in a registry."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.serialization import SerializationSchema
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import RowTypeInfo
+from headrace.formats.avro.encoder import encode_records
+from headrace.formats.avro.schema import AvroSchema
+from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.cdc.images import Images, changelog_type, operations_of
+from headrace.formats.cdc.json_reader import ChangesDeserializationSchema, DebeziumJsonDeserializationSchema
+from headrace.formats.cdc.json_writer import are_removed, one_row
+from headrace.formats.messages import columns_as, refuse_other_fields
+from headrace.formats.registry.schemas import ConfluentRegistryAvroDeserializationSchema, SchemaHeader, registry_of
+from headrace.formats.registry.wire_format import with_header
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.registry.client import SchemaRegistry
+
+
+@hides_engine_of_methods
+class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
+    """Reads changes as Debezium writes them in Avro, each behind the id of its schema in a registry.
+
+    Args:
+        registry: the registry, or its URL.
+        type_info: the type of the rows of the table; their fields are found by name.
+        ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Raises:
+        InvalidTypeError: when no schema of Avro can be made of the type.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.cdc import DebeziumAvroDeserializationSchema
+        >>> stock = Types.ROW_NAMED(["item", "pieces"], [str, int])
+        >>> schema = DebeziumAvroDeserializationSchema("http://localhost:8081", stock)
+    """
+
+    operations = DebeziumJsonDeserializationSchema.operations
+    operation_field = "op"
+
+    def __init__(
+        self, registry: SchemaRegistry | str, type_info: TypeInformation, *, ignore_parse_errors: bool = False
+    ) -> None:
+        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
+        envelope = envelope_schema(self.row_type)
+        self._inner = ConfluentRegistryAvroDeserializationSchema(registry, envelope, legacy_timestamp_mapping=False)
+
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        return self._inner.decode(messages)
+
+    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
+        operations = operations_of(read.column("op"), self.operations)
+        return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
+
+
+@hides_engine_of_methods
+class DebeziumAvroSerializationSchema(SerializationSchema):
+    """Writes changes as Debezium does in Avro, behind the id of their schema, which is put into a registry.
+
+    Args:
+        registry: the registry, or its URL.
+        subject: where the schema is.
+        type_info: the type of the rows.
+        auto_register: whether a schema that is not there becomes a new version of the subject.
+
+    Raises:
+        InvalidTypeError: when no schema of Avro can be made of the type.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.cdc import DebeziumAvroSerializationSchema
+        >>> stock = Types.ROW_NAMED(["item", "pieces"], [str, int])
+        >>> schema = DebeziumAvroSerializationSchema("http://localhost:8081", "stock-value", stock)
+    """
+
+    takes_changes = True
+
+    def __init__(
+        self, registry: SchemaRegistry | str, subject: str, type_info: TypeInformation, *, auto_register: bool = True
+    ) -> None:
+        changes = changelog_type(type_info)
+        self._type = RowTypeInfo(changes.types, changes.names)
+        schema = envelope_schema(self._type)
+        self._node = schema.node(legacy_timestamp_mapping=False)
+        self._header = SchemaHeader(registry_of(registry), subject, str(schema), "AVRO", auto_register)
+
+    def serialize(self, element: Any) -> bytes:
+        """The message of one row."""
+        written: bytes = self.serialize_batch(one_row(self._type, element))[0].as_py()
+        return written
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        rows, removed = columns_as(batch, self._type), are_removed(batch)
+        images = [
+            pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema), mask=pa.array(there))
+            for there in (~removed, removed)
+        ]
+        names = pa.array(["c", "d"]).take(pa.array(removed.astype(np.int64)))
+        envelope = pa.RecordBatch.from_arrays([*images, names], names=["before", "after", "op"])
+        return with_header(self._header.schema_id(), encode_records(self._node, envelope))
+
+    def validate(self, input_type: TypeInformation) -> None:
+        refuse_other_fields(self._type, input_type)
+
+
+def envelope_schema(kind: RowTypeInfo) -> AvroSchema:
+    """The schema of messages about rows of a type.
+
+    Raises:
+        InvalidTypeError: when no schema of Avro can be made of the type.
+    """
+    row = json.loads(str(avro_schema_of(kind, "Value")))
+    fields = [
+        {"name": "before", "type": ["null", row], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "op", "type": ["null", "string"], "default": None},
+    ]
+    return AvroSchema({"type": "record", "name": "Envelope", "fields": fields})

@@ -1,0 +1,207 @@
+"""Messages of comma-separated values as rows and back, under PyFlink's names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
+from headrace.common.serialization import DeserializedBatch, SerializationSchema
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.formats.csv.reader import CsvDecoder
+from headrace.formats.csv.schema import CsvSchema
+from headrace.formats.csv.writer import csv_texts
+from headrace.formats.lines.blocks import NewlinesOutsideQuotes
+from headrace.formats.messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+_ARRAY_SEPARATOR = ";"
+
+
+class _Builder:
+    """The settings that both directions have."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type = type_info
+        self._schema = CsvSchema.of(type_info, array_separator=_ARRAY_SEPARATOR)
+
+    def _set(self, **options: Any) -> Self:
+        self._schema = replace(self._schema, **options)
+        return self
+
+    def set_field_delimiter(self, delimiter: str) -> Self:
+        """What separates values; a comma unless told otherwise."""
+        return self._set(delimiter=delimiter)
+
+    def set_array_element_delimiter(self, delimiter: str) -> Self:
+        """What separates the elements of an array; a semicolon unless told otherwise."""
+        return self._set(array_separator=delimiter)
+
+    def set_quote_character(self, c: str) -> Self:
+        """What encloses values that hold special characters; a double quote unless told otherwise."""
+        return self._set(quote=c)
+
+    def set_escape_character(self, c: str) -> Self:
+        """What comes before a special character; there is none unless told otherwise."""
+        return self._set(escape=c)
+
+    def set_null_literal(self, null_literal: str) -> Self:
+        """What stands for a missing value; an empty value, but for strings, unless told otherwise."""
+        return self._set(null_value=null_literal)
+
+
+@hides_engine_of_methods
+class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
+    """Reads a message of comma-separated values as a record.
+
+    A line end behind the values does not matter; quoted values may hold newlines.
+
+    Args:
+        type_info: the type of the records.
+        schema: the columns and special characters.
+        ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Examples:
+        >>> from headrace.common import CsvRowDeserializationSchema, Types
+        >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
+        >>> schema = CsvRowDeserializationSchema.Builder(user).set_field_delimiter("|").build()
+        >>> schema.deserialize(b"ann|31")
+        Row(name='ann', age=31)
+    """
+
+    def __init__(self, type_info: TypeInformation, schema: CsvSchema, *, ignore_parse_errors: bool = False) -> None:
+        self._type = type_info
+        self._schema = replace(schema, comments=False)
+        self._comments = schema.comments
+        self.ignore_parse_errors = ignore_parse_errors
+
+    @hides_engine_of_methods
+    class Builder(_Builder):
+        """Puts a :class:`CsvRowDeserializationSchema` together.
+
+        Args:
+            type_info: the type of the records.
+
+        Raises:
+            InvalidTypeError: when a field has no form in CSV.
+        """
+
+        def __init__(self, type_info: TypeInformation) -> None:
+            super().__init__(type_info)
+            self._ignore_parse_errors = False
+
+        def set_allow_comments(self) -> Self:
+            """Leave out messages that begin with ``#``."""
+            return self._set(comments=True)
+
+        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
+            """Whether messages that cannot be read are left out and counted."""
+            self._ignore_parse_errors = ignore_parse_errors
+            return self
+
+        def build(self) -> CsvRowDeserializationSchema:
+            """The schema."""
+            return CsvRowDeserializationSchema(self._type, self._schema, ignore_parse_errors=self._ignore_parse_errors)
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
+
+    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        if self._comments:
+            is_comment = pc.starts_with(messages.cast(pa.binary()), b"#")
+            messages = pc.if_else(is_comment, pa.scalar(None, messages.type), messages)
+        return super().deserialize_batch(messages)
+
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        """As declared; messages are the lines of one block.
+
+        Each holds something, and a quote that one opens it closes. So each is a line at least, and there are as many
+        records as messages only where each is one.
+        """
+        texts = pc.utf8_rtrim(messages.cast(pa.binary()).cast(pa.string()), "\\r\\n")
+        if pc.any(pc.equal(pc.utf8_length(texts), 0), min_count=0).as_py():
+            raise ValueError("the message is empty")
+        quote = self._schema.quote
+        multiline = quote is not None and self._schema.escape is None
+        _refuse_open_lines(texts, quote if multiline else None)
+        boundary = NewlinesOutsideQuotes(quote) if multiline and quote is not None else None
+        names = [column.name for column in self._schema.columns]
+        joined = "\\n".join(texts.to_pylist()).encode()
+        columns = CsvDecoder(self._schema, names, boundary)(joined).columns
+        assert columns is not None
+        if columns.num_rows != len(messages):
+            raise ValueError("the message has more than one line")
+        return columns
+
+
+def _refuse_open_lines(texts: pa.Array, quote: str | None) -> None:
+    """Refuse messages that leave a quote open, or have several lines where none may hold a newline."""
+    if quote is None:
+        if pc.any(pc.match_substring(texts, "\\n"), min_count=0).as_py():
+            raise ValueError("the message has more than one line")
+    elif pc.any(pc.equal(pc.bit_wise_and(pc.count_substring(texts, quote), 1), 1), min_count=0).as_py():
+        raise ValueError("a quote is not closed")
+
+
+@hides_engine_of_methods
+class CsvRowSerializationSchema(SerializationSchema):
+    r"""Writes a record as a line of comma-separated values; a line feed ends it unless told otherwise, as in Flink.
+
+    Args:
+        type_info: the type of the records.
+        schema: the columns and special characters.
+
+    Examples:
+        >>> from headrace.common import CsvRowSerializationSchema, Row, Types
+        >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
+        >>> CsvRowSerializationSchema.Builder(user).build().serialize(Row(name="ann", age=31))
+        b'ann,31\n'
+    """
+
+    def __init__(self, type_info: TypeInformation, schema: CsvSchema) -> None:
+        self._type = type_info
+        self._schema = schema
+
+    @hides_engine_of_methods
+    class Builder(_Builder):
+        """Puts a :class:`CsvRowSerializationSchema` together.
+
+        Args:
+            type_info: the type of the records.
+
+        Raises:
+            InvalidTypeError: when a field has no form in CSV.
+        """
+
+        def set_line_delimiter(self, delimiter: str) -> Self:
+            """What ends a message; it may be empty."""
+            return self._set(line_separator=delimiter)
+
+        def disable_quote_character(self) -> Self:
+            """Write values as they are, whatever they hold."""
+            return self._set(quote=None)
+
+        def build(self) -> CsvRowSerializationSchema:
+            """The schema."""
+            return CsvRowSerializationSchema(self._type, self._schema)
+
+    def serialize(self, element: Any) -> bytes:
+        """The line of one record."""
+        batch = Batch.of_rows(self._type, [element], [NO_TIMESTAMP], [MIN_WATERMARK])
+        written: bytes = self.serialize_batch(batch)[0].as_py()
+        return written
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        if batch.type.arrow_type is None:
+            batch = Batch.of_rows(self._type, batch.rows, batch.timestamps, batch.watermarks)
+        return csv_texts(columns_as(batch, self._type), self._schema).cast(pa.binary())
+
+    def validate(self, input_type: TypeInformation) -> None:
+        refuse_other_fields(self._type, input_type)

@@ -1,0 +1,129 @@
+"""Reading ORC, measured in stripes."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyarrow import orc
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import CorruptFileError, InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import Types
+from headrace.formats.bulk_files import names_in_file, telling_damage, typed_batch
+from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
+from headrace.formats.parquet.types import type_of_schema
+from headrace.storage.files import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.file_format import FileRange
+    from headrace.storage.files import InputFile
+
+_BATCH_ROWS = 1 << 16
+
+
+@hides_engine_of_methods
+class OrcFormat(BulkFormat):
+    """Rows of ORC files, columns straight as they are. Several tasks may read stripes of one file.
+
+    ORC has no checksums: damage is noticed where it breaks what holds the values together, and nowhere else. Moments
+    are read from the years 1678 to 2261 alone, which is what Arrow's reader can give.
+
+    Args:
+        columns: which columns to read, in that order; all of them when left out.
+        type_info: the type of the records, whose fields are looked up among the columns by name. When left out it is
+            that of the first file that is there when the source is built.
+        case_sensitive: whether names of columns have to be spelled exactly.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> from pyarrow import orc
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.orc import OrcFormat
+        >>> orc.write_table(pa.table({"id": [1, 2], "price": [2.5, 4.0], "shop": ["a", "b"]}), "prices.orc")
+        >>> source = FileSource.for_bulk_file_format(OrcFormat(["id", "price"]), "prices.orc").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "prices").execute_and_collect(limit=10)
+        [Row(id=1, price=2.5), Row(id=2, price=4.0)]
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        type_info: TypeInformation | type | None = None,
+        *,
+        case_sensitive: bool = True,
+    ) -> None:
+        self._columns = None if columns is None else tuple(columns)
+        self._type = None if type_info is None else Types.of(type_info)
+        self._case_sensitive = case_sensitive
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        """The type of the records.
+
+        Raises:
+            InvalidTypeError: when it was not given and the format was not resolved.
+        """
+        if self._type is None:
+            raise InvalidTypeError("OrcFormat needs type_info, or a file to take it from when the source is built")
+        return self._type
+
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> OrcFormat:
+        if self._type is not None:
+            return self
+        files = list_files()
+        if not files:
+            raise InvalidTypeError("there is no ORC file yet that tells the type of the records: give type_info")
+        with _open(files[0]) as file:
+            schema = file.schema
+        chosen = schema.names if self._columns is None else self._columns
+        missing = [name for name in chosen if name not in schema.names]
+        if missing:
+            raise InvalidTypeError(f"{files[0].path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
+        kind = type_of_schema(pa.schema([_in_micros(schema.field(name)) for name in chosen]))
+        return OrcFormat(chosen, kind, case_sensitive=self._case_sensitive)
+
+    def extent(self, file: InputFile) -> FileExtent:
+        with _open(file) as found:
+            stripes, rows = found.nstripes, found.nrows
+        each = max(stripes, 1)
+        return FileExtent(stripes, bytes_per_unit=file.size / each, records_per_unit=rows / each)
+
+    def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
+        path, schema = shown(part.file.path), layout_of(self.produced_type).schema
+        with _open(part.file) as file:
+            names = names_in_file(path, file.schema.names, schema.names, case_sensitive=self._case_sensitive)
+            for stripe in range(part.start, min(part.end, file.nstripes)):
+                try:
+                    yield from _read_stripe(path, file, stripe, names, schema)
+                except CorruptFileError as error:
+                    yield Decoded(damage=CorruptFileError(f"{error} (stripe {stripe} of the file)"))
+
+
+def _read_stripe(path: str, file: orc.ORCFile, stripe: int, names: list[str], schema: pa.Schema) -> Iterator[Decoded]:
+    with telling_damage(f"{path} is damaged"):
+        batch = file.read_stripe(stripe, columns=names)
+    typed = typed_batch(path, batch, names, schema)
+    for start in range(0, typed.num_rows, _BATCH_ROWS):
+        yield Decoded(typed.slice(start, _BATCH_ROWS))
+
+
+def _in_micros(field: pa.Field) -> pa.Field:
+    """The field as a type of records has it: Arrow gives all moments of ORC in nanoseconds."""
+    return field.with_type(pa.timestamp("us", field.type.tz)) if pa.types.is_timestamp(field.type) else field
+
+
+@contextmanager
+def _open(file: InputFile) -> Iterator[orc.ORCFile]:
+    with file.open_for_arrow() as stream:
+        with telling_damage(f"{shown(file.path)} is not an ORC file"):
+            opened = orc.ORCFile(stream)
+        yield opened

@@ -1,0 +1,113 @@
+"""Writing ORC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import pyarrow as pa
+from pyarrow import orc
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import Types
+from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+from headrace.formats.messages import columns_as
+from headrace.formats.parquet.types import check_hadoop_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+
+_COMPRESSIONS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
+
+
+@hides_engine_of_methods
+class OrcBulkWriters:
+    """Makes writers of ORC files, under PyFlink's name.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.orc import OrcBulkWriters
+        >>> sink = FileSink.for_bulk_format("/data/out", OrcBulkWriters.for_row_type()).build()
+    """
+
+    @staticmethod
+    def for_row_type(
+        row_type: TypeInformation | type | None = None,
+        writer_properties: Mapping[str, str] | None = None,
+        hadoop_config: object | None = None,
+    ) -> BulkWriterFactory:
+        """Writers of ORC files.
+
+        Args:
+            row_type: the names and types of the columns; those of the stream's records when left out.
+            writer_properties: ``orc.compress`` (``NONE``, ``ZLIB``, which is the default, ``SNAPPY``, ``LZ4`` or
+                ``ZSTD``) and ``orc.stripe.size`` in bytes.
+            hadoop_config: without effect; a warning says so.
+
+        Raises:
+            ConfigurationError: when there is another property, or its value is none.
+        """
+        check_hadoop_config(hadoop_config)
+        return _OrcWriterFactory(None if row_type is None else Types.of(row_type), _options(writer_properties or {}))
+
+
+def _options(properties: Mapping[str, str]) -> dict[str, Any]:
+    options: dict[str, Any] = {"compression": "zlib"}
+    for name, value in properties.items():
+        if name == "orc.compress" and value.lower() in _COMPRESSIONS:
+            options["compression"] = "uncompressed" if value.lower() == "none" else value.lower()
+        elif name == "orc.stripe.size" and str(value).isdecimal() and int(value):
+            options["stripe_size"] = int(value)
+        else:
+            raise ConfigurationError(
+                f"{name}={value} is no property of ORC files: there are orc.compress "
+                f"({', '.join(_COMPRESSIONS).upper()}) and orc.stripe.size, in bytes"
+            )
+    return options
+
+
+class _OrcWriterFactory(BulkWriterFactory):
+    def __init__(self, kind: TypeInformation | None, options: dict[str, Any]) -> None:
+        self._type = kind
+        self._options = options
+
+    @property
+    def suffix(self) -> str:
+        return ".orc"
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if input_type.arrow_type is None:
+            raise InvalidTypeError("ORC needs records with columns: declare their type or annotate the function")
+        kind = self._type or input_type
+        if len(layout_of(kind).schema) != len(layout_of(input_type).schema):
+            raise InvalidTypeError(f"the ORC files have the columns of {kind}, but records are {input_type}")
+        for field in layout_of(kind).schema:
+            if _has_time(field.type):
+                raise InvalidTypeError(f"column {field.name!r}: ORC has no times of day: write it as a string")
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        return _OrcWriter(out, self._type or input_type, self._options)
+
+
+def _has_time(kind: pa.DataType) -> bool:
+    if pa.types.is_time(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_has_time(kind.field(index).type) for index in range(kind.num_fields))
+
+
+class _OrcWriter(BulkWriter):
+    """Puts batches together to stripes, which the library does."""
+
+    def __init__(self, out: BinaryIO, kind: TypeInformation, options: dict[str, Any]) -> None:
+        self._type = kind
+        self._writer = orc.ORCWriter(out, **options)
+
+    def add_batch(self, batch: Batch) -> None:
+        self._writer.write(pa.Table.from_batches([columns_as(batch, self._type)]))
+
+    def finish(self) -> None:
+        self._writer.close()

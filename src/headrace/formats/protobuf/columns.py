@@ -1,0 +1,312 @@
+"""Stored columns as columns of records, and back: names of enums, maps, defaults, what is missing.
+
+Stored columns are those of :mod:`headrace.formats.protobuf.wire`: enums are their numbers, maps lists of entries.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import TypeInformation, Types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Column(ABC):
+    """Values of one type.
+
+    Attributes:
+        type_info: the type of the values in records.
+        zero: the stored value that stands for one that is not there.
+    """
+
+    type_info: TypeInformation
+    zero: Any
+
+    @abstractmethod
+    def read(self, stored: pa.Array) -> pa.Array:
+        """The values in records, under the storage type of their type; null ones stay null.
+
+        Raises:
+            ValueError: when there is no such value.
+        """
+
+    @abstractmethod
+    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
+        """The stored values; null ones stay null.
+
+        Args:
+            values: under the storage type of the column's type.
+            stored: the type of the stored values.
+            where: the field, for messages.
+
+        Raises:
+            InvalidTypeError: when a value has no such form.
+        """
+
+    def is_plain(self, stored: pa.Array) -> bool:
+        """Whether stored values say what they mean by themselves: no part is missing, or there twice."""
+        return True
+
+
+class ScalarColumn(Column):
+    """Numbers, strings, bytes."""
+
+    def __init__(self, type_info: TypeInformation, zero: Any) -> None:
+        self.type_info = type_info
+        self.zero = zero
+
+    def read(self, stored: pa.Array) -> pa.Array:
+        return stored.cast(self.type_info.storage_type)
+
+    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
+        try:
+            return values.cast(stored)
+        except pa.ArrowInvalid as error:
+            raise InvalidTypeError(f"{where}: {error}, and the field of the message is {stored}") from None
+
+
+class EnumColumn(Column):
+    """Names of an enum's values.
+
+    Args:
+        name: the enum.
+        numbers: by each name its number; of several names of a number the first one is read.
+        is_closed: whether other numbers are fields that are not known, as in proto2.
+        zero: the number of its default.
+    """
+
+    def __init__(self, name: str, numbers: dict[str, int], *, is_closed: bool, zero: int) -> None:
+        self.type_info = Types.STRING()
+        self.zero = zero
+        self._name = name
+        self._is_closed = is_closed
+        self._names = pa.array(list(numbers), pa.string())
+        self._numbers = pa.array(list(numbers.values()), pa.int32())
+
+    def read(self, stored: pa.Array) -> pa.Array:
+        places = pc.index_in(stored, self._numbers)
+        if places.null_count > stored.null_count:
+            unknown = stored.filter(pc.and_(places.is_null(), stored.is_valid()))[0].as_py()
+            raise ValueError(f"{self._name} has no value of the number {unknown}")
+        return self._names.take(places)
+
+    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
+        places = pc.index_in(values, self._names)
+        if places.null_count > values.null_count:
+            unknown = values.filter(pc.and_(places.is_null(), values.is_valid()))[0].as_py()
+            raise InvalidTypeError(f"{where}: {self._name} has no value {unknown!r}")
+        return self._numbers.take(places)
+
+    def is_plain(self, stored: pa.Array) -> bool:
+        return not self._is_closed or pc.index_in(stored, self._numbers).null_count == stored.null_count
+
+
+class ListColumn(Column):
+    """Repeated fields; one without elements is ``None`` unless defaults are read, as in Flink."""
+
+    zero = None
+
+    def __init__(self, element: Column, *, read_defaults: bool, null_literal: str) -> None:
+        self.type_info = Types.OBJECT_ARRAY(element.type_info)
+        self._element = element
+        self._read_defaults = read_defaults
+        self._null_literal = null_literal
+
+    def read(self, stored: pa.Array) -> pa.Array:
+        storage = self.type_info.storage_type
+        offsets, missing = _bounds(stored, self._read_defaults)
+        return pa.ListArray.from_arrays(offsets, self._element.read(stored.flatten()), type=storage, mask=missing)
+
+    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
+        offsets, _ = _bounds(values, True)
+        elements = self._element.write(values.flatten(), stored.value_type, f"{where}[]")
+        filled = without_nulls(self._element, elements, self._null_literal)
+        return pa.ListArray.from_arrays(offsets, filled, type=stored)
+
+    def is_plain(self, stored: pa.Array) -> bool:
+        return self._element.is_plain(stored.flatten())
+
+
+class MapColumn(Column):
+    """Maps, stored as lists of entries; one without entries is ``None`` unless defaults are read, as in Flink."""
+
+    zero = None
+
+    def __init__(self, key: Column, value: Column, *, read_defaults: bool, null_literal: str) -> None:
+        self.type_info = Types.MAP(key.type_info, value.type_info)
+        self._key = key
+        self._value = value
+        self._read_defaults = read_defaults
+        self._null_literal = null_literal
+
+    def read(self, stored: pa.Array) -> pa.Array:
+        storage = self.type_info.storage_type
+        offsets, missing = _bounds(stored, self._read_defaults)
+        keys, values = stored.flatten().flatten()
+        arrays = [self._key.read(keys), self._value.read(values)]
+        return pa.MapArray.from_arrays(offsets, *arrays, type=storage, mask=missing)
+
+    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
+        lists = values.cast(pa.list_(pa.struct([("key", values.type.key_type), ("value", values.type.item_type)])))
+        offsets, _ = _bounds(lists, True)
+        entry = stored.value_type
+        parts = []
+        for column, found, kind in zip((self._key, self._value), lists.flatten().flatten(), entry, strict=True):
+            parts.append(without_nulls(column, column.write(found, kind.type, f"{where}[]"), self._null_literal))
+        entries = pa.StructArray.from_arrays(parts, fields=list(entry))
+        return pa.ListArray.from_arrays(offsets, entries, type=stored)
+
+    def is_plain(self, stored: pa.Array) -> bool:
+        keys, values = stored.flatten().flatten()
+        if keys.null_count or values.null_count:
+            return False
+        lengths = pc.fill_null(pc.list_value_length(stored), 0).to_numpy(zero_copy_only=False)
+        rows = pa.array(np.repeat(np.arange(len(stored)), lengths))
+        different = pa.table({"row": rows, "key": keys}).group_by(["row", "key"]).aggregate([]).num_rows
+        return different == len(keys) and self._key.is_plain(keys) and self._value.is_plain(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a message.
+
+    Attributes:
+        name: its name.
+        column: its values.
+        default: the value in records that stands for a missing one where defaults are read; None: no other.
+        has_presence: whether a message tells that it has no such field from its default.
+        is_required: whether every message has to have it.
+        oneof: of several fields with the same name here a message has one at most.
+    """
+
+    name: str
+    column: Column
+    default: Any = None
+    has_presence: bool = True
+    is_required: bool = False
+    oneof: str | None = None
+
+
+class MessageColumn(Column):
+    """Messages as rows.
+
+    Args:
+        name: the message.
+        fields: its fields.
+        read_defaults: whether what is missing is read as its default; else it is ``None``.
+    """
+
+    zero = None
+
+    def __init__(self, name: str, fields: Sequence[Field], *, read_defaults: bool) -> None:
+        self.type_info = Types.ROW_NAMED([f.name for f in fields], [f.column.type_info for f in fields])
+        self._name = name
+        self._fields = tuple(fields)
+        self._read_defaults = read_defaults
+        self._oneofs = _oneofs(fields)
+
+    def read(self, stored: pa.Array) -> pa.Array:
+        mask = None if self._read_defaults or not stored.null_count else stored.is_null()
+        return pa.StructArray.from_arrays(self.read_fields(stored), fields=list(self.type_info.storage_type), mask=mask)
+
+    def read_fields(self, stored: pa.Array) -> list[pa.Array]:
+        """An array for each field; errors as for :meth:`read`."""
+        return [self._read(f, s, stored) for f, s in zip(self._fields, stored.flatten(), strict=True)]
+
+    def _read(self, field: Field, stored: pa.Array, parent: pa.Array) -> pa.Array:
+        if field.is_required and stored.null_count > parent.null_count:
+            raise ValueError(f"the field {field.name} of {self._name} is missing, and it is required")
+        values = field.column.read(stored)
+        if values.null_count and field.default is not None and (self._read_defaults or not field.has_presence):
+            return values.fill_null(pa.scalar(field.default, values.type))
+        return values
+
+    def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
+        arrays = self.write_fields(values.flatten(), list(stored), f"{where}.", values)
+        return pa.StructArray.from_arrays(arrays, fields=list(stored), mask=values.is_null())
+
+    def write_fields(
+        self, arrays: Sequence[pa.Array], stored: Sequence[pa.Field], where: str, parent: pa.Array | None = None
+    ) -> list[pa.Array]:
+        """An array for each field; arguments and errors as for :meth:`write`.
+
+        Args:
+            arrays: the fields of the records.
+            stored: the fields that are stored.
+            where: what stands before their names in messages.
+            parent: the messages, of which some may be null.
+        """
+        nulls = 0 if parent is None else parent.null_count
+        written = []
+        for field, values, kind in zip(self._fields, arrays, stored, strict=True):
+            if field.is_required and values.null_count > nulls:
+                raise InvalidTypeError(f"{where}{field.name}: got None, and {self._name} requires it")
+            made = field.column.write(values, kind.type, f"{where}{field.name}")
+            written.append(made if field.has_presence else _without_zeros(without_nulls(field.column, made, "")))
+        for members in self._oneofs:
+            _keep_last(written, members)
+        return written
+
+    def is_plain(self, stored: pa.Array) -> bool:
+        return self.are_plain(stored.flatten())
+
+    def are_plain(self, arrays: Sequence[pa.Array]) -> bool:
+        """As :meth:`is_plain`, of the fields' arrays."""
+        for members in self._oneofs:
+            present = [arrays[index].is_valid().to_numpy(zero_copy_only=False) for index in members]
+            if (np.sum(present, axis=0) > 1).any():
+                return False
+        return all(field.column.is_plain(array) for field, array in zip(self._fields, arrays, strict=True))
+
+
+def without_nulls(column: Column, stored: pa.Array, null_literal: str) -> pa.Array:
+    """Stored values with those in place of null ones that Flink puts there; messages without any field."""
+    if isinstance(column, MessageColumn):
+        return pa.StructArray.from_arrays(stored.flatten(), fields=list(stored.type)) if stored.null_count else stored
+    if not stored.null_count or column.zero is None:
+        return stored
+    return stored.fill_null(pa.scalar(null_literal if pa.types.is_string(stored.type) else column.zero, stored.type))
+
+
+def _without_zeros(stored: pa.Array) -> pa.Array:
+    """Real numbers with null in place of 0.0, but not of -0.0; of others zeros are not written anyway."""
+    if not pa.types.is_floating(stored.type):
+        return stored
+    bits = stored.view(pa.int32() if stored.type.bit_width == 32 else pa.int64())
+    return pc.if_else(pc.equal(bits, 0), pa.scalar(None, stored.type), stored)
+
+
+def _bounds(lists: pa.Array, read_defaults: bool) -> tuple[pa.Array, pa.Array | None]:
+    """Where lists begin among all their elements, and which are taken for missing ones."""
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.array(offsets), None if read_defaults else pa.array(lengths == 0)
+
+
+def _oneofs(fields: Sequence[Field]) -> list[list[int]]:
+    groups: dict[str, list[int]] = {}
+    for index, field in enumerate(fields):
+        if field.oneof is not None:
+            groups.setdefault(field.oneof, []).append(index)
+    return [members for members in groups.values() if len(members) > 1]
+
+
+def _keep_last(arrays: list[pa.Array], members: Sequence[int]) -> None:
+    """Of fields that exclude each other leave the last one that has a value, as in Flink."""
+    taken = np.zeros(len(arrays[members[0]]), np.bool_)
+    for index in reversed(members):
+        array = arrays[index]
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        if (valid & taken).any():
+            places = np.arange(len(array))
+            arrays[index] = array.take(pa.array(places, mask=taken))
+        taken |= valid

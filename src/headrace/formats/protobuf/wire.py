@@ -1,0 +1,141 @@
+"""Bytes of messages as stored columns, and back.
+
+ptars reads and writes messages as Arrow, ten times faster than messages become objects, but not all that the
+specification allows: a field that comes twice, a part of an entry of a map that is left out. So what it reads is
+written again: where that gives the same bytes, nothing was lost. Other messages (with unknown fields, say) are read by
+Google's own library, which writes them in the one form that leaves no doubt.
+
+ptars is given a description of its own, made of the message's: fields by number, in one file, without what it treats in
+a way of its own (well-known types, maps, which are entries in a list here).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+    from headrace.formats.protobuf.schema import ProtobufSchema
+
+_FILE: Final = "headrace.proto"
+_PACKAGE: Final = "headrace"
+
+
+@lru_cache(maxsize=256)
+def wire_format(schema: ProtobufSchema) -> WireFormat:
+    """The wire format of messages of a schema."""
+    return WireFormat(schema.descriptor())
+
+
+def stored_name(field: FieldDescriptor) -> str:
+    """What the column of a field is called."""
+    return f"f{field.number}"
+
+
+def is_real(field: FieldDescriptor) -> bool:
+    """Whether values are floating point numbers."""
+    return field.type in (field.TYPE_DOUBLE, field.TYPE_FLOAT)
+
+
+class WireFormat:
+    """Reads and writes messages of one type.
+
+    Args:
+        descriptor: the type; it does not contain itself.
+    """
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        from google.protobuf.descriptor_pool import DescriptorPool
+        from google.protobuf.message_factory import GetMessageClass
+        from ptars import HandlerPool
+
+        self._class: Any = GetMessageClass(descriptor)
+        pool: Any = DescriptorPool()
+        name = _add_description(pool, descriptor)
+        found = pool.FindMessageTypeByName(name)
+        self._handler = HandlerPool([found.file]).get_for_message(found)
+        self.schema: pa.Schema = self._handler.schema()
+
+    def read(self, messages: pa.Array) -> tuple[pa.RecordBatch, bool]:
+        """The stored columns of messages, and whether all messages were written without doubt.
+
+        Args:
+            messages: binary values, none null.
+
+        Raises:
+            ValueError: when one of them is no message.
+        """
+        try:
+            columns = self._handler.array_to_record_batch(messages)
+        except ValueError:  # what ptars does not read, the other library may
+            return self.read_with_doubt(messages), False
+        other = pc.not_equal(self._handler.record_batch_to_array(columns), messages)
+        doubtful = np.flatnonzero(other.to_numpy(zero_copy_only=False))
+        if not len(doubtful):
+            return columns, True
+        kept = np.flatnonzero(~other.to_numpy(zero_copy_only=False))
+        again = self.read_with_doubt(messages.take(pa.array(doubtful)))
+        places = np.empty(len(messages), np.int64)
+        places[np.concatenate((kept, doubtful))] = np.arange(len(messages))
+        both = pa.Table.from_batches([columns.take(pa.array(kept)), again]).combine_chunks()
+        return both.take(pa.array(places)).to_batches()[0], True
+
+    def read_with_doubt(self, messages: pa.Array) -> pa.RecordBatch:
+        """The stored columns of messages of any form; errors as for :meth:`read`."""
+        return self._handler.array_to_record_batch(
+            pa.array([self._canonical(message) for message in messages.to_pylist()], pa.binary())
+        )
+
+    def write(self, columns: pa.RecordBatch) -> pa.Array:
+        """The bytes of messages of stored columns."""
+        return self._handler.record_batch_to_array(columns)
+
+    def _canonical(self, message: bytes) -> bytes:
+        from google.protobuf.message import DecodeError
+
+        try:
+            parsed = self._class.FromString(message)
+        except DecodeError as error:
+            raise ValueError(f"it was cut, damaged or written as another message ({error})") from None
+        parsed.DiscardUnknownFields()
+        written: bytes = parsed.SerializePartialToString(deterministic=True)
+        return written
+
+
+def _add_description(pool: Any, descriptor: Descriptor) -> str:
+    """Add the description for ptars to a pool; gives the name of the message there."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    file = FileDescriptorProto(name=_FILE, package=_PACKAGE, syntax="proto3")
+    names: dict[str, str] = {}
+    _add_message(file, descriptor, names)
+    pool.Add(file)
+    return f"{_PACKAGE}.{names[descriptor.full_name]}"
+
+
+def _add_message(file: Any, descriptor: Descriptor, names: dict[str, str]) -> None:
+    if descriptor.full_name in names:
+        return
+    names[descriptor.full_name] = f"M{len(names)}"
+    message = file.message_type.add(name=names[descriptor.full_name])
+    is_entry = descriptor.GetOptions().map_entry
+    for field in descriptor.fields:
+        made = message.field.add(name=stored_name(field), number=field.number, type=field.type)
+        made.label = made.LABEL_REPEATED if field.is_repeated else made.LABEL_OPTIONAL
+        if field.message_type is not None:
+            _add_message(file, field.message_type, names)
+            made.type_name = f".{_PACKAGE}.{names[field.message_type.full_name]}"
+        elif field.enum_type is not None:
+            made.type = made.TYPE_INT32
+        if field.is_repeated:
+            made.options.packed = field.is_packed
+        elif field.has_presence or is_entry or is_real(field):  # a real that is -0.0 is written, and ptars would not
+            made.proto3_optional = True
+            made.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{made.name}")

@@ -1,0 +1,138 @@
+"""Messages of JSON, one by one and as columns."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common import JsonRowDeserializationSchema, JsonRowSerializationSchema, Row, Types
+from headrace.common.columns import layout_of
+from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError
+from headrace.common.serialization import DeserializationSchema, DeserializedBatch
+from tests.connectors.harness import batch_of
+from tests.formats.test_json import BAD_LINES, NESTED, NESTED_ROW, PAIR
+
+builder = JsonRowDeserializationSchema.builder
+PAIRS = builder().type_info(PAIR).build()
+
+
+def rows_of(schema: DeserializationSchema, read: DeserializedBatch) -> list[Any]:
+    assert read.columns is not None
+    return layout_of(schema.get_produced_type()).columns_to_rows(read.columns)
+
+
+def binary(messages: list[bytes | None]) -> pa.Array:
+    return pa.array(messages, pa.binary())
+
+
+def test_messages() -> None:
+    reader = pickle.loads(pickle.dumps(builder().type_info(NESTED).build()))
+    writer = JsonRowSerializationSchema.builder().with_type_info(NESTED).build()
+    assert reader.deserialize(writer.serialize(NESTED_ROW)) == NESTED_ROW
+    assert reader.get_produced_type() == NESTED
+    written = writer.serialize_batch(batch_of(NESTED, [NESTED_ROW, NESTED_ROW]))
+    assert rows_of(reader, reader.deserialize_batch(written)) == [NESTED_ROW] * 2
+
+
+@dataclass
+class Sale:
+    item: str
+    price: float
+
+
+def test_a_dataclass_is_a_type() -> None:
+    sale = Sale("tea", 2.5)
+    assert JsonRowSerializationSchema(Sale).serialize(sale) == b'{"item":"tea","price":2.5}'
+    assert JsonRowDeserializationSchema(Sale).deserialize(b'{"item":"tea","price":2.5}') == sale
+
+
+def test_messages_that_cannot_be_read() -> None:
+    assert PAIRS.deserialize(b'{"id": 1}') == Row(id=1, name=None)
+    assert builder().type_info(PAIR).ignore_parse_errors().build().deserialize(b'{"id": "x"}') is None
+    with pytest.raises(BadRecordError, match="'name' is missing"):
+        builder().type_info(PAIR).fail_on_missing_field().build().deserialize(b'{"id": 1}')
+    with pytest.raises(BadRecordError, match="cannot be read"):
+        PAIRS.deserialize(b"{")
+    for wrong in (builder(), JsonRowSerializationSchema.builder()):
+        with pytest.raises(InvalidProgramError, match="needs a type"):
+            wrong.build()
+    with pytest.raises(InvalidProgramError, match="one of"):
+        builder().type_info(PAIR).fail_on_missing_field().ignore_parse_errors().build()
+
+
+MESSAGES: list[tuple[bytes | None, bool]] = [
+    *((line.encode(errors="surrogateescape"), False) for line in BAD_LINES),
+    (b"", False),
+    (b" \n", False),
+    (b'{"id": 7', False),
+    (b', "name": "x"}', False),
+    (b'{"x": {"id": 7}', False),
+    (b"\xff", False),
+    (None, False),
+    *[(b'{"id": 7}', True)] * 9,
+    (b' {"other": [{}],\r\n "id":\n7}\n', True),
+]
+
+
+@given(st.lists(st.sampled_from(MESSAGES), max_size=20), st.integers(0, 3))
+@settings(deadline=None, max_examples=200)
+def test_each_message_is_read_or_rejected_by_itself(messages: list[tuple[bytes | None, bool]], before: int) -> None:
+    skipped = binary([b"{"] * before)
+    read = PAIRS.deserialize_batch(pa.concat_arrays([skipped, binary([m for m, _ in messages])]).slice(before))
+    good = [index for index, (_, is_good) in enumerate(messages) if is_good]
+    assert rows_of(PAIRS, read) == [Row(id=7, name=None)] * len(good)
+    assert good == (list(range(len(messages))) if read.messages is None else read.messages.tolist())
+    bad = [index for index, (message, is_good) in enumerate(messages) if not is_good and message is not None]
+    assert [index for index, _ in read.rejected] == bad
+    assert all(reason and "row 0" not in reason for _, reason in read.rejected)
+
+
+def test_types_that_arrow_does_not_read() -> None:
+    schema = builder().type_info(Types.ROW_NAMED(["big"], [Types.BIG_DEC()])).build()
+    read = schema.deserialize_batch(binary([b'{"big":1.10}', b"null", b'{"big":"x"}', b"{}", b"{"]))
+    assert [str(row.big) for row in rows_of(schema, read)] == ["1.10", "None"]
+    assert [index for index, _ in read.rejected] == [1, 2, 4]
+    numbers = builder().type_info(Types.LIST(int)).build()
+    assert rows_of(numbers, numbers.deserialize_batch(binary([b"[1, null]", None, b"[]"]))) == [[1, None], []]
+
+
+@pytest.mark.parametrize(
+    ("message", "missing"),
+    [
+        (b'{"id":1,"at":{"x":1,"y":null},"all":[{"x":1,"y":2}]}', None),
+        (b'{"id":null,"at":null,"all":null}', None),
+        (b'{"at":null,"all":null}', "id"),
+        (b'{"id":1,"at":{"x":1},"all":[]}', "y"),
+        (b'{"id":1,"at":null,"all":[null,{"y":1}]}', "x"),
+    ],
+)
+def test_missing_fields(message: bytes, missing: str | None) -> None:
+    point = Types.ROW_NAMED(["x", "y"], [int, float])
+    kind = Types.ROW_NAMED(["id", "at", "all"], [Types.LONG(), point, Types.LIST(point)])
+    strict = builder().type_info(kind).fail_on_missing_field().build()
+    whole = b'{"id":1,"at":{"x":1,"y":2.5},"all":null}'
+    read = strict.deserialize_batch(binary([whole, message, whole]))
+    assert len(read) == (3 if missing is None else 2)
+    assert list(read.rejected) == ([] if missing is None else [(1, f"the field {missing!r} is missing")])
+    assert len(builder().type_info(kind).build().deserialize_batch(binary([message]))) == 1
+
+
+def test_records_of_another_type_are_written_by_position() -> None:
+    schema = JsonRowSerializationSchema.builder().with_type_info(PAIR).build()
+    others = batch_of(Types.TUPLE([Types.SHORT(), Types.STRING()]), [(1, 'a"'), (None, None)])
+    assert schema.serialize_batch(others).to_pylist() == [b'{"id":1,"name":"a\\""}', b'{"id":null,"name":null}']
+    untyped = batch_of(Types.PICKLED_BYTE_ARRAY(), [{"name": "ann", "id": 1}, (2, None)])
+    written = [json.loads(each) for each in schema.serialize_batch(untyped).to_pylist()]
+    assert written == [{"id": 1, "name": "ann"}, {"id": 2, "name": None}]
+    with pytest.raises(InvalidTypeError, match=r"have the fields of .* but records are"):
+        schema.validate(Types.TUPLE([int]))
+    with pytest.raises(InvalidTypeError, match="cannot be read as int64"):
+        schema.serialize_batch(batch_of(Types.TUPLE([str, str]), [("1", "a")]))
+    assert schema.serialize_batch(batch_of(PAIR, [])).to_pylist() == []
