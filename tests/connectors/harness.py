@@ -128,7 +128,9 @@ class SinkRun:
     def new_committer(self) -> Committer:
         context = CommitterContext("job", "sink", self.kind, self.generation, self.epoch)
         self.sink.check_output(context)
-        return self.sink.create_committer(context)
+        committer = self.sink.create_committer(context)
+        assert committer is not None
+        return committer
 
     def restart(self) -> None:
         """Another job manager takes over, and everything was committed."""

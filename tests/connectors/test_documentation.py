@@ -19,7 +19,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CommitRefusedError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.connectors.source import ReadBudget
+from headrace.connectors.source import Pending, ReadBudget
 from headrace.datastream import StreamExecutionEnvironment
 from tests.connectors.harness import SinkRun, SourceRun
 
@@ -30,14 +30,19 @@ GUIDE = Path(__file__).parents[2] / "docs" / "connectors.md"
 def example(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A module with the code of an example; the harness pickles what is in it."""
     name = request.param
-    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert found is not None
     module = sys.modules[f"example_{name}"] = types.ModuleType(f"example_{name}")
     try:
-        exec(compile(found[1], f"{GUIDE}: {name}", "exec"), module.__dict__)
+        run_example(name, module.__dict__)
         yield module
     finally:
         del sys.modules[f"example_{name}"]
+
+
+def run_example(name: str, names: dict[str, Any]) -> None:
+    """Run the code of an example, which defines ``names``."""
+    found = re.search(rf"<!-- example: {name} -->\n```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert found is not None
+    exec(compile(found[1], f"{GUIDE}: {name}", "exec"), names)
 
 
 @pytest.mark.parametrize("example", ["source"], indirect=True)
@@ -54,8 +59,22 @@ def test_the_source(example: Any, tmp_path: Path) -> None:
     while run.epoch(ReadBudget(records=30, bytes=10**6, pieces=4)):
         run.restart()
     append(100, 110)
+    assert run.enumerator.pending("measurements", run.positions["measurements"], 0) == Pending(10, 160)
     run.epoch()
     assert run.rows == [Row(time=n, value=n / 2) for n in range(110)]
+
+
+def test_one_source_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder, orders in (("archive", (1, 2)), ("arriving", (3,))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "orders.jsonl").write_text("".join(f'{{"id": {n}, "time": {n}}}\n' for n in orders))
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    run_example("hybrid", names)
+    run = SourceRun(names["source"], tmp_path / "state")
+    while run.epoch():
+        run.now += 1_000
+    assert run.rows == [Row(id=n, time=n) for n in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("example", ["sink"], indirect=True)

@@ -26,6 +26,7 @@ from headrace.connectors.file_system import (
     OutputFileConfig,
     RollingPolicy,
 )
+from headrace.connectors.file_system.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy
 from headrace.connectors.sink import CommitterContext, WriterContext, WriterEpoch
 from headrace.formats.csv import CsvEncoder
 from tests.connectors.harness import SinkRun, batch_of
@@ -434,3 +435,13 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
         FileSink.for_row_format(tmp_path, encoder).with_output_file_config(config).build()
         with pytest.raises(InvalidProgramError, match="on HDFS cannot contain ':'"):
             FileSink.for_row_format("hdfs://ns/out", encoder).with_output_file_config(config).build()
+
+
+@pytest.mark.parametrize("base", [DefaultRollingPolicy, OnCheckpointRollingPolicy])
+def test_derived_rolling_policies_may_have_fields_of_their_own(base: Any) -> None:
+    class Named(base):  # type: ignore[misc]
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    assert Named("mine").name == "mine"

@@ -160,6 +160,6 @@ def _class_path() -> str:
 
 
 def _java() -> str:
-    from headrace.runtime.spark.java import bundled_java_home, find_java
+    from headrace.common.java import bundled_java_home, find_java
 
     return f"{find_java(os.environ, bundled_java_home()).home}/bin/java"

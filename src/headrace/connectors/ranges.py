@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.connectors.source import SplitEnumerator, SplitRead
+from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,6 +35,14 @@ def plan_range(
     end = position + count
     pieces = tuple(cut_evenly(position, end, budget.pieces))
     return SplitRead(split_id, position, end, pieces, records=count, bytes=count * record_bytes)
+
+
+def pending_numbers(position: int, available: int | None, record_bytes: int = 8) -> Pending:
+    """What is beyond ``position``; the arguments are those of :func:`plan_range`."""
+    if available is None:
+        return Pending()
+    records = max(0, available - position)
+    return Pending(records, records * record_bytes)
 
 
 def cut_evenly(start: int, end: int, pieces: int) -> Iterator[list[int]]:
@@ -73,6 +81,9 @@ class RangeEnumerator(SplitEnumerator):
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         return plan_range(split_id, position, self._count, budget, self._record_bytes)
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        return pending_numbers(position, self._count, self._record_bytes)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         return self._count is not None and position >= self._count

@@ -3,6 +3,8 @@
 A sink has two halves. The **writer** lives in the task: it makes the records of an epoch durable but not visible, and
 hands over *committables*. The **committer** lives in the driver and makes them visible after the manifest of the epoch
 exists. A committable that the manifest holds may be committed again after a failure, so committing is idempotent.
+A sink without a committer shows records when its writer writes them, so it cannot promise to show them once: it says
+so by its :class:`DeliveryGuarantee`.
 
 Between the two a sink may have a **pre-commit**: it decides, before the manifest is written, what of all that was
 written becomes visible and what waits for more. So the manifest says both, and a committer only ever does what a
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.dead_letters import Reject
+    from headrace.storage.folder import Folder
 
 Json = Any
 
@@ -68,6 +73,10 @@ class WriterContext:
         input_type: the type of the records.
         storage_options: how object stores are reached, by the names that their clients have; not shown, since there are
             secrets among them.
+        reject: sends a record that cannot be written to the sink's dead letters; None where it has none, so that such
+            a record has to fail the job.
+        folder: a folder of the sink's own in the checkpoint directory, which all tasks and the driver share, for what
+            is written and not committed; it need not exist. None outside of a job.
     """
 
     job_id: str
@@ -77,6 +86,8 @@ class WriterContext:
     parallelism: int
     input_type: TypeInformation
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    reject: Reject | None = field(default=None, repr=False, compare=False)
+    folder: Folder | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +115,17 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Take records over; nothing becomes visible."""
+        """Take records over; nothing becomes visible where there is a committer."""
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[Json]:
         """Make all records of the epoch durable, say what has to be committed, and be ready for the next epoch.
 
+        Without a committer this has to wait until the other side has acknowledged all records: the manifest that
+        follows says that they need not be read again.
+
         Returns:
-            JSON values; the committer gets them as :func:`as_in_a_checkpoint` says.
+            JSON values; the committer gets them as :func:`as_in_a_checkpoint` says. None of them without a committer.
         """
 
     def abort(self) -> None:
@@ -184,6 +198,8 @@ class CommitterContext:
         restored_epoch: the epoch that the job goes on from; 0 when it begins.
         run_in_tasks: for a commit that is more than the driver should do alone (very many partitions to publish).
         storage_options: as in :class:`WriterContext`.
+        parallelism: how many parallel writers there are now; pending committables may be of more of them.
+        folder: as in :class:`WriterContext`.
     """
 
     job_id: str
@@ -193,6 +209,8 @@ class CommitterContext:
     restored_epoch: int = 0
     run_in_tasks: RunInTasks = run_here
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    parallelism: int = 1
+    folder: Folder | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +282,14 @@ class Committer(ABC):
         """Let go of connections and files."""
 
 
+def without_committer(sink: Sink) -> str:
+    """Why a sink cannot promise ``EXACTLY_ONCE``, and what to do."""
+    return (
+        f"{type(sink).__name__} promises EXACTLY_ONCE and has no committer, so what an epoch has written before it "
+        "failed would be there twice: give it a create_committer(), or have its delivery_guarantee be AT_LEAST_ONCE"
+    )
+
+
 class Sink(ABC, Generic[T_contra]):
     """A description of where records go; immutable and picklable, it travels to driver and tasks.
 
@@ -279,9 +305,17 @@ class Sink(ABC, Generic[T_contra]):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """The task's half; made when a subtask has its first record."""
 
-    @abstractmethod
-    def create_committer(self, context: CommitterContext) -> Committer:
-        """The driver's half."""
+    def create_committer(self, context: CommitterContext) -> Committer | None:
+        """The driver's half; None, unless overridden: writers show records by themselves."""
+        return None
+
+    @property
+    def delivery_guarantee(self) -> DeliveryGuarantee:
+        """How often a record arrives; unless overridden, once where committables are in the manifest.
+
+        A job is refused whose sink promises ``EXACTLY_ONCE`` and has no committer.
+        """
+        return DeliveryGuarantee.EXACTLY_ONCE if self.is_durable else DeliveryGuarantee.NONE
 
     def check_output(self, context: CommitterContext) -> None:
         """Called when a process starts, before it takes a job over: see whether its checkpoint is an old copy.
@@ -292,6 +326,11 @@ class Sink(ABC, Generic[T_contra]):
         Raises:
             CheckpointError: naming the output, and what to do.
         """
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        """The side output for records that cannot be written; None makes such a record fail the job."""
+        return None
 
     @property
     def pre_commit(self) -> PreCommit | None:
@@ -310,6 +349,16 @@ class Sink(ABC, Generic[T_contra]):
         otherwise, it takes those of types in which the kind is a column (``changelog=True``).
         """
         return layout_of(input_type).has_kind_column
+
+    def check_guarantee(self) -> None:
+        """Refuse a guarantee that cannot be kept, when the job is planned.
+
+        Raises:
+            InvalidProgramError: naming the sink and what to do.
+        """
+        has_committer = type(self).create_committer is not Sink.create_committer
+        if self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE and not has_committer:
+            raise InvalidProgramError(without_committer(self))
 
     def validate(self, input_type: TypeInformation) -> None:
         """Refuse a record type that this sink cannot write, when the job is planned.

@@ -35,7 +35,13 @@ Json = Any
 
 
 class Boundedness(enum.Enum):
-    """Whether a source ends."""
+    """Whether a source ends.
+
+    Examples:
+        >>> from headrace.datastream.connectors import NumberSequenceSource
+        >>> NumberSequenceSource(1, 3).boundedness
+        <Boundedness.BOUNDED: 'bounded'>
+    """
 
     BOUNDED = "bounded"
     CONTINUOUS_UNBOUNDED = "unbounded"
@@ -54,6 +60,19 @@ class ReadBudget:
     records: int
     bytes: int
     pieces: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What of a split is there, and has not been read yet.
+
+    Attributes:
+        records: how many records; None where nobody knows that who has not read them.
+        bytes: how many bytes, as the source stores them; None where that is not known, or says nothing.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +214,26 @@ class SplitEnumerator(ABC):
         """Whether no further split will ever be discovered."""
         return True
 
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        """What there is beyond ``position``; not known, unless overridden.
+
+        Asked after every epoch and shown as ``pendingRecords`` and ``pendingBytes``. So it is to be quick: what the
+        last look at the system told will do. Of bytes alone records are estimated.
+
+        Args:
+            split_id: the split.
+            position: where it goes on.
+            now: the reading of the job's clock in milliseconds.
+        """
+        return Pending()
+
+    def is_processing_backlog(self, now: int) -> bool:
+        """Whether what is read now is history, for which throughput counts and latency does not; no, unless overridden.
+
+        Epochs are longer then, see ``execution.checkpointing.interval-during-backlog``.
+        """
+        return False
+
     def snapshot(self) -> Json:
         """What has to be known to go on after a restart, besides the positions; small, it is part of the manifest."""
         return None
@@ -268,6 +307,15 @@ class Source(ABC, Generic[T_co]):
         """Whether records may come with timestamps; if not, windows of event time behind it need a timestamp assigner.
 
         A job is refused before it starts where they have none.
+        """
+        return True
+
+    @property
+    def can_replay(self) -> bool:
+        """Whether a piece can be read again after a restart of the job.
+
+        What has been read of a source that cannot, and is in no checkpoint yet, is lost when the job restarts. A job
+        with such a source warns of that when it is started.
         """
         return True
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
-from headrace.datastream.streams.data_stream import DataStream
-from headrace.datastream.streams.handle import DataStreamSink
+from headrace.datastream.streams.data_stream import DataStream, DataStreamSink
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import Order

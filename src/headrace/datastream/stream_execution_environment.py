@@ -16,6 +16,7 @@ from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.socket import SocketSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
@@ -255,6 +256,16 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             )
         check_strategy(watermark_strategy, source.produced_type)
         return DataStreamSource(self, source, watermark_strategy, source_name)
+
+    def socket_text_stream(
+        self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0
+    ) -> DataStream[str]:
+        """A stream of the lines of text that a TCP server sends, for trying things out.
+
+        The driver reads them, and nobody can read them again: those that no checkpoint holds are lost when the job
+        restarts. The arguments are those of :class:`~headrace.datastream.connectors.socket.SocketSource`.
+        """
+        return self._from(SocketSource(hostname, port, delimiter, max_retry), "Socket Stream")
 
     def from_dataframe(
         self, dataframe: Any, watermark_strategy: WatermarkStrategy | None = None, source_name: str = "DataFrame Source"

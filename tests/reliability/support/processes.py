@@ -74,6 +74,11 @@ class Running:
         self._pid = self._process.pid
 
     @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._pid
+
+    @property
     def output(self) -> str:
         """What it has printed so far."""
         return self._output.read_text(errors="replace")
@@ -117,6 +122,15 @@ class Running:
     def children(self) -> list[psutil.Process]:
         """The processes that it has started itself."""
         return psutil.Process(self._pid).children()
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether a signal has stopped it."""
+        return psutil.Process(self._pid).status() == psutil.STATUS_STOPPED
+
+    def go_on(self) -> None:
+        """Wake the driver up that stands still."""
+        os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> Ended:
         """Kill the driver with SIGKILL, and nothing else."""

@@ -61,7 +61,9 @@ class WatchedSink(Sink):
         return self.sink.create_writer(context)
 
     def create_committer(self, context: CommitterContext) -> Committer:
-        return _WatchedCommitter(self.sink.create_committer(context), self)
+        committer = self.sink.create_committer(context)
+        assert committer is not None
+        return _WatchedCommitter(committer, self)
 
     def check_output(self, context: CommitterContext) -> None:
         self.sink.check_output(context)

@@ -10,13 +10,21 @@ from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.datagen.generators import BatchReader, RowReader
 from headrace.connectors.datagen.rate import RateLimiterStrategy
-from headrace.connectors.ranges import RangeEnumerator, plan_range
+from headrace.connectors.ranges import RangeEnumerator, pending_numbers, plan_range
 from headrace.connectors.source import Boundedness, Source
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.connectors.datagen.generators import BatchGenerator, GeneratorFunction
-    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget, SourceReader, SplitEnumerator, SplitRead
+    from headrace.connectors.source import (
+        EnumeratorContext,
+        Json,
+        Pending,
+        ReadBudget,
+        SourceReader,
+        SplitEnumerator,
+        SplitRead,
+    )
 
 _SPLIT = "datagen"
 _RECORD_BYTES = 64
@@ -122,14 +130,20 @@ class _GeneratorEnumerator(RangeEnumerator):
         self._started: int | None = None if state is None else state["started"]
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
-        if self._started is None:
-            self._started = now
-        limits = (self._count, self._rate.available(position, now - self._started))
-        known = [limit for limit in limits if limit is not None]
-        return plan_range(split_id, position, min(known, default=None), budget, _RECORD_BYTES)
+        return plan_range(split_id, position, self._available(position, now), budget, _RECORD_BYTES)
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        return pending_numbers(position, self._available(position, now), _RECORD_BYTES)
 
     def snapshot(self) -> Json:
         return {"started": self._started}
+
+    def _available(self, position: int, now: int) -> int | None:
+        """How many records there are by now, counted from the first one; None when there is no limit."""
+        if self._started is None:
+            self._started = now
+        limits = (self._count, self._rate.available(position, now - self._started))
+        return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _given(function: Any) -> Any:

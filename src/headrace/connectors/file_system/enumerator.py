@@ -11,7 +11,7 @@ from headrace.connectors.file_system.paths import InputPaths, unreadable
 from headrace.connectors.file_system.planning import PlannedFile, plan_files
 from headrace.connectors.file_system.reader import check_unchanged
 from headrace.connectors.file_system.tolerance import GONE
-from headrace.connectors.source import SplitEnumerator
+from headrace.connectors.source import Pending, SplitEnumerator
 from headrace.storage.files import InputFile, shown
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class FileEnumerator(SplitEnumerator):
         self._known = self._journal.known
         # What is to be read wins: a name that was forgotten may come again, and the log still tells of both files.
         self._seen = self._known.consumed | {status.path: status for status in self._known.pending}
+        self._pending_bytes = sum(status.size for status in self._known.pending)
         self._planned: dict[str, PlannedFile] = {}
         self._folders = self._paths.folders(self._seen)
         self._last_scan: int | None = None
@@ -121,6 +122,16 @@ class FileEnumerator(SplitEnumerator):
         self._scan(now)
         ordinal, offset = position
         return plan_files(split_id, (ordinal, offset), budget, self._file_at)
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        """The bytes of files that are known; those that were planned and not consumed yet are few."""
+        ordinal, offset = position
+        read = self._known.pending[: max(0, ordinal - self._known.first)]
+        left = self._pending_bytes - sum(status.size for status in read)
+        if offset:
+            begun = self._planned.get(self._known.pending[len(read)].path) or self._file_at(ordinal)
+            left -= 0 if begun is None else round(offset * begun.extent.bytes_per_unit)
+        return Pending(bytes=max(0, left))
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         return self._watch is None and position[0] >= self._known.first + len(self._known.pending)
@@ -201,6 +212,7 @@ class FileEnumerator(SplitEnumerator):
 
     def _add(self, files: list[FileStatus], newest: int) -> None:
         self._journal.add(files, newest)
+        self._pending_bytes += sum(status.size for status in files)
         self._seen.update((status.path, status) for status in files)
 
     def _consume(self, ordinal: int) -> None:
@@ -211,6 +223,7 @@ class FileEnumerator(SplitEnumerator):
         del known.pending[:count]
         known.first += count
         for status in done:
+            self._pending_bytes -= status.size
             self._planned.pop(status.path, None)
             known.consumed[status.path] = status
         self._forget()

@@ -14,6 +14,7 @@ from headrace.storage.files import FileStatus, InputFile, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from headrace.connectors.file_system.metadata import FileMetadata
     from headrace.connectors.file_system.tolerance import Tolerance
     from headrace.connectors.source import Json, ReaderContext
     from headrace.formats.file_format import FileFormat
@@ -27,9 +28,13 @@ class FileReader(SourceReader):
         fmt: the format of the files.
         tolerance: what the source can do without.
         reject: whether to hand over bad records instead of failing.
+        metadata: the fields that tell of which file a record is, if there are any.
     """
 
-    def __init__(self, fmt: FileFormat, tolerance: Tolerance, *, reject: bool) -> None:
+    def __init__(
+        self, fmt: FileFormat, tolerance: Tolerance, *, reject: bool, metadata: FileMetadata | None = None
+    ) -> None:
+        self._metadata = metadata
         self._format = fmt
         self._tolerance = tolerance
         self._reject = reject
@@ -51,8 +56,12 @@ class FileReader(SourceReader):
             if isinstance(decoded, Exception):
                 yield self._tolerance.loss(planned.path, decoded).records(reject=self._reject)
                 continue
-            rows = [] if decoded.columns is None and decoded.rows is None else decoded.rows
-            yield SourceRecords(columns=decoded.columns, rows=rows, rejected=decoded.rejected)
+            columns, rows = decoded.columns, decoded.rows
+            if columns is None and rows is None:
+                rows = []
+            elif self._metadata is not None:
+                columns, rows = self._metadata.added(columns, rows, planned), None
+            yield SourceRecords(columns=columns, rows=rows, rejected=decoded.rejected)
 
     def _decoded(self, planned: FileStatus, part: FileRange) -> Iterator[Decoded | Exception]:
         """The records of a file that is as it was planned; in their place, what is wrong with it where it is not."""

@@ -74,7 +74,7 @@ class RollingPolicy(ABC):
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DefaultRollingPolicy(RollingPolicy):
     """Rolls by size, age and inactivity; see :meth:`RollingPolicy.default_rolling_policy`.
 
@@ -106,7 +106,7 @@ class DefaultRollingPolicy(RollingPolicy):
         return min(first_written + self.rollover_interval, last_written + self.inactivity_interval)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OnCheckpointRollingPolicy(RollingPolicy):
     """Rolls at every epoch.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Generic
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
+from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
@@ -67,12 +68,14 @@ class FileSink(Sink[T_contra]):
         config: OutputFileConfig,
         encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
+        dead_letter: OutputTag | None = None,
     ) -> None:
         if base.startswith(f"{HDFS}://") and ":" in config.part_prefix + config.get_part_suffix():
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner
         self._policy = policy
+        self._dead_letter = dead_letter
         named = config if bulk is None else config.with_default_suffix(bulk.suffix)
         self._parts = FileParts(encoder, bulk, named, is_complete=not policy.merges)
 
@@ -106,6 +109,10 @@ class FileSink(Sink[T_contra]):
 
     def check_output(self, context: CommitterContext) -> None:
         refuse_future(self._staging(context), context.restored_epoch)
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._dead_letter
 
     @property
     def pre_commit(self) -> PreCommit | None:
@@ -161,6 +168,7 @@ class RowFormatBuilder(_Builder, Generic[T]):
         expect(encoder, Encoder, "FileSink.for_row_format")
         self._encoder = encoder
         self._policy = RollingPolicy.default_rolling_policy()
+        self._dead_letter: OutputTag | None = None
 
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Self:
         """Choose when a file is complete."""
@@ -168,9 +176,25 @@ class RowFormatBuilder(_Builder, Generic[T]):
         self._policy = rolling_policy
         return self
 
+    def set_dead_letter(self, output_tag: OutputTag) -> Self:
+        """Send what the encoder fails on to a side output of the sink, as ``(where, raw, reason)``, and go on.
+
+        Else such a record fails the job. The stream of them is ``stream.sink_to(sink).get_side_output(output_tag)``.
+        """
+        expect(output_tag, OutputTag, "set_dead_letter")
+        self._dead_letter = output_tag
+        return self
+
     def build(self) -> FileSink[T]:
         """The sink."""
-        return FileSink(self._base, self._assigner, self._policy, self._config, encoder=self._encoder)
+        return FileSink(
+            self._base,
+            self._assigner,
+            self._policy,
+            self._config,
+            encoder=self._encoder,
+            dead_letter=self._dead_letter,
+        )
 
 
 @hides_engine_of_methods

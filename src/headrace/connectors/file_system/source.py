@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import refused, uncalled
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
@@ -12,9 +12,11 @@ from headrace.common.time import Duration, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
+from headrace.connectors.file_system.metadata import METADATA, FileMetadata
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.reader import FileReader
 from headrace.connectors.file_system.tolerance import STRICT, Tolerance
+from headrace.connectors.metadata import chosen_metadata
 from headrace.connectors.source import Boundedness, Source
 from headrace.formats.file_format import FileFormat
 from headrace.storage.files import InputFile, shown
@@ -23,6 +25,7 @@ from headrace.storage.locations import usual_spelling
 if TYPE_CHECKING:
     import datetime
     import os
+    from collections.abc import Mapping, Sequence
 
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
@@ -63,7 +66,9 @@ class FileSource(Source[T_co]):
         tolerance: Tolerance = STRICT,
         *,
         splittable: bool = True,
+        metadata: FileMetadata | None = None,
     ) -> None:
+        self._metadata = metadata
         self._format = fmt
         self._paths = paths
         self._watch = watch
@@ -87,7 +92,7 @@ class FileSource(Source[T_co]):
 
     @property
     def produced_type(self) -> TypeInformation[T_co]:
-        return self._format.produced_type
+        return self._format.produced_type if self._metadata is None else self._metadata.produced_type
 
     @property
     def dead_letter(self) -> OutputTag | None:
@@ -111,7 +116,7 @@ class FileSource(Source[T_co]):
         )
 
     def create_reader(self) -> SourceReader:
-        return FileReader(self._format, self._tolerance, reject=self._dead_letter is not None)
+        return FileReader(self._format, self._tolerance, reject=self._dead_letter is not None, metadata=self._metadata)
 
     def __repr__(self) -> str:
         return f"FileSource({', '.join(self._paths)})"
@@ -149,6 +154,7 @@ class FileSourceBuilder(Generic[T_co]):
         self._dead_letter: OutputTag | None = None
         self._tolerance = STRICT
         self._splittable = True
+        self._metadata: dict[str, str] = {}
 
     def monitor_continuously(
         self,
@@ -212,6 +218,21 @@ class FileSourceBuilder(Generic[T_co]):
         self._tolerance = replace(self._tolerance, corrupt=True)
         return self
 
+    def set_metadata(self, metadata: Mapping[str, str] | Sequence[str]) -> FileSourceBuilder[Any]:
+        """Have records tell which file they are of.
+
+        They are rows then: the fields of the record (one called ``value`` where it has none), and behind them those
+        of the metadata, which are ``file.path``, ``file.name``, ``file.size`` (bytes) and ``file.modification-time``.
+
+        Args:
+            metadata: names of metadata, or fields by name and the metadata that each holds.
+
+        Raises:
+            InvalidProgramError: when there is no such metadata; from :meth:`build`, when two fields have one name.
+        """
+        self._metadata = chosen_metadata(metadata, METADATA, "files")
+        return self
+
     def build(self) -> FileSource[T_co]:
         """The source.
 
@@ -220,13 +241,20 @@ class FileSourceBuilder(Generic[T_co]):
 
         Raises:
             InvalidTypeError: when the files have to tell the type of the records but do not.
+            InvalidProgramError: when two fields have one name.
         """
         try:
             fmt = self._format.resolve(self._find)
         except InvalidTypeError as error:
             raise InvalidTypeError(f"{', '.join(map(shown, self._paths))}: {error}") from None
         return FileSource(
-            fmt, self._paths, self._watch, self._dead_letter, self._tolerance, splittable=self._splittable
+            fmt,
+            self._paths,
+            self._watch,
+            self._dead_letter,
+            self._tolerance,
+            splittable=self._splittable,
+            metadata=FileMetadata.of(fmt.produced_type, self._metadata) if self._metadata else None,
         )
 
     def _find(self) -> list[InputFile]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 
+from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.file_system.buckets import check_bucket
 from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
 from headrace.connectors.sink import SinkWriter
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.dead_letters import Reject
     from headrace.connectors.file_system.buckets import BucketAssigner
     from headrace.connectors.file_system.output_config import OutputFileConfig
     from headrace.connectors.file_system.staging import Staging
@@ -42,13 +45,17 @@ class _OpenPart(ABC):
 
 
 class _RowPart(_OpenPart):
-    def __init__(self, file: StagedFile, encoder: Encoder, header: bytes) -> None:
+    def __init__(self, file: StagedFile, encoder: Encoder, header: bytes, reject: Reject | None) -> None:
         super().__init__(file)
-        self._encoder = encoder
+        self._encode = partial(encode_records, encoder)
+        self._reject = reject
         self.file.write(header)
 
     def write(self, batch: Batch) -> None:
-        self.file.write(encode_records(self._encoder, batch))
+        if self._reject is None:
+            self.file.write(self._encode(batch))
+        else:
+            self.file.write(b"".join(encode_or_reject(self._encode, batch, self._reject)))
 
 
 class _BulkPart(_OpenPart):
@@ -86,12 +93,12 @@ class FileParts:
             return self.bulk.takes_changes(input_type)
         return self.encoder.takes_changes if isinstance(self.encoder, BatchEncoder) else True
 
-    def open(self, file: StagedFile, input_type: TypeInformation) -> _OpenPart:
-        """Begin a file."""
+    def open(self, file: StagedFile, input_type: TypeInformation, reject: Reject | None) -> _OpenPart:
+        """Begin a file; ``reject`` is told of records that the encoder fails on, if there is somebody to be told."""
         if self.bulk is not None:
             return _BulkPart(file, self.bulk, input_type)
         assert self.encoder is not None
-        return _RowPart(file, self.encoder, self._header(input_type) if self.is_complete else b"")
+        return _RowPart(file, self.encoder, self._header(input_type) if self.is_complete else b"", reject)
 
     def form(self, input_type: TypeInformation) -> PartForm:
         """What the manifest has to know of them."""
@@ -140,7 +147,7 @@ class FileSinkWriter(SinkWriter):
             file = self._staging.begin_chunk(
                 check_bucket(bucket), self._epoch.number, context.generation, context.subtask
             )
-            part = self._open[bucket] = self._files.open(file, context.input_type)
+            part = self._open[bucket] = self._files.open(file, context.input_type, context.reject)
         return part
 
     def prepare_commit(self) -> Sequence[Json]:

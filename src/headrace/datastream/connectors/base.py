@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source
+from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.source import Source
 
-__all__ = ["DeliveryGuarantee", "Sink", "Source", "create_sink", "create_source"]
+__all__ = [
+    "DeliveryGuarantee",
+    "MessageDeserializationSchema",
+    "MessageSerializationSchema",
+    "Sink",
+    "Source",
+    "create_sink",
+    "create_source",
+]
 
 public_module(__name__)

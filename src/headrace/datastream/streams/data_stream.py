@@ -28,9 +28,9 @@ from headrace.datastream.streams.columns import (
     projected,
     titled,
 )
-from headrace.datastream.streams.handle import DataStreamSink, OperatorHandle, not_an_operator
+from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
-from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT
+from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT, WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.timestamps import check_strategy
@@ -362,17 +362,8 @@ class DataStream(OperatorHandle, Generic[T_co]):
                 that of the tag.
         """
         expect(output_tag, OutputTag, "get_side_output")
-        edges = (Edge(self._with_side_output(output_tag).id, side_output=output_tag.tag_id),)
-        if is_untyped(output_tag.type_info):
-            return DataStream(self._environment, edges, origin=TypeOrigin.ANNOTATED)
-        records: DataStream[Any] = DataStream(self._environment, edges)
-        if never_fits(records._type, output_tag.type_info):
-            raise refused(
-                f"the records of the side output {output_tag.tag_id!r} are of type {records._type}, and the tag says "
-                f"{output_tag.type_info}: leave the type of the tag out",
-                InvalidTypeError,
-            )
-        return records._converted(output_tag.type_info)
+        node = self._with_side_output(output_tag)
+        return _side_stream(self._environment, output_tag, node)
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -474,7 +465,7 @@ class DataStream(OperatorHandle, Generic[T_co]):
 
     def _end(self, sink: Sink, name: str) -> DataStreamSink:
         node = self._transformations.add(specs.SinkSpec(sink), name, self._edges)
-        return DataStreamSink(self._transformations, node.id)
+        return DataStreamSink(self._environment, node.id)
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
         return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
@@ -492,3 +483,71 @@ class DataStream(OperatorHandle, Generic[T_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._type})"
+
+
+@hides_engine_of_methods
+@other_names()
+@without_effect(WITHOUT_EFFECT_ON_SINKS)
+class DataStreamSink(OperatorHandle):
+    """The end of a stream: a sink that was added to it.
+
+    Args:
+        environment: the environment.
+        node_id: the sink among its operators.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> sink = env.from_collection([1, 2]).print().name("to the terminal").uid("terminal")
+        >>> sink.get_name()
+        'to the terminal'
+    """
+
+    def __init__(self, environment: StreamExecutionEnvironment, node_id: int) -> None:
+        super().__init__(environment.transformations)
+        self._environment = environment
+        self._node_id = node_id
+
+    def get_name(self) -> str:
+        """The name of the sink."""
+        return self._operator().name
+
+    def get_side_output(self, output_tag: OutputTag[OUT]) -> DataStream[OUT]:
+        """The records that the sink cannot write, as ``(where, raw, reason)``, where it was given this tag for them.
+
+        Raises:
+            InvalidProgramError: when it was not.
+            InvalidTypeError: when they cannot be of the type of the tag.
+        """
+        expect(output_tag, OutputTag, "get_side_output")
+        return _side_stream(self._environment, output_tag, self._with_side_output(output_tag))
+
+    def __repr__(self) -> str:
+        node = self._operator()
+        uid = "no uid" if node.uid is None else f"uid {node.uid}"
+        return f"DataStreamSink({node.name!r}, {uid})"
+
+    def _facts(self) -> dict[str, object]:
+        spec = self._operator().spec
+        return {"sink": type(spec.sink).__name__} if isinstance(spec, specs.SinkSpec) else {}
+
+    def _operator_ids(self) -> set[int]:
+        return {self._node_id}
+
+    def _operator(self) -> Node:
+        return self._transformations.graph[self._node_id]
+
+
+def _side_stream(environment: StreamExecutionEnvironment, output_tag: OutputTag, node: Node) -> DataStream[Any]:
+    """What an operator writes to a side output, of the type that the tag says."""
+    edges = (Edge(node.id, side_output=output_tag.tag_id),)
+    if is_untyped(output_tag.type_info):
+        return DataStream(environment, edges, origin=TypeOrigin.ANNOTATED)
+    records: DataStream[Any] = DataStream(environment, edges)
+    if never_fits(records._type, output_tag.type_info):
+        raise refused(
+            f"the records of the side output {output_tag.tag_id!r} are of type {records._type}, and the tag says "
+            f"{output_tag.type_info}: leave the type of the tag out",
+            InvalidTypeError,
+        )
+    return records._converted(output_tag.type_info)

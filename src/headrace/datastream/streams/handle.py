@@ -1,4 +1,4 @@
-"""Handles on operators, by which they are named and placed and asked for; the one on a sink is all there is of it."""
+"""Handles on operators, by which they are named and placed and asked for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.common.arguments import refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names, without_effect
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.datastream.streams.other_names import WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.types import is_untyped
-from headrace.graph.specs import SinkSpec
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
@@ -114,60 +111,20 @@ class OperatorHandle:
             if not node.spec.emits_to_tags:
                 raise refused(
                     f"{node.name!r} never writes to the side output {tag.tag_id!r}: side outputs come from process(), "
-                    "from windows with side_output_late_data(tag), and from sources that were given this tag for what "
-                    "they cannot read"
+                    "from windows with side_output_late_data(tag), and from sources and sinks that were given this tag "
+                    "for what they cannot read or write"
                 )
             self._transformations.graph.update(node.id, tags=(*node.tags, tag))
-        elif known != tag.type_info and (tag in node.tags or (node.is_source and not is_untyped(tag.type_info))):
-            hint = ": leave the type of the tag out" if node.is_source else ""
+            return node
+        is_of_dead_letters = (node.is_source or node.is_sink) and not is_untyped(tag.type_info)
+        if known != tag.type_info and (tag in node.tags or is_of_dead_letters):
+            hint = ": leave the type of the tag out" if is_of_dead_letters else ""
             text = f"side output {tag.tag_id!r} of {node.name!r} is of type {known}, but the tag says {tag.type_info}"
             raise refused(text + hint, InvalidTypeError)
         return node
 
     def _update(self, **changes: Any) -> None:
         self._transformations.graph.update(self._operator().id, **changes)
-
-
-@hides_engine_of_methods
-@other_names()
-@without_effect(WITHOUT_EFFECT_ON_SINKS)
-class DataStreamSink(OperatorHandle):
-    """The end of a stream: a sink that was added to it.
-
-    Args:
-        transformations: the operators of the environment.
-        node_id: the sink among them.
-
-    Examples:
-        >>> from headrace.datastream import StreamExecutionEnvironment
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
-        >>> sink = env.from_collection([1, 2]).print().name("to the terminal").uid("terminal")
-        >>> sink.get_name()
-        'to the terminal'
-    """
-
-    def __init__(self, transformations: Transformations, node_id: int) -> None:
-        super().__init__(transformations)
-        self._node_id = node_id
-
-    def get_name(self) -> str:
-        """The name of the sink."""
-        return self._operator().name
-
-    def __repr__(self) -> str:
-        node = self._operator()
-        uid = "no uid" if node.uid is None else f"uid {node.uid}"
-        return f"DataStreamSink({node.name!r}, {uid})"
-
-    def _facts(self) -> dict[str, object]:
-        spec = self._operator().spec
-        return {"sink": type(spec.sink).__name__} if isinstance(spec, SinkSpec) else {}
-
-    def _operator_ids(self) -> set[int]:
-        return {self._node_id}
-
-    def _operator(self) -> Node:
-        return self._transformations.graph[self._node_id]
 
 
 def not_an_operator(what: str) -> HeadraceError:

@@ -89,7 +89,8 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def reduce(self, func: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co]) -> DataStream[T_co]:
         """Combines the records of a key, one after the other, into one of the same type.
 
-        In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one.
+        In streaming mode each record gives one result, the combination up to it; in batch mode each key gives one. None
+        is a record like any other.
         """
         check_function(func, ReduceFunction, "reduce")
         check_returns(func, "reduce")

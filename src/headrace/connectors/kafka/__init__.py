@@ -1,0 +1,27 @@
+"""Topics of Kafka as sources and sinks, read and written by librdkafka in the tasks."""
+
+from headrace.connectors.kafka.publisher import MissingMarker
+from headrace.connectors.kafka.serializer import (
+    KafkaRecordSerializationSchema,
+    KafkaRecordSerializationSchemaBuilder,
+    KafkaTopicSelector,
+)
+from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
+from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from headrace.connectors.partitions.offsets import OffsetResetStrategy as KafkaOffsetResetStrategy
+from headrace.connectors.partitions.offsets import OffsetsInitializer as KafkaOffsetsInitializer
+from headrace.log.records import TopicPartition as KafkaTopicPartition
+
+__all__ = [
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
+    "MissingMarker",
+]

@@ -1,0 +1,141 @@
+"""Markers: which epoch was published last under a transactional id.
+
+A marker is an offset that a consumer group of the same name has committed. It is committed in the transaction that
+publishes the epoch, so either both are there or neither is.
+
+They are read by consumers of these groups: librdkafka's admin client crashes when it asks for the offsets of a group
+whose coordinator moves.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import ConfigurationError
+from headrace.connectors.kafka.client import ClientErrors, error_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition
+
+    from headrace.connectors.kafka.client import ClientSettings
+
+_REQUEST_SECONDS: Final = 20
+_RETRY_SECONDS: Final = 0.1
+_PARTITION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What was published last under a transactional id.
+
+    Attributes:
+        topic: the topic at which the offset is; no message of it has to do with it.
+        epoch: the epoch: the offset.
+        owner: job and sink: the metadata of the offset.
+    """
+
+    topic: str
+    epoch: int
+    owner: str
+
+    def offset(self) -> TopicPartition:
+        """As it is committed."""
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(self.topic, _PARTITION, self.epoch, self.owner)
+
+
+def marker_in(group: Any, topic: str) -> Marker | None:
+    """The marker that a consumer of the group sees; None where there is none.
+
+    A broker that has just become the group's coordinator is asked again for a while.
+
+    Raises:
+        KafkaException: when no broker answers.
+    """
+    from confluent_kafka import KafkaException
+
+    end = time.monotonic() + _REQUEST_SECONDS
+    while True:
+        try:
+            return _committed(group, topic)
+        except KafkaException as error:
+            if time.monotonic() > end or not _coordinator_moves(error.args[0].code()):
+                raise
+        time.sleep(_RETRY_SECONDS)
+
+
+def _committed(group: Any, topic: str) -> Marker | None:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    (found,) = group.committed([TopicPartition(topic, _PARTITION)], timeout=_REQUEST_SECONDS)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return Marker(topic, found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def _coordinator_moves(code: int) -> bool:
+    from confluent_kafka import KafkaError
+
+    return code in (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+
+
+def read_marker(settings: ClientSettings, transactional_id: str, topic: str) -> Marker | None:
+    """The marker of a transactional id, with a client of its own; a transaction that is open does not count.
+
+    Raises:
+        InfrastructureError: when no broker answers.
+        ConfigurationError: when the settings are wrong, or the client may not.
+    """
+    from confluent_kafka import KafkaException
+
+    errors = ClientErrors()
+    with closing(settings.group(transactional_id, errors, waits=False)) as group:
+        try:
+            return marker_in(group, topic)
+        except KafkaException as error:
+            what = f"the marker of transactional id {transactional_id} at {settings.servers} cannot be read"
+            group.poll(0)  # has it tell its errors
+            errors.check(what)
+            raise error_of(error.args[0], what) from None
+
+
+def require_topic(settings: ClientSettings, topic: str) -> None:
+    """See whether a topic is there; brokers make one that is asked for, if they are set up to.
+
+    Raises:
+        ConfigurationError: when it is not.
+        InfrastructureError: when no broker answers.
+    """
+    from confluent_kafka import KafkaException
+
+    errors = ClientErrors()
+    admin = settings.admin("topics", errors)
+    end = time.monotonic() + _REQUEST_SECONDS
+    while True:
+        try:
+            found = admin.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+        except KafkaException as error:
+            admin.poll(0)  # has it tell its errors
+            errors.check(f"topic {topic} cannot be asked about, at {settings.servers}")
+            raise error_of(error.args[0], f"topic {topic} at {settings.servers}") from None
+        if found.error is None:
+            return
+        if time.monotonic() > end or not _passes(found.error.code()):
+            raise ConfigurationError(
+                f"topic {topic} at {settings.servers}: {found.error.str()}; create it, or correct its name"
+            )
+        time.sleep(_RETRY_SECONDS)
+
+
+def _passes(code: int) -> bool:
+    from confluent_kafka import KafkaError
+
+    return code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)

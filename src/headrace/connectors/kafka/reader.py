@@ -1,0 +1,255 @@
+"""The tasks' half of a Kafka source: reads ranges of offsets, column by column."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from itertools import filterfalse
+from operator import itemgetter, methodcaller
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InfrastructureError, SourceChangedError
+from headrace.connectors.kafka.client import ClientErrors, check_library, error_of
+from headrace.connectors.messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.source import SourceReader
+from headrace.log.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import numpy.typing as npt
+    from confluent_kafka import Consumer, Message
+
+    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.source import Json, SourceRecords
+
+_BATCH_RECORDS: Final = 1 << 15
+_BATCH_BYTES: Final = 16 << 20
+_FETCH_RECORDS: Final = 500  # memory that is used again at once: twice as many cost a third more
+_FETCH_SECONDS: Final = 0.02
+_WAIT_SECONDS: Final = 0.5
+_STALLED_SECONDS: Final = 60
+_MOST_CONSUMERS: Final = 16
+_NOWHERE: Final = -1
+_SECOND: Final = itemgetter(1)
+_OFFSET: Final = methodcaller("offset")
+_ERROR: Final = methodcaller("error")
+
+_TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
+
+
+class KafkaReader(SourceReader):
+    """Reads ranges of offsets, each by a consumer that goes on where it has stopped the last time.
+
+    Args:
+        settings: how the cluster is reached.
+        schema: what records are made of.
+        reject: whether there is an output for dead letters.
+    """
+
+    def __init__(self, settings: ClientSettings, schema: MessageDeserializationSchema, *, reject: bool) -> None:
+        self._settings = settings
+        self._decoder = MessageDecoder(schema, reject=reject)
+        self._wants_keys = schema.key is not None
+        self._metadata = {name: _COLUMNS[name] for name in schema.metadata.values() if name in _COLUMNS}
+        self._consumers: OrderedDict[str, PartitionConsumer] = OrderedDict()
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        split_id, start, end = piece
+        fetched: list[Messages] = []
+        records = size = 0
+        for messages in self._consumer(split_id).read(start, end):
+            # As columns at once: the memory of these messages serves for the next ones, and is still in the cache
+            fetched.append(self._columns(TopicPartition.parse(split_id), messages))
+            records += len(messages)
+            size += fetched[-1].values.nbytes
+            if records >= _BATCH_RECORDS or size >= _BATCH_BYTES:
+                yield self._decoder.decode(_together(fetched))
+                fetched, records, size = [], 0, 0
+        if fetched:
+            yield self._decoder.decode(_together(fetched))
+
+    def close(self) -> None:
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers.clear()
+
+    def _consumer(self, split_id: str) -> PartitionConsumer:
+        """The consumer of a partition; the one that was not asked for longest makes room."""
+        if split_id not in self._consumers:
+            check_library()
+            if len(self._consumers) == _MOST_CONSUMERS:
+                self._consumers.popitem(last=False)[1].close()
+            self._consumers[split_id] = PartitionConsumer(self._settings, TopicPartition.parse(split_id))
+        self._consumers.move_to_end(split_id)
+        return self._consumers[split_id]
+
+    def _columns(self, partition: TopicPartition, messages: list[Message]) -> Messages:
+        kind = type(messages[0])
+        return Messages(
+            partition.topic,
+            partition.partition,
+            _offsets(messages),
+            pa.array(list(map(kind.value, messages)), pa.binary()),
+            pa.array(list(map(kind.key, messages)), pa.binary()) if self._wants_keys else None,
+            _timestamps(messages),
+            {name: column(messages) for name, column in self._metadata.items()},
+        )
+
+
+@dataclass(slots=True)
+class PartitionConsumer:
+    """A consumer of one partition, which fetches ahead what comes next.
+
+    Attributes:
+        settings: how the cluster is reached.
+        partition: the partition.
+    """
+
+    settings: ClientSettings
+    partition: TopicPartition
+    _consumer: Consumer | None = None
+    _errors: ClientErrors = field(default_factory=ClientErrors)
+    _ahead: list[Message] = field(default_factory=list)
+    _fetched: int = _NOWHERE
+    _handed_out: int = _NOWHERE
+
+    def read(self, start: int, end: int) -> Iterator[list[Message]]:
+        """The messages of ``[start, end)`` in their order, as they come.
+
+        Offsets may have gaps, of compaction and of the marks of transactions, before ``end`` as well: so the range is
+        over when a message from behind it comes, or the partition has no more.
+
+        Raises:
+            SourceChangedError: when the first of them were deleted.
+            InfrastructureError: when nothing comes for a minute, or on another passing fault.
+        """
+        consumer = self._at(start)
+        self._handed_out = _NOWHERE
+        while True:
+            behind = bisect_left(self._ahead, end, key=_OFFSET) if self._fetched > end else len(self._ahead)
+            taken, self._ahead = self._ahead[:behind], self._ahead[behind:]
+            if self._fetched >= end:
+                self._handed_out = end  # before the last ones are given away: nobody may come for more
+            if taken:
+                yield taken
+            if self._handed_out == end:
+                return
+            self._fetch(consumer, end)
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _at(self, offset: int) -> Consumer:
+        """The consumer, whose next message is the first one from an offset on."""
+        from confluent_kafka import TopicPartition as Assigned
+
+        if self._consumer is None:
+            self._consumer = self.settings.consumer(f"reader-{self.partition}", self._errors)
+        if self._handed_out != offset:
+            self._consumer.assign([Assigned(self.partition.topic, self.partition.partition, offset)])
+            self._ahead, self._fetched = [], offset
+        return self._consumer
+
+    def _fetch(self, consumer: Consumer, end: int) -> None:
+        """Take what has come; waits until something has."""
+        started = time.monotonic()
+        wanted = max(1, min(_FETCH_RECORDS, end - self._fetched))
+        while not self._take(consumer.consume(wanted, _FETCH_SECONDS) or consumer.consume(1, _WAIT_SECONDS)):
+            self._errors.check(f"{self.partition}@{self._fetched}, at {self.settings.servers}")
+            if time.monotonic() - started > _STALLED_SECONDS:
+                raise InfrastructureError(
+                    f"{self.partition}@{self._fetched}: nothing has come from {self.settings.servers} for "
+                    f"{_STALLED_SECONDS} s; what the log has from headrace.connectors.kafka may say why"
+                )
+
+    def _take(self, messages: list[Message]) -> bool:
+        """Keep what has come; whether it leads on."""
+        good = list(filterfalse(_ERROR, messages))
+        if good:
+            self._ahead += good
+            self._fetched = good[-1].offset() + 1
+        for message in messages if len(good) < len(messages) else ():
+            if message.error() is not None:
+                self._fetched = max(self._fetched, self._end_told_by(message))
+        return bool(messages)
+
+    def _end_told_by(self, message: Message) -> int:
+        """The offset at which the partition ends now, if that is what a message is about.
+
+        Raises:
+            SourceChangedError: when it says that records were deleted.
+            HeadraceError: when it tells of another fault.
+        """
+        from confluent_kafka import KafkaError
+
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            return int(message.offset())
+        place = f"{self.partition}@{self._fetched}"
+        self._handed_out = _NOWHERE
+        if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+            raise SourceChangedError(
+                f"{place} is not there any more: records were deleted (retention.ms, retention.bytes, or the topic) "
+                "after they were found, and before they were read"
+            )
+        raise error_of(error, place)
+
+
+def _together(fetched: list[Messages]) -> Messages:
+    """Consecutive messages as one."""
+    if len(fetched) == 1:
+        return fetched[0]
+    first = fetched[0]
+    return replace(
+        first,
+        offsets=np.concatenate([each.offsets for each in fetched]),
+        values=pa.concat_arrays([each.values for each in fetched]),
+        keys=None if first.keys is None else pa.concat_arrays([each.keys for each in fetched]),
+        timestamps=np.concatenate([each.timestamps for each in fetched]),
+        metadata={name: pa.concat_arrays([each.metadata[name] for each in fetched]) for name in first.metadata},
+    )
+
+
+def _offsets(messages: list[Message]) -> npt.NDArray[np.int64]:
+    first, last = messages[0].offset(), messages[-1].offset()
+    if last - first == len(messages) - 1:  # no gaps, as a rule
+        return np.arange(first, last + 1)
+    return np.fromiter(map(type(messages[0]).offset, messages), np.int64, len(messages))
+
+
+def _timestamps(messages: list[Message]) -> npt.NDArray[np.int64]:
+    """The brokers' timestamps; there are none in topics of the oldest format."""
+    known = np.fromiter(map(_SECOND, map(type(messages[0]).timestamp, messages)), np.int64, len(messages))
+    return np.where(known < 0, NO_TIMESTAMP, known)
+
+
+def _headers(messages: list[Message]) -> pa.Array:
+    """The headers, of each name the last one."""
+    return pa.array([list(dict(each.headers() or ()).items()) for each in messages], METADATA["headers"].storage_type)
+
+
+def _timestamp_types(messages: list[Message]) -> pa.Array:
+    return pa.array([_TIMESTAMP_TYPES[each.timestamp()[0]] for each in messages], pa.string())
+
+
+def _leader_epochs(messages: list[Message]) -> pa.Array:
+    return pa.array([each.leader_epoch() for each in messages], METADATA["leader-epoch"].storage_type)
+
+
+_COLUMNS: Final[Mapping[str, Callable[[list[Message]], pa.Array]]] = {
+    "headers": _headers,
+    "timestamp-type": _timestamp_types,
+    "leader-epoch": _leader_epochs,
+}
+"""Metadata that is read where somebody asks for it."""

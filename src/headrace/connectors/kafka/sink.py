@@ -1,0 +1,249 @@
+"""``KafkaSink``: records into topics of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.arguments import expect, refused
+from headrace.common.errors import ConfigurationError
+from headrace.common.logs import get_logger
+from headrace.common.other_names import other_names
+from headrace.common.output_tag import OutputTag
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.type_variables import T_contra
+from headrace.connectors.kafka.client import SINK, ClientSettings, check_library, check_properties
+from headrace.connectors.kafka.cluster import KafkaOffsets
+from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
+from headrace.connectors.kafka.publisher import MissingMarker, check_settings
+from headrace.connectors.kafka.writer import MessageEncoder, SendingWriter, StagingWriter
+from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.sink import DeliveryGuarantee, Sink
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
+
+logger = get_logger(__name__)
+
+_MAX_BYTES: Final = 1_000_000
+"""That of librdkafka, if the settings do not say otherwise."""
+
+
+@hides_engine_of_methods
+class KafkaSink(Sink[T_contra]):
+    """Writes records into topics.
+
+    ``AT_LEAST_ONCE`` and ``NONE`` send them from the tasks, and a checkpoint waits until brokers have acknowledged all
+    of them. ``EXACTLY_ONCE`` keeps the messages of an epoch in the checkpoint directory, and publishes them when the
+    epoch is complete, in one transaction for each subtask; readers have to ask for ``read_committed``.
+
+    The event time of a record is the timestamp of its message; where it has none, or one before 1970, the time of its
+    epoch is. A key decides the partition as Java's clients do.
+
+    Examples:
+        >>> from headrace.common import SimpleStringSchema
+        >>> from headrace.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
+        >>> alerts = (
+        ...     KafkaRecordSerializationSchema.builder()
+        ...     .set_topic("alerts")
+        ...     .set_value_serialization_schema(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> KafkaSink.builder().set_bootstrap_servers("localhost:9092").set_record_serializer(alerts).build()
+        KafkaSink(alerts at localhost:9092)
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        schema: MessageSerializationSchema,
+        guarantee: DeliveryGuarantee,
+        dead_letter: OutputTag | None,
+        transactions: TransactionSettings | None,
+    ) -> None:
+        self._settings = settings
+        self._schema = schema
+        self._guarantee = guarantee
+        self._dead_letter = dead_letter
+        self._transactions = transactions
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Begin a sink."""
+        return KafkaSinkBuilder()
+
+    @property
+    def delivery_guarantee(self) -> DeliveryGuarantee:
+        return self._guarantee
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._dead_letter
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._schema.validate(input_type)
+
+    def takes_changes(self, input_type: TypeInformation) -> bool:
+        return self._schema.takes_changes or super().takes_changes(input_type)
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        check_library()
+        max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
+        encoder = MessageEncoder(self._schema, max_bytes, context.reject)
+        if self._transactions is None:
+            return SendingWriter(self._settings, encoder, f"writer-{context.subtask}")
+        return StagingWriter(context, encoder, folder_of(context.folder), self._transactions)
+
+    def create_committer(self, context: CommitterContext) -> Committer | None:
+        return None if self._transactions is None else KafkaCommitter(self._transactions, context)
+
+    def check_output(self, context: CommitterContext) -> None:
+        check_library()
+        if self._transactions is None:
+            KafkaOffsets(self._settings).topics()  # an error at the start, if the cluster cannot be reached
+            return
+        check_settings(self._settings)
+        refuse_future(self._transactions, context)
+
+    def __repr__(self) -> str:
+        topic = self._schema.topic if isinstance(self._schema.topic, str) else "topics by record"
+        return f"KafkaSink({topic} at {self._settings.servers})"
+
+
+@hides_engine_of_methods
+@other_names()
+class KafkaSinkBuilder:
+    """Puts a :class:`KafkaSink` together.
+
+    Examples:
+        >>> from headrace.common import SimpleStringSchema
+        >>> from headrace.datastream import OutputTag
+        >>> from headrace.datastream.connectors.base import DeliveryGuarantee, MessageSerializationSchema
+        >>> from headrace.datastream.connectors.kafka import KafkaSink
+        >>> sink = (
+        ...     KafkaSink.builder()
+        ...     .set_bootstrap_servers("localhost:9092")
+        ...     .set_record_serializer(MessageSerializationSchema("alerts", SimpleStringSchema()))
+        ...     .set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+        ...     .set_property("compression.type", "zstd")
+        ...     .set_dead_letter(OutputTag("unwritten"))
+        ...     .build()
+        ... )
+    """
+
+    def __init__(self) -> None:
+        self._properties: dict[str, str] = {}
+        self._schema: MessageSerializationSchema | None = None
+        self._guarantee = DeliveryGuarantee.AT_LEAST_ONCE
+        self._dead_letter: OutputTag | None = None
+        self._prefix: str | None = None
+        self._marker_topic: str | None = None
+        self._missing_marker = MissingMarker.FAIL
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """Where to ask for the cluster: ``host:port``, several with commas."""
+        return self.set_property("bootstrap.servers", bootstrap_servers)
+
+    def set_record_serializer(self, record_serializer: MessageSerializationSchema) -> Self:
+        """Say what messages are made of records.
+
+        Raises:
+            InvalidTypeError: when it is no :class:`KafkaRecordSerializationSchema` or ``MessageSerializationSchema``.
+        """
+        expect(record_serializer, MessageSerializationSchema, "set_record_serializer")
+        self._schema = record_serializer
+        return self
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
+        """Say how often a record arrives, failures or not; ``AT_LEAST_ONCE`` unless told otherwise.
+
+        With ``NONE`` a checkpoint waits for acknowledgements, too; ``acks`` says what one is worth.
+        """
+        expect(delivery_guarantee, DeliveryGuarantee, "set_delivery_guarantee")
+        self._guarantee = delivery_guarantee
+        return self
+
+    def set_transactional_id_prefix(self, prefix: str) -> Self:
+        """Say how transactional ids begin, and the groups of the same names; job and sink unless told otherwise.
+
+        Of two jobs with one prefix the one that was started later goes on, and the other one is stopped.
+
+        Raises:
+            InvalidProgramError: when it is empty.
+        """
+        expect(prefix, str, "set_transactional_id_prefix")
+        if not prefix:
+            raise refused("the prefix of transactional ids is some text: leave it out for one of the job's own")
+        self._prefix = prefix
+        return self
+
+    def set_marker_topic(self, topic: str) -> Self:
+        """Say at which topic it is kept which epoch was published; that of the messages, where it is only one.
+
+        It is the offset of a consumer group, so the topic has to be there, and has to be one that may be read; its
+        messages have nothing to do with it.
+        """
+        expect(topic, str, "set_marker_topic")
+        self._marker_topic = topic
+        return self
+
+    def set_missing_marker(self, missing_marker: MissingMarker) -> Self:
+        """Say what to do when it is lost which epoch was published; the job stops unless told otherwise."""
+        expect(missing_marker, MissingMarker, "set_missing_marker")
+        self._missing_marker = missing_marker
+        return self
+
+    def set_dead_letter(self, output_tag: OutputTag) -> Self:
+        """Have records that the serializer fails on go to a side output of the sink instead of failing the job."""
+        expect(output_tag, OutputTag, "set_dead_letter")
+        self._dead_letter = output_tag
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """A setting of librdkafka, or of Java's clients where both know it; secrets as for a ``KafkaSource``.
+
+        Raises:
+            ConfigurationError: when it is for the sink itself to decide, or for Java alone.
+        """
+        check_properties({key: str(value)}, SINK)
+        self._properties[key] = str(value)
+        return self
+
+    def set_properties(self, props: Mapping[str, str]) -> Self:
+        """Several settings, see :meth:`set_property`."""
+        for key, value in props.items():
+            self.set_property(key, value)
+        return self
+
+    def build(self) -> KafkaSink[Any]:
+        """The sink; nothing is connected to yet.
+
+        Raises:
+            ConfigurationError: when the servers are missing.
+            InvalidProgramError: when the serializer is missing, or the topic of the markers.
+        """
+        if "bootstrap.servers" not in self._properties:
+            raise ConfigurationError("a KafkaSink needs set_bootstrap_servers('host:port')")
+        if self._schema is None:
+            raise refused("a KafkaSink needs topics and formats: call set_record_serializer()")
+        settings = ClientSettings(dict(self._properties))
+        transactions = self._transactions(settings, self._schema)
+        return KafkaSink(settings, self._schema, self._guarantee, self._dead_letter, transactions)
+
+    def _transactions(self, settings: ClientSettings, schema: MessageSerializationSchema) -> TransactionSettings | None:
+        if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            if self._prefix is not None:
+                logger.warning(
+                    "a KafkaSink has no transactions, so no prefix of their ids, as it is %s", self._guarantee
+                )
+            return None
+        topic = self._marker_topic or (schema.topic if isinstance(schema.topic, str) else None)
+        if topic is None:
+            raise refused(
+                "a KafkaSink whose topics are chosen by record keeps at one topic which epoch is published: name one "
+                "that is there with set_marker_topic()"
+            )
+        return TransactionSettings(settings, self._prefix, topic, self._missing_marker)

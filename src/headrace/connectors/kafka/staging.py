@@ -1,0 +1,144 @@
+"""Messages that wait in the checkpoint directory until their epoch is published."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.common.errors import CommitRefusedError
+from headrace.storage.output import ContentDigest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from headrace.connectors.outgoing_messages import OutgoingMessages
+    from headrace.connectors.sink import Json
+    from headrace.storage.folder import Folder
+
+_SUFFIX: Final = ".arrow"
+_NAME: Final = re.compile(rf"[0-9]+-([0-9]+)-[0-9]+-[0-9a-f]+\{_SUFFIX}")
+_TOPIC: Final = "topic"
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("timestamp", pa.int64(), nullable=False),
+        pa.field("key", pa.large_binary()),
+        pa.field("value", pa.large_binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """Messages of one subtask and one epoch, or some of them: a stream of Arrow, with the topic beside each batch.
+
+    Attributes:
+        name: epoch, generation, subtask and digest of the content; what runs again writes the same file.
+        size: in bytes.
+        messages: how many.
+    """
+
+    name: str
+    size: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEpoch:
+    """All that a subtask publishes of an epoch, in one transaction.
+
+    Attributes:
+        transactional_id: under which id; it stays when the job goes on with another prefix.
+        marker_topic: the topic at which the marker is; likewise.
+        files: in their order.
+    """
+
+    transactional_id: str
+    marker_topic: str
+    files: tuple[StagedFile, ...]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def messages(self) -> int:
+        """How many messages."""
+        return sum(file.messages for file in self.files)
+
+    def to_json(self) -> Json:
+        """As it is in a manifest."""
+        files = [[file.name, file.size, file.messages] for file in self.files]
+        return {"id": self.transactional_id, "marker": self.marker_topic, "files": files}
+
+    @staticmethod
+    def from_json(found: Json) -> StagedEpoch:
+        """As it was."""
+        return StagedEpoch(found["id"], found["marker"], tuple(StagedFile(*each) for each in found["files"]))
+
+
+def stage(folder: Folder, place: str, pieces: Sequence[tuple[OutgoingMessages, npt.NDArray[np.int64]]]) -> StagedFile:
+    """Write messages to a file, durably.
+
+    Args:
+        folder: where.
+        place: the beginning of its name.
+        pieces: messages of one topic each, with their timestamps.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    output = pa.BufferOutputStream()
+    with pa.ipc.new_stream(output, _SCHEMA) as writer:
+        for messages, timestamps in pieces:
+            writer.write_batch(_columns(messages, timestamps), custom_metadata={_TOPIC: messages.topic})
+    content = output.getvalue()
+    name = f"{place}-{_digest(content)}{_SUFFIX}"
+    folder.write(name, [content])
+    return StagedFile(name, content.size, sum(len(messages) for messages, _ in pieces))
+
+
+def staged_messages(folder: Folder, file: StagedFile) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What is in a file: batches of timestamp, key and value, with their topics.
+
+    Raises:
+        CommitRefusedError: when it is missing, or not as it was written.
+        OSError: when it cannot be read.
+    """
+    where = folder.locate(file.name)
+    try:
+        content = folder.read(file.name)
+    except FileNotFoundError as error:
+        raise CommitRefusedError(f"{where} is missing, which waits to be published; put it back") from error
+    if len(content) != file.size or _digest(content) != file.name.removesuffix(_SUFFIX).rpartition("-")[2]:
+        raise CommitRefusedError(f"{where} is damaged: its content is not what a task wrote; put it back as it was")
+    for found in pa.ipc.open_stream(content).iter_batches_with_custom_metadata():
+        yield found.custom_metadata[_TOPIC.encode()].decode(), found.batch
+
+
+def remove_staged_before(folder: Folder, generation: int) -> None:
+    """Remove the files that job managers before a generation have left, finished or not."""
+
+    def is_older(name: str) -> bool:
+        found = _NAME.fullmatch(name)
+        return found is not None and int(found[1]) < generation
+
+    folder.remove_unfinished(is_older)
+    folder.remove_all([name for name in folder.names() if is_older(name)])
+
+
+def _columns(messages: OutgoingMessages, timestamps: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    values = messages.values.cast(pa.large_binary())
+    keys = pa.nulls(len(values), pa.large_binary()) if messages.keys is None else messages.keys.cast(pa.large_binary())
+    return pa.record_batch([pa.array(timestamps, pa.int64()), keys, values], schema=_SCHEMA)
+
+
+def _digest(content: Any) -> str:
+    digest = ContentDigest()
+    digest.update(content)
+    return digest.text()

@@ -1,0 +1,158 @@
+"""The tasks' half of a Kafka sink: records become messages, which are sent at once, or staged for a transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from headrace.connectors.dead_letters import encode_or_reject
+from headrace.connectors.kafka.sender import MessageSender
+from headrace.connectors.kafka.staging import StagedEpoch, stage
+from headrace.connectors.sink import SinkWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.common.batch import Batch
+    from headrace.connectors.dead_letters import Reject
+    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.committer import TransactionSettings
+    from headrace.connectors.kafka.staging import StagedFile
+    from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
+    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
+    from headrace.storage.folder import Folder
+
+_STAGED_TOGETHER: Final = 32 << 20
+"""With so many bytes a file is written, even if the epoch has more."""
+
+
+class MessageEncoder:
+    """Makes messages of records.
+
+    Args:
+        schema: what messages are made of.
+        max_bytes: a message with more in its key and value cannot be written.
+        reject: is told of records that cannot be written; None makes such a record fail the job.
+    """
+
+    def __init__(self, schema: MessageSerializationSchema, max_bytes: int, reject: Reject | None) -> None:
+        self._schema = schema
+        self._max_bytes = max_bytes
+        self._reject = reject
+
+    def encode(self, batch: Batch) -> Iterable[OutgoingMessages]:
+        """The messages of some records, topic by topic."""
+        if self._reject is None:
+            return self._checked(batch)
+        return [messages for part in encode_or_reject(self._checked, batch, self._reject) for messages in part]
+
+    def _checked(self, batch: Batch) -> list[OutgoingMessages]:
+        found = list(self._schema.encode(batch))
+        for messages in found:
+            largest = pc.max(_sizes(messages)).as_py()
+            if largest is not None and largest > self._max_bytes:
+                raise ValueError(
+                    f"a message to topic {messages.topic} would have {largest} bytes, and {self._max_bytes} is the "
+                    "most: have it be smaller, or raise 'message.max.bytes' here and 'max.message.bytes' of the topic"
+                )
+        return found
+
+
+class SendingWriter(SinkWriter):
+    """Sends messages as records come, and waits at the end of an epoch until all of them are acknowledged.
+
+    Args:
+        settings: how the cluster is reached.
+        encoder: makes the messages.
+        purpose: part of the client's id.
+
+    Raises:
+        ConfigurationError: when the settings are wrong.
+    """
+
+    def __init__(self, settings: ClientSettings, encoder: MessageEncoder, purpose: str) -> None:
+        self._sender = MessageSender(settings, purpose)
+        self._encoder = encoder
+        self._now = 0
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        self._now = epoch.processing_time
+
+    def write(self, batch: Batch) -> None:
+        for messages in self._encoder.encode(batch):
+            self._sender.send(messages.topic, messages.values, messages.keys, _timestamps(messages, self._now))
+
+    def prepare_commit(self) -> Sequence[Json]:
+        self._sender.flush()
+        return ()
+
+    def abort(self) -> None:
+        self._sender.producer.purge()
+
+
+class StagingWriter(SinkWriter):
+    """Writes messages to files in the checkpoint directory, out of which they are published after the checkpoint.
+
+    Args:
+        context: what a writer is made with.
+        encoder: makes the messages.
+        folder: where the files are; it exists.
+        transactions: how they are published.
+    """
+
+    def __init__(
+        self, context: WriterContext, encoder: MessageEncoder, folder: Folder, transactions: TransactionSettings
+    ) -> None:
+        self._place = f"{context.generation}-{context.subtask}"
+        self._encoder = encoder
+        self._folder = folder
+        self._transactional_id = transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
+        self._marker_topic = transactions.marker_topic
+        self._epoch: WriterEpoch | None = None
+        self._pieces: list[tuple[OutgoingMessages, npt.NDArray[np.int64]]] = []
+        self._bytes = 0
+        self._staged: list[StagedFile] = []
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        self._epoch = epoch
+
+    def write(self, batch: Batch) -> None:
+        assert self._epoch is not None
+        for messages in self._encoder.encode(batch):
+            self._pieces.append((messages, _timestamps(messages, self._epoch.processing_time)))
+            self._bytes += messages.values.nbytes
+        if self._bytes >= _STAGED_TOGETHER:
+            self._stage()
+
+    def prepare_commit(self) -> Sequence[Json]:
+        self._stage()
+        staged = StagedEpoch(self._transactional_id, self._marker_topic, tuple(self._staged))
+        self._clear()
+        return [staged.to_json()] if staged.files else []
+
+    def abort(self) -> None:
+        self._clear()  # files stay: another attempt of the task has written the same ones, perhaps
+
+    def _stage(self) -> None:
+        if not any(len(messages) for messages, _ in self._pieces):
+            return
+        assert self._epoch is not None
+        self._staged.append(stage(self._folder, f"{self._epoch.number}-{self._place}", self._pieces))
+        self._pieces, self._bytes = [], 0
+
+    def _clear(self) -> None:
+        self._pieces, self._bytes, self._staged = [], 0, []
+
+
+def _timestamps(messages: OutgoingMessages, now: int) -> npt.NDArray[np.int64]:
+    """0 is "now" for librdkafka, and there is nothing before 1970 in Kafka."""
+    return np.where(messages.timestamps > 0, messages.timestamps, now)
+
+
+def _sizes(messages: OutgoingMessages) -> Any:
+    sizes = pc.fill_null(pc.binary_length(messages.values), 0)
+    return sizes if messages.keys is None else pc.add(sizes, pc.fill_null(pc.binary_length(messages.keys), 0))

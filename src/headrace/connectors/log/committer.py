@@ -1,0 +1,88 @@
+"""The driver's half of a log sink: what an epoch has written becomes visible at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import (
+    CheckpointError,
+    CommitRefusedError,
+    InfrastructureError,
+    LogError,
+    ProducerFencedError,
+)
+from headrace.connectors.sink import Committer
+from headrace.log.commits import Author, Commit
+from headrace.log.staging import Staged, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.connectors.sink import CommitterContext, Json
+    from headrace.log.log import Log
+    from headrace.log.state import LogState
+
+
+class LogCommitter(Committer):
+    """Makes what an epoch has written visible in one commit, whose author says the job, its generation and the epoch.
+
+    Args:
+        log: the log.
+        context: the job.
+
+    Raises:
+        InfrastructureError: when a younger job manager has taken over.
+    """
+
+    def __init__(self, log: Log, context: CommitterContext) -> None:
+        self._journal = log.journal
+        self._producer = producer_of(context)
+        self._generation = context.generation
+        self._take_over()
+
+    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        staged = [Staged.from_json(each) for each in committables]
+        try:
+            publish(self._journal, Author(self._producer, self._generation, epoch), staged)
+        except ProducerFencedError as error:
+            raise InfrastructureError(str(error)) from error
+        except LogError as error:
+            raise CommitRefusedError(f"{self._journal} does not take the output of epoch {epoch}: {error}") from error
+
+    def _take_over(self) -> None:
+        """Have older generations be fenced; what they have committed stays known."""
+
+        def describe(state: LogState) -> Commit:
+            known = state.producers.get(self._producer)
+            if known is not None and known.epoch > self._generation:
+                raise InfrastructureError(
+                    f"a younger job manager writes to {self._journal} (generation {known.epoch}, this one is "
+                    f"{self._generation}): this one has to stop"
+                )
+            author = Author(self._producer, self._generation, 0 if known is None else known.sequence)
+            return Commit(author, self._journal.clock())
+
+        self._journal.commit(None, describe)
+
+
+def producer_of(context: CommitterContext) -> str:
+    """The id under which a sink of a job commits."""
+    return f"headrace-{context.job_id}-{context.operator_id}"
+
+
+def refuse_future(log: Log, context: CommitterContext) -> None:
+    """Notice that a checkpoint is older than the output.
+
+    Raises:
+        CheckpointError: naming the epoch of that.
+    """
+    with log.journal.lock:
+        log.journal.refresh()
+        known = log.journal.state().producers.get(producer_of(context))
+    if known is not None and known.sequence > context.restored_epoch:
+        raise CheckpointError(
+            f"the checkpoint directory is at epoch {context.restored_epoch}, but {log} holds output of this job up to "
+            f"epoch {known.sequence}: the directory is an old copy, or newer checkpoints were removed, and going on "
+            "would write that output again. Put the newest checkpoint directory back; or start a new job, with a "
+            "checkpoint directory of its own"
+        )

@@ -1,0 +1,87 @@
+"""The tasks' half of a log source: reads ranges of offsets, which are columns already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from headrace.common.errors import OffsetOutOfRangeError, SourceChangedError, UnknownTopicError
+from headrace.connectors.messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.partitions.log import topic_made_again
+from headrace.connectors.source import SourceReader
+from headrace.log.log import Log
+from headrace.log.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.source import Json, ReaderContext, SourceRecords
+
+_HEADERS = "headers"
+
+
+class LogReader(SourceReader):
+    """Reads ranges of offsets.
+
+    Args:
+        location: where the log is.
+        schema: what records are made of.
+        reject: whether there is an output for dead letters.
+    """
+
+    def __init__(self, location: str, schema: MessageDeserializationSchema, *, reject: bool) -> None:
+        self._location = location
+        self._decoder = MessageDecoder(schema, reject=reject)
+        self._wants_keys = schema.key is not None
+        self._wants_headers = _HEADERS in schema.metadata.values()
+        self._log: Log | None = None
+        self._created: dict[str, int] = {}
+
+    def open(self, context: ReaderContext) -> None:
+        self._log = Log.open(self._location, options=context.storage_options)
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        split_id, offset, end = piece
+        assert self._log is not None, "it is opened before it reads"
+        partition = TopicPartition.parse(split_id)
+        self._check(self._log, partition, end)
+        while offset < end:
+            try:
+                fetched = self._log.fetch(partition, offset, end)
+            except (OffsetOutOfRangeError, UnknownTopicError) as error:
+                raise SourceChangedError(
+                    f"{error}: records were deleted after they were found, and before they were read"
+                ) from error
+            for batch in fetched.batches:
+                yield self._decoder.decode(self._messages(partition, batch))
+            offset = fetched.next_offset
+
+    def _check(self, log: Log, partition: TopicPartition, end: int) -> None:
+        """See whether a partition is the one that it was, and has records up to an offset."""
+        with log.journal.lock:
+            log.journal.refresh()
+            topic = log.journal.state().topics.get(partition.topic)
+            ends = [each.end_offset for each in topic.partitions[partition.partition :][:1]] if topic else []
+        if topic is not None and self._created.setdefault(partition.topic, topic.created) != topic.created:
+            raise topic_made_again(partition.topic)
+        if not ends or ends[0] < end:
+            raise SourceChangedError(f"{log}: {partition} ends before offset {end}, which it had before")
+
+    def _messages(self, partition: TopicPartition, batch: pa.RecordBatch) -> Messages:
+        return Messages(
+            partition.topic,
+            partition.partition,
+            batch.column("offset").to_numpy(),
+            batch.column("value"),
+            batch.column("key") if self._wants_keys else None,
+            batch.column("timestamp").cast(pa.int64()).to_numpy(),
+            {_HEADERS: _as_maps(batch.column("headers"))} if self._wants_headers else {},
+        )
+
+
+def _as_maps(headers: pa.Array) -> pa.Array:
+    """Headers by their names; of those with one name, the last."""
+    found = [{pair["key"]: pair["value"] for pair in pairs or ()} for pairs in headers.to_pylist()]
+    return pa.array([list(each.items()) for each in found], METADATA[_HEADERS].storage_type)

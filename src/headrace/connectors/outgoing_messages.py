@@ -1,0 +1,136 @@
+"""Records as messages of brokers and logs: their topics, keys and values, column by column.
+
+A :class:`MessageSerializationSchema` says what a message is made of; a sink gets its records as
+:class:`OutgoingMessages`, all of one topic together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.common.arguments import expect, refused
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import InvalidTypeError
+from headrace.common.serialization import SerializationSchema
+from headrace.common.tracebacks import hides_engine_of_methods
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+
+TopicSelector = Callable[[Any], str]
+"""Gives the topic of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessages:
+    """Messages of one topic, in the order of their records.
+
+    Attributes:
+        topic: the topic.
+        values: binary; null for a message without a value, which deletes its key in a topic that is compacted.
+        keys: binary, null for a message without a key; None where none has one.
+        timestamps: in milliseconds, ``NO_TIMESTAMP`` where a record has none.
+    """
+
+    topic: str
+    values: pa.Array
+    keys: pa.Array | None
+    timestamps: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def timestamps_or(self, now: int) -> npt.NDArray[np.int64]:
+        """The timestamps, with another one where there is none."""
+        return np.where(self.timestamps == NO_TIMESTAMP, now, self.timestamps)
+
+
+@hides_engine_of_methods
+class MessageSerializationSchema:
+    """What messages are made of records: topics, values and keys. The event time of a record is its timestamp.
+
+    Args:
+        topic: the topic of all records, or a function that gives the one of a record.
+        value: writes values.
+        key: writes keys, which decide the partition; messages have none without it.
+
+    Raises:
+        InvalidTypeError: when an argument is of another class.
+
+    Examples:
+        >>> from headrace.common import JsonRowSerializationSchema, SerializationSchema, Types
+        >>> from headrace.datastream.connectors.base import MessageSerializationSchema
+        >>> class Card(SerializationSchema):
+        ...     def serialize(self, element):
+        ...         return element["card"].encode()
+        >>> kind = Types.ROW_NAMED(["card", "amount"], [str, float])
+        >>> values = JsonRowSerializationSchema.builder().with_type_info(kind).build()
+        >>> schema = MessageSerializationSchema("payments", values, key=Card())
+    """
+
+    def __init__(
+        self, topic: str | TopicSelector, value: SerializationSchema, key: SerializationSchema | None = None
+    ) -> None:
+        if not isinstance(topic, str) and not callable(topic):
+            raise refused(f"a topic is a name, or a function that gives one, not {topic!r}", InvalidTypeError)
+        expect(value, SerializationSchema, "MessageSerializationSchema")
+        if key is not None:
+            expect(key, SerializationSchema, "MessageSerializationSchema")
+        self.topic = topic
+        self.value = value
+        self.key = key
+
+    @property
+    def takes_changes(self) -> bool:
+        """Whether messages show what rows do in a changelog."""
+        return self.value.takes_changes
+
+    def validate(self, input_type: TypeInformation) -> None:
+        """Refuse a record type, when the job is planned.
+
+        Raises:
+            InvalidTypeError: naming the type and what would fit.
+        """
+        self.value.validate(input_type)
+        if self.key is not None:
+            self.key.validate(input_type)
+
+    def encode(self, batch: Batch) -> Iterator[OutgoingMessages]:
+        """The messages of some records, topic by topic.
+
+        Raises:
+            InvalidTypeError: when a record has no such form, or its topic is no text.
+        """
+        keys = None if self.key is None else self.key.serialize_batch(batch)
+        messages = OutgoingMessages("", self.value.serialize_batch(batch), keys, batch.timestamps)
+        if isinstance(self.topic, str):
+            yield _of_topic(messages, self.topic)
+            return
+        topics = np.array([_checked(self.topic(row), row) for row in batch.rows], object)
+        for topic in dict.fromkeys(topics.tolist()):
+            yield _of_topic(messages, topic, np.flatnonzero(topics == topic))
+
+
+def _of_topic(messages: OutgoingMessages, topic: str, rows: npt.NDArray[np.intp] | None = None) -> OutgoingMessages:
+    """Those of the messages at some places, or all, as messages of a topic."""
+    values, keys, timestamps = messages.values, messages.keys, messages.timestamps
+    if rows is not None:
+        values, timestamps = values.take(rows), timestamps[rows]
+        keys = None if keys is None else keys.take(rows)
+    return OutgoingMessages(topic, values, keys, timestamps)
+
+
+def _checked(topic: Any, row: Any) -> str:
+    if not isinstance(topic, str) or not topic:
+        raise InvalidTypeError(f"the topic selector gave {topic!r} for {row!r:.200}: return the name of a topic")
+    return topic

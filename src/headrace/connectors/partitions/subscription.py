@@ -1,0 +1,87 @@
+"""Which partitions a source reads."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import ConfigurationError
+from headrace.common.other_names import alike
+from headrace.log.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Subscription(ABC):
+    """Which partitions are read, of those that there are."""
+
+    @abstractmethod
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        """The partitions in a stable order.
+
+        Args:
+            topics: by name, how many partitions each topic has.
+
+        Raises:
+            ConfigurationError: when there is no such topic or partition.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Topics(Subscription):
+    """All partitions of some topics."""
+
+    names: tuple[str, ...]
+
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        for name in self.names:
+            _check_topic(name, topics)
+        return _all_of(self.names, topics)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern(Subscription):
+    """All partitions of the topics whose names match a regular expression from beginning to end, now or later."""
+
+    pattern: str
+
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        matches = re.compile(self.pattern).fullmatch
+        return _all_of(sorted(filter(matches, topics)), topics)
+
+    def __str__(self) -> str:
+        return f"topics like {self.pattern}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions(Subscription):
+    """Some partitions."""
+
+    chosen: tuple[TopicPartition, ...]
+
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        for each in self.chosen:
+            _check_topic(each.topic, topics)
+            if not 0 <= each.partition < topics[each.topic]:
+                raise ConfigurationError(
+                    f"there is no partition {each}: topic {each.topic!r} has {topics[each.topic]}, from 0"
+                )
+        return list(self.chosen)
+
+    def __str__(self) -> str:
+        return ", ".join(str(each) for each in self.chosen)
+
+
+def _check_topic(name: str, topics: Mapping[str, int]) -> None:
+    if name not in topics:
+        raise ConfigurationError(f"there is no topic {name!r}, or it may not be seen{alike(name, topics)}")
+
+
+def _all_of(names: Iterable[str], topics: Mapping[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(name, number) for name in names for number in range(topics[name])]

@@ -1,0 +1,199 @@
+"""``SocketSource``: lines of text from a connection, which the driver holds and nobody can read again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.common.arguments import expect
+from headrace.common.columns import layout_of
+from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import Types
+from headrace.connectors.socket.receiver import Address, SocketReceiver
+from headrace.connectors.source import (
+    Boundedness,
+    Pending,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+    SplitRead,
+)
+from headrace.formats.lines.bad_lines import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
+
+_SPLIT: Final = "socket"
+
+_EPOCH_BYTES: Final = 4 << 20
+"""An epoch's share travels to the task with its context, so it is never larger."""
+
+_ONE_BYTE_EACH: Final = "latin-1"
+"""The encoding in which any bytes are text, as pieces have to be."""
+
+
+@hides_engine_of_methods
+class SocketSource(Source[str]):
+    r"""Lines of text from a TCP server, in the order in which they come.
+
+    The driver reads them. Nobody can read them again: those that no checkpoint holds are lost when the job restarts,
+    and what the server sends while nobody is connected is up to the server. So it is for trying things out. Lines are
+    UTF-8.
+
+    Args:
+        hostname: where the server is, as the driver sees it.
+        port: where it listens.
+        delimiter: what ends a line; of ``"\n"`` a ``"\r"`` before it is taken away too. What comes behind the last one
+            is a line when the server closes the connection.
+        max_retry: how often to connect again, half a second later, when the server closes the connection or cannot be
+            reached; -1 for ever. After that the source has ended, or the job fails, respectively.
+        dead_letter: a side output for lines that are no UTF-8, as ``(where, raw, reason)``; else one fails the job.
+
+    Raises:
+        InvalidProgramError: when the port is none, the delimiter is empty, or ``max_retry`` is below -1.
+
+    Examples:
+        >>> from headrace.datastream import OutputTag
+        >>> from headrace.datastream.connectors.socket import SocketSource
+        >>> SocketSource("localhost", 9999, dead_letter=OutputTag("bad")).can_replay
+        False
+    """
+
+    def __init__(
+        self,
+        hostname: str,
+        port: int,
+        delimiter: str = "\n",
+        max_retry: int = 0,
+        *,
+        dead_letter: OutputTag | None = None,
+    ) -> None:
+        expect(port, int, "the port of a SocketSource")
+        if not 0 < port < 1 << 16:
+            raise InvalidProgramError(f"a port is a number from 1 to 65535, not {port}")
+        if not delimiter:
+            raise InvalidProgramError("a SocketSource needs a delimiter, which ends its lines")
+        if max_retry < -1:
+            raise InvalidProgramError(f"max_retry is a number of attempts, or -1 for ever, not {max_retry}")
+        self._address = Address(hostname, port)
+        self._delimiter = delimiter.encode()
+        self._max_retry = max_retry
+        self._dead_letter = dead_letter
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return Types.STRING()
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (str(self._address),)
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._dead_letter
+
+    @property
+    def gives_timestamps(self) -> bool:
+        return False
+
+    @property
+    def can_replay(self) -> bool:
+        return False
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        return _SocketEnumerator(SocketReceiver(self._address, self._delimiter, self._max_retry), self._delimiter)
+
+    def create_reader(self) -> SourceReader:
+        return _SocketReader(str(self._address), self._delimiter, reject=self._dead_letter is not None)
+
+    def __repr__(self) -> str:
+        return f"SocketSource({self._address})"
+
+
+class _SocketEnumerator(SplitEnumerator):
+    """Hands out what was received; a position is the number of bytes since the job's first start.
+
+    What is planned stays in memory until a manifest holds it, since an epoch may be planned again.
+    """
+
+    def __init__(self, receiver: SocketReceiver, delimiter: bytes) -> None:
+        self._receiver = receiver
+        self._delimiter = delimiter
+        self._start: int | None = None
+
+    def discover(self, now: int) -> Sequence[str]:
+        self._receiver.begin()
+        return (_SPLIT,)
+
+    def initial_position(self, split_id: str) -> Json:
+        return 0
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        lines = self._receiver.lines(self._offset(position), min(budget.bytes, _EPOCH_BYTES), budget.records)
+        if not lines:
+            return None
+        piece = [position, lines.decode(_ONE_BYTE_EACH)]
+        count = lines.count(self._delimiter)
+        return SplitRead(split_id, position, position + len(lines), (piece,), records=count, bytes=len(lines))
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        return self._receiver.has_ended(self._offset(position))
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        return Pending(bytes=self._receiver.size(self._offset(position)))
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        if _SPLIT in positions:
+            offset = self._offset(positions[_SPLIT])
+            self._receiver.forget(offset)
+            assert self._start is not None
+            self._start += offset
+
+    def close(self) -> None:
+        self._receiver.close()
+
+    def _offset(self, position: int) -> int:
+        """Where a position is in what was received and is not forgotten; the first one asked for is its beginning."""
+        if self._start is None:
+            self._start = position
+        return position - self._start
+
+
+class _SocketReader(SourceReader):
+    def __init__(self, address: str, delimiter: bytes, *, reject: bool) -> None:
+        self._address = address
+        self._delimiter = delimiter
+        self._reject = reject
+        self._schema = layout_of(Types.STRING()).schema
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        position, text = piece
+        lines = text.encode(_ONE_BYTE_EACH).split(self._delimiter)[:-1]
+        if self._delimiter == b"\n":
+            lines = [line.removesuffix(b"\r") for line in lines]
+        read, rejected = [], []
+        for number, line in enumerate(lines):
+            try:
+                read.append(line.decode())
+            except UnicodeDecodeError as error:
+                rejected.append(self._rejected(f"{self._address}, line {number + 1} from byte {position}", line, error))
+        yield SourceRecords(
+            columns=pa.RecordBatch.from_arrays([pa.array(read, pa.string())], schema=self._schema), rejected=rejected
+        )
+
+    def _rejected(self, where: str, line: bytes, error: UnicodeDecodeError) -> tuple[str, str, str]:
+        reason = f"not utf-8: byte {line[error.start]:#04x} at position {error.start}, {error.reason}"
+        if not self._reject:
+            raise BadRecordError(f"{where}: {reason}; to go on without such lines, give the source a dead_letter")
+        return where, shorten(line), reason

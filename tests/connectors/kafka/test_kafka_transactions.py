@@ -1,0 +1,412 @@
+"""``KafkaSink`` with ``EXACTLY_ONCE`` against a real broker: readers of committed messages see each record once."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("confluent_kafka")
+
+
+from headrace.common import SimpleStringSchema, Types
+from headrace.common.batch import Batch
+from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.errors import (
+    CheckpointError,
+    CommitRefusedError,
+    ConfigurationError,
+    InvalidProgramError,
+)
+from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder, MissingMarker
+from headrace.connectors.kafka import committer as committer_module
+from headrace.connectors.kafka.committer import KafkaCommitter
+from headrace.connectors.kafka.publisher import Publisher
+from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
+from headrace.storage.posix import PosixFolder
+from tests.connectors.kafka.topics import Topic
+from tests.reliability.support.kafka_sinks import Key, Place, Text, check, committed, kafka_job, staged_files
+from tests.reliability.support.small_jobs import CrashError, SmallJob
+
+if TYPE_CHECKING:
+    from headrace.broker.cluster import KafkaCluster
+
+pytestmark = pytest.mark.integration
+
+NOW = 1_700_000_000_000
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster) -> Topic:
+    return Topic(kafka.bootstrap_servers, partitions=2)
+
+
+def to(topic: Topic, schema: MessageSerializationSchema | None = None) -> KafkaSinkBuilder:
+    schema = MessageSerializationSchema(topic.name, SimpleStringSchema()) if schema is None else schema
+    builder = KafkaSink.builder().set_bootstrap_servers(topic.servers).set_record_serializer(schema)
+    return builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+
+
+def job(tmp_path: Path, topic: Topic) -> SmallJob:
+    return kafka_job(tmp_path, topic.servers, topic.name)
+
+
+def texts(topic: Topic) -> list[str]:
+    """What readers of committed messages see."""
+    found = (message.value() for message in committed(topic.servers, topic.name))
+    return sorted(value.decode() for value in found if value is not None)
+
+
+@dataclasses.dataclass
+class ByHand:
+    """A sink whose tasks and driver are called by the test."""
+
+    sink: KafkaSink[Any]
+    folder: PosixFolder
+    job_id: str
+    parallelism: int = 1
+
+    def committer(self, generation: int = 0, restored: int = 0, **more: Any) -> KafkaCommitter:
+        context = self.context(generation, restored, **more)
+        self.sink.check_output(context)
+        made = self.sink.create_committer(context)
+        assert isinstance(made, KafkaCommitter)
+        return made
+
+    def context(self, generation: int = 0, restored: int = 0, **more: Any) -> CommitterContext:
+        shared = {"parallelism": self.parallelism, "folder": self.folder} | more
+        return CommitterContext(self.job_id, "sink", Types.STRING(), generation, restored, **shared)
+
+    def written(self, epoch: int, records: list[str], subtask: int = 0, generation: int = 0) -> list[Any]:
+        own = WriterContext(self.job_id, "sink", generation, subtask, 1, Types.STRING(), folder=self.folder)
+        writer = self.sink.create_writer(own)
+        writer.begin_epoch(WriterEpoch(epoch, NOW))
+        times = [NO_TIMESTAMP] * len(records)
+        writer.write(Batch.of_rows(Types.STRING(), records, times, [0] * len(records)))
+        return list(writer.prepare_commit())
+
+
+@pytest.fixture
+def by_hand(topic: Topic, tmp_path: Path) -> ByHand:
+    return ByHand(to(topic).build(), PosixFolder(tmp_path / "staged"), topic.name)
+
+
+def crash_at(patch: pytest.MonkeyPatch, step: str, count: int, *, after: bool = False) -> list[str]:
+    """The driver dies at a place; told in the list."""
+    died: list[str] = []
+
+    def die() -> None:
+        died.append(step)
+        raise CrashError
+
+    Place(step, count, after).act(die, patch.setattr)
+    return died
+
+
+def test_what_an_epoch_has_written_becomes_visible_after_its_checkpoint(topic: Topic, by_hand: ByHand) -> None:
+    committer = by_hand.committer()
+    staged = by_hand.written(1, ["a", "b"])
+    assert by_hand.folder.names()
+    assert texts(topic) == []
+    for _ in range(2):
+        committer.commit(1, staged, NOW)
+        assert texts(topic) == ["a", "b"]
+    assert by_hand.folder.names() == []
+    committer.commit(2, by_hand.written(2, ["c"]), NOW)
+    committer.close()
+    assert texts(topic) == ["a", "b", "c"]
+    assert {message.timestamp()[1] for message in committed(topic.servers, topic.name)} == {NOW}
+
+
+def test_the_same_records_are_staged_in_the_same_file(by_hand: ByHand) -> None:
+    by_hand.folder.make()
+    assert by_hand.written(3, ["a", "é"]) == by_hand.written(3, ["a", "é"])
+    assert len(by_hand.folder.names()) == 1
+    assert by_hand.written(3, []) == []
+
+
+PLACES = [("init", False), ("init", True), ("begin", True), ("mark", False), ("mark", True), ("end", True)]
+
+
+@pytest.mark.parametrize(("step", "after"), PLACES)
+def test_a_driver_that_dies_while_it_publishes(
+    step: str, after: bool, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was publishing is still open when the next one begins."""
+    with monkeypatch.context() as patch:
+        died = crash_at(patch, step, 2 if step == "init" else 4, after=after)  # two of them set the first markers
+        job(tmp_path, topic).crash()
+        assert died == [step]
+    job(tmp_path, topic).run()
+    check(topic.servers, topic.name)
+    assert staged_files(tmp_path) == []
+
+
+def test_an_epoch_of_many_messages_is_published_in_tasks(
+    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committer_module, "_IN_DRIVER_MESSAGES", 2)
+    asked: list[int] = []
+
+    def run_in_tasks(work: Callable[[Any], Any], items: Any) -> list[Any]:
+        asked.append(len(items))
+        return [work(item) for item in items]
+
+    by_hand.parallelism = 2
+    committer = by_hand.committer(run_in_tasks=run_in_tasks)
+    committer.commit(1, by_hand.written(1, ["a"]), NOW)
+    for _ in range(2):  # the second time as if nobody knew of the first
+        committer.commit(2, by_hand.written(2, ["b", "c"]) + by_hand.written(2, ["d", "e"], subtask=1), NOW)
+    committer.commit(3, by_hand.written(3, ["f"]), NOW)
+    committer.close()
+    assert asked == [2, 2]
+    assert texts(topic) == ["a", "b", "c", "d", "e", "f"]
+
+
+@pytest.mark.slow  # its threads are not steady on a machine that is loaded
+def test_a_publisher_that_comes_back_in_the_middle_changes_nothing(
+    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zombie = by_hand.committer()
+    staged = by_hand.written(1, ["a", "b"])
+    sent, go_on = threading.Event(), threading.Event()
+    original = Publisher._mark
+
+    def waiting(self: Publisher, publication: Any) -> None:
+        if threading.current_thread().name.startswith("headrace-publisher") and not sent.is_set():
+            sent.set()
+            assert go_on.wait(60)
+        original(self, publication)
+
+    monkeypatch.setattr(Publisher, "_mark", waiting)
+    told: list[BaseException] = []
+
+    def commit() -> None:
+        try:
+            zombie.commit(1, staged, NOW)
+        except OSError as error:
+            told.append(error)
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    assert sent.wait(60)
+    younger = by_hand.committer(1, 1)
+    younger.commit(1, staged, NOW)
+    go_on.set()
+    thread.join(60)
+    assert [type(error) for error in told] == [OSError]
+    assert "fenced" in str(told[0])
+    younger.recover(None)
+    younger.commit(2, by_hand.written(2, ["c"], generation=1), NOW)
+    zombie.commit(1, staged, NOW)  # as it is tried again; this fences the younger one
+    with pytest.raises(OSError, match="fenced"):
+        younger.commit(3, by_hand.written(3, ["d"], generation=1), NOW)
+    younger.commit(3, by_hand.written(3, ["d"], generation=1), NOW)
+    assert texts(topic) == ["a", "b", "c", "d"]
+
+
+def delete_group(topic: Topic, group: str) -> None:
+    topic.admin.delete_consumer_groups([group])[group].result(30)
+
+
+def lost_marker(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The driver dies when an epoch is published, before it knows; then the marker gets lost."""
+    staged = by_hand.written(1, ["a"])
+    with monkeypatch.context() as patch:
+        crash_at(patch, "end", 2, after=True)  # the first one sets the first marker
+
+        with pytest.raises(CrashError):
+            by_hand.committer().commit(1, staged, NOW)
+    delete_group(topic, staged[0]["id"])
+    return staged
+
+
+@pytest.fixture(autouse=True)
+def folder(by_hand: ByHand) -> None:
+    by_hand.folder.make()
+
+
+def test_a_marker_that_is_gone_stops_the_job(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    staged = lost_marker(topic, by_hand, monkeypatch)
+    for _ in range(2):
+        with pytest.raises(CommitRefusedError, match=r"is gone, .* epoch 1 was published: .*MissingMarker.PUBLISH"):
+            by_hand.committer(1, 1).commit(1, staged, NOW)
+    assert texts(topic) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "seen"), [(MissingMarker.PUBLISH, ["a", "a", "b"]), (MissingMarker.SKIP, ["a", "b"])]
+)
+def test_going_on_without_a_marker(
+    choice: MissingMarker, seen: list[str], topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = lost_marker(topic, by_hand, monkeypatch)
+    by_hand.sink = to(topic).set_missing_marker(choice).build()
+    committer = by_hand.committer(1, 1)
+    committer.commit(1, staged, NOW)
+    committer.recover(None)
+    committer.commit(2, by_hand.written(2, ["b"], generation=1), NOW)
+    committer.close()
+    assert texts(topic) == seen
+    assert by_hand.folder.names() == []
+
+
+def test_a_marker_that_expires_while_nothing_is_written_is_not_missed(
+    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committer = by_hand.committer()
+    committer.commit(1, by_hand.written(1, ["a"]), NOW)
+    committer.close()
+    staged = by_hand.written(2, ["b"])
+    delete_group(topic, staged[0]["id"])
+    with pytest.raises(CommitRefusedError, match="is gone"):
+        committer.commit(2, staged, NOW)
+    monkeypatch.setattr(committer_module, "_QUIET_SECONDS", -1.0)
+    with pytest.raises(CommitRefusedError, match="is gone"):
+        committer.commit(2, staged, NOW)  # it was tried: that it was not published is not known
+    committer.commit(3, by_hand.written(3, ["c"]), NOW)
+    assert texts(topic) == ["a", "c"]
+
+
+def test_a_job_that_goes_on_after_a_long_time(topic: Topic, by_hand: ByHand) -> None:
+    first = by_hand.committer()
+    staged = by_hand.written(1, ["a"])
+    first.commit(1, staged, NOW)
+    first.close()
+    delete_group(topic, staged[0]["id"])
+    second = by_hand.committer(1, 1)
+    second.recover(None)
+    second.commit(2, by_hand.written(2, ["b"], generation=1), NOW)
+    second.close()
+    assert texts(topic) == ["a", "b"]
+
+
+def test_an_old_copy_of_a_checkpoint_is_noticed(topic: Topic, by_hand: ByHand) -> None:
+    committer = by_hand.committer()
+    for epoch in (1, 2):
+        committer.commit(epoch, by_hand.written(epoch, [f"of {epoch}"]), NOW)
+    committer.close()
+    with pytest.raises(CheckpointError, match=r"is at epoch 1, but .* up to epoch 2 are published"):
+        by_hand.committer(3, 1)
+    by_hand.committer(3, 2)
+
+
+def test_of_two_jobs_with_one_prefix_the_older_one_is_stopped(topic: Topic, by_hand: ByHand) -> None:
+    by_hand.sink = to(topic).set_transactional_id_prefix(f"p{topic.name}").build()
+    older = by_hand.committer()
+    older.commit(1, by_hand.written(1, ["a"]), NOW)
+    other = ByHand(by_hand.sink, PosixFolder(Path(by_hand.folder.locate("other"))), "other job")
+    younger = other.committer()
+    younger.commit(1, other.written(1, ["b"]), NOW)
+    staged = by_hand.written(2, ["c"])
+    with pytest.raises(OSError, match="fenced"):
+        older.commit(2, staged, NOW)
+    with pytest.raises(CommitRefusedError, match=rf"id p{topic.name}-0 .* is used by job other job, sink sink"):
+        older.commit(2, staged, NOW)
+    with pytest.raises(OSError, match="fenced"):
+        younger.commit(2, other.written(2, ["d"]), NOW)
+    younger.commit(2, other.written(2, ["d"]), NOW)
+    assert texts(topic) == ["a", "b", "d"]
+
+
+def test_with_another_prefix_and_fewer_tasks_what_is_pending_is_published(topic: Topic, by_hand: ByHand) -> None:
+    by_hand.parallelism = 3
+    committer = by_hand.committer()
+    first = [each for subtask in range(3) for each in by_hand.written(1, [f"a{subtask}"], subtask)]
+    committer.commit(1, first, NOW)
+    pending = [each for subtask in range(3) for each in by_hand.written(2, [f"b{subtask}"], subtask)]
+    by_hand.sink = to(topic).set_transactional_id_prefix(f"q{topic.name}").build()
+    by_hand.parallelism = 1
+    fewer = by_hand.committer(1, 2)
+    fewer.commit(2, pending, NOW)
+    fewer.recover(None)
+    fewer.commit(3, by_hand.written(3, ["c"], generation=1), NOW)
+    assert texts(topic) == ["a0", "a1", "a2", "b0", "b1", "b2", "c"]
+
+
+def test_a_job_goes_on_with_other_parallelism_and_another_name(topic: Topic, tmp_path: Path) -> None:
+    job(tmp_path, topic).run(stop_after=3)
+    environment = job(tmp_path, topic).environment()
+    environment.set_parallelism(3)
+    environment.execute("renamed")
+    check(topic.servers, topic.name)
+
+
+@pytest.mark.parametrize("damage", ["removed", "changed"])
+def test_staged_messages_that_are_damaged_stop_the_job(damage: str, topic: Topic, by_hand: ByHand) -> None:
+    committer = by_hand.committer()
+    staged = by_hand.written(1, ["a" * 100])
+    (name,) = by_hand.folder.names()
+    path = Path(by_hand.folder.locate(name))
+    content = path.read_bytes()
+    path.unlink()
+    if damage == "changed":
+        path.write_bytes(content.replace(b"aa", b"ab"))
+    with pytest.raises(CommitRefusedError, match=rf"{name} is {'missing' if damage == 'removed' else 'damaged'}"):
+        committer.commit(1, staged, NOW)
+    assert texts(topic) == []
+    path.write_bytes(content)
+    committer.commit(1, staged, NOW)
+    assert texts(topic) == ["a" * 100]
+
+
+def test_what_a_topic_does_not_take_stops_the_job_and_leaves_no_transaction_open(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    small = Topic(kafka.bootstrap_servers, max_message_bytes="1000")
+    by_hand = ByHand(to(small).build(), PosixFolder(tmp_path / "small"), small.name)
+    committer = by_hand.committer()
+    staged = by_hand.written(1, ["a", "b" * 5_000])
+    with pytest.raises(CommitRefusedError, match=r"MSG_SIZE_TOO_LARGE\); have it be smaller"):
+        committer.commit(1, staged, NOW)
+    assert texts(small) == []
+
+
+def test_a_message_that_no_topic_would_take_is_found_before_the_checkpoint(topic: Topic, by_hand: ByHand) -> None:
+    with pytest.raises(ValueError, match=r"would have 2000000 bytes, and 1000000 is the most"):
+        by_hand.written(1, ["a" * 2_000_000])
+    by_hand.sink = to(topic).set_property("max.request.size", "3000000").build()
+    assert by_hand.written(1, ["a" * 2_000_000])
+
+
+def test_what_is_refused_before_anything_is_read(topic: Topic, by_hand: ByHand) -> None:
+    selecting = MessageSerializationSchema(lambda record: record, SimpleStringSchema())
+    with pytest.raises(InvalidProgramError, match="set_marker_topic"):
+        to(topic, selecting).build()
+    assert to(topic, selecting).set_marker_topic(topic.name).build()
+    by_hand.sink = to(topic).set_property("enable.idempotence", "false").build()
+    with pytest.raises(ConfigurationError, match=r"enable\.idempotence"):
+        by_hand.committer()
+    with pytest.raises(ConfigurationError, match="for the sink itself to decide"):
+        to(topic).set_property("transactional.id", "x")
+    by_hand.sink = to(topic).set_marker_topic("no/topic").build()
+    with pytest.raises(ConfigurationError, match=r"topic no/topic at .*; create it, or correct its name"):
+        by_hand.committer()
+
+
+def test_with_another_guarantee_what_is_pending_is_not_lost(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        crash_at(patch, "begin", 4)
+        job(tmp_path, topic).crash()
+    changed = job(tmp_path, topic)
+    schema = MessageSerializationSchema(topic.name, Text(), Key())
+    changed.sink = to(topic, schema).set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE).build()
+    with pytest.raises(CheckpointError, match="that is not shown yet"):
+        changed.run()
+    job(tmp_path, topic).run(stop_after=4)
+    changed.run()
+    check(topic.servers, topic.name)
+
+
+def test_a_topic_that_is_not_there_is_made_by_brokers_that_do_so(topic: Topic, by_hand: ByHand) -> None:
+    name = f"new-{topic.name}"
+    by_hand.sink = to(topic, MessageSerializationSchema(name, SimpleStringSchema())).build()
+    by_hand.committer().commit(1, by_hand.written(1, ["a"]), NOW)
+    assert [message.value() for message in committed(topic.servers, name)] == [b"a"]

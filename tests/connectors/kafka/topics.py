@@ -1,0 +1,161 @@
+"""Topics of a Kafka, with what tests do to those of the embedded log."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any, ClassVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from headrace.common import ByteArraySchema
+from headrace.connectors.kafka import KafkaSource, KafkaSourceBuilder
+from headrace.connectors.partitions.offsets import OffsetResetStrategy
+from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
+
+_PATIENCE = 30.0
+_NOT_YET = (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+class Topic(TopicDriver):
+    """A topic of a Kafka; see :class:`TopicDriver`.
+
+    Args:
+        servers: where the Kafka is.
+        login: what clients are told beside that.
+    """
+
+    compacted: ClassVar[Mapping[str, str]] = {
+        **TopicDriver.compacted,
+        "segment_ms": "1",
+        "min_cleanable_dirty_ratio": "0.01",
+    }
+
+    def __init__(
+        self,
+        servers: str,
+        partitions: int = 1,
+        prefix: str = "t",
+        login: Mapping[str, str] | None = None,
+        **config: str,
+    ) -> None:
+        self.servers = servers
+        self._login = login
+        self.client = {"bootstrap.servers": servers, "log_level": 2, **(login or {})}
+        self.admin = AdminClient(self.client)
+        super().__init__(partitions, prefix, **config)
+
+    def another(self, partitions: int = 1, prefix: str = "t", **config: str) -> Topic:
+        return Topic(self.servers, partitions, prefix, self._login, **config)
+
+    def make(self, partitions: int = 1, **config: str) -> None:
+        names = {name.replace("_", "."): value for name, value in config.items()}
+        # As many replicas as the cluster has by default
+        self.admin.create_topics([NewTopic(self.name, partitions, config=names)])[self.name].result(_PATIENCE)
+        self._await(partitions)
+
+    def delete(self) -> None:
+        self.admin.delete_topics([self.name])[self.name].result(_PATIENCE)
+        self._await(0)
+
+    def grow(self, partitions: int) -> None:
+        self.admin.create_partitions([NewPartitions(self.name, partitions)])[self.name].result(_PATIENCE)
+        self._await(partitions)
+
+    def _await(self, partitions: int) -> None:
+        """Brokers hear of it a little later than who has asked for it."""
+        found = -1
+        while found != partitions:
+            topics = self.admin.list_topics(timeout=_PATIENCE).topics
+            found = len(topics[self.name].partitions) if self.name in topics else 0
+        self._producer = Producer({**self.client, "linger.ms": 0, "message.max.bytes": 10_000_000})
+
+    def put(self, values: Iterable[Any], partition: int = 0, **more: Any) -> None:
+        for value in values:
+            self._producer.produce(self.name, message(value), partition=partition, **more)
+        assert self._producer.flush(_PATIENCE) == 0
+
+    def transaction(self) -> OpenTransaction:
+        return _KafkaTransaction(self)
+
+    def delete_before(self, offset: int) -> None:
+        for future in self.admin.delete_records([TopicPartition(self.name, 0, offset)]).values():
+            future.result(_PATIENCE)
+
+    def compact(self) -> None:
+        time.sleep(0.01)  # longer than segment.ms: the next message rolls the segment, which is not cleaned else
+        self.put(["rolls"], key=b"last")
+        before = len(self.offsets())
+        while len(self.offsets()) == before:
+            time.sleep(0.05)
+
+    def offsets(self) -> list[int]:
+        """The offsets that a consumer of its own sees."""
+        consumer = Consumer({**self.client, "group.id": "offsets", "enable.partition.eof": True})
+        consumer.assign([TopicPartition(self.name, 0, 0)])
+        found: list[int] = []
+        while (polled := consumer.poll(_PATIENCE)) is not None and polled.error() is None:
+            found.append(polled.offset() or 0)
+        consumer.close()
+        return found
+
+    def commit_offset(self, group: str, offset: int) -> None:
+        with self._asking(group) as consumer:
+            while True:  # the group's coordinator may be new, and refuse for a moment
+                try:
+                    consumer.commit(offsets=[TopicPartition(self.name, 0, offset)], asynchronous=False)
+                except KafkaException as refusal:
+                    if refusal.args[0].code() not in _NOT_YET:
+                        raise
+                    time.sleep(0.1)
+                else:
+                    return
+
+    def committed(self, group: str) -> dict[int, int]:
+        with self._asking(group) as consumer:
+            partitions = len(self.admin.list_topics(self.name, timeout=_PATIENCE).topics[self.name].partitions)
+            found = consumer.committed([TopicPartition(self.name, each) for each in range(partitions)], _PATIENCE)
+        assert all(each.error is None for each in found)
+        return {each.partition: each.offset for each in found if each.offset >= 0}
+
+    def _asking(self, group: str) -> closing[Consumer]:
+        """A client of a group that does not join it; an admin client's requests may end the process."""
+        return closing(Consumer({**self.client, "group.id": group, "enable.auto.commit": False}))
+
+    def delete_group(self, group: str) -> None:
+        self.admin.delete_consumer_groups([group])[group].result(_PATIENCE)
+
+    def builder(self) -> KafkaSourceBuilder[bytes]:
+        made: KafkaSourceBuilder[bytes] = KafkaSource.builder()
+        made.set_bootstrap_servers(self.servers).set_value_only_deserializer(ByteArraySchema())
+        return made.set_properties(self._login or {})
+
+    def configure(
+        self, builder: KafkaSourceBuilder[bytes], group: str | None, discovery_millis: int, reset: OffsetResetStrategy
+    ) -> None:
+        builder.set_property("partition.discovery.interval.ms", str(discovery_millis))
+        builder.set_property("auto.offset.reset", reset.name.lower())
+        if group is not None:
+            builder.set_group_id(group)
+
+
+class _KafkaTransaction(OpenTransaction):
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self._producer = Producer({**topic.client, "transactional.id": uuid.uuid4().hex, "linger.ms": 0})
+        self._producer.init_transactions(_PATIENCE)
+        self._producer.begin_transaction()
+
+    def put(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self._producer.produce(self._topic.name, message(value), partition=0)
+        assert self._producer.flush(_PATIENCE) == 0  # what is not sent yet would just be forgotten
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(_PATIENCE)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(_PATIENCE)

@@ -1,0 +1,75 @@
+"""``LogSource``: what an embedded log has and a Kafka has not; what both have is in ``tests/connectors/partitions``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.common import ByteArraySchema, WatermarkStrategy
+from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidTypeError, SourceChangedError
+from headrace.connectors.log import LogSink, LogSource, OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.source import ReaderContext
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.log import Log
+from tests.connectors.log_topics import LogTopic
+from tests.connectors.partitions.driver import texts
+
+
+def environment(tmp_path: Path, **settings: str) -> StreamExecutionEnvironment:
+    usual = {"headrace.runtime": "local", "execution.checkpointing.dir": str(tmp_path / "checkpoints")}
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(usual | settings))
+
+
+def test_from_a_log_to_a_log_by_one_job_after_the_other(tmp_path: Path) -> None:
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    topic.log.create_topic("copy", 2)
+    start = OffsetsInitializer.committed_offsets(OffsetResetStrategy.EARLIEST)
+    for first in range(0, 300, 100):
+        topic.put(range(first, first + 100))
+        source = topic.reading(start, group="copies").set_bounded(OffsetsInitializer.latest()).build()
+        env = environment(tmp_path / str(first), **{"headrace.epoch.max-records": "30"})
+        lines = env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "read")
+        sink = LogSink.builder().set_log(topic.log.folder.locate(""))
+        lines.sink_to(sink.set_record_serializer(MessageSerializationSchema("copy", ByteArraySchema())).build())
+        env.execute("copy")
+    batches = [batch for each in topic.log.partitions_of("copy") for batch in topic.log.fetch(each, 0).batches]
+    copied = [value for batch in batches for value in batch.column("value").to_pylist()]
+    assert sorted(copied, key=int) == texts(range(300))
+
+
+def test_a_reader_knows_a_topic_that_was_made_again(tmp_path: Path) -> None:
+    """It was made again after the driver has seen how far it can be read."""
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    topic.put(range(9))
+    reader = topic.reading().build().create_reader()
+    reader.open(ReaderContext())
+    list(reader.read([f"{topic.name}-0", 0, 1]))
+    topic.delete()
+    topic.make()
+    topic.put(range(20))
+    with pytest.raises(SourceChangedError, match="was deleted and made again"):
+        list(reader.read([f"{topic.name}-0", 1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "reason"),
+    [
+        ("set_topics", ["orders"], r"set_topics takes a str, not \['orders'\]"),
+        ("set_dead_letter", "bad", "set_dead_letter takes an OutputTag, not 'bad'"),
+        ("set_partition_discovery", 10, "set_partition_discovery takes a Duration, not 10"),
+        ("set_offset_reset", "earliest", "set_offset_reset takes an OffsetResetStrategy, not 'earliest'"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(method: str, given: Any, reason: str) -> None:
+    with pytest.raises(InvalidTypeError, match=reason):
+        getattr(LogSource.builder(), method)(given)
+
+
+def test_a_start_is_milliseconds() -> None:
+    start: Any = 1.7e12
+    with pytest.raises(InvalidTypeError, match=r"OffsetsInitializer.timestamp takes an int, not 1700000000000.0"):
+        OffsetsInitializer.timestamp(start)
