@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAM = HERE.parent.parent / "examples" / "card_fraud.py"
+PROGRAM = HERE.parent.parent / "examples" / "card_fraud" / "job.py"
 PICTURE = HERE / "card_fraud.svg"
 
 

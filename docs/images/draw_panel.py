@@ -1,11 +1,12 @@
 """Draws what the demo shows on a terminal, for the documentation: python docs/images/draw_panel.py.
 
-The demo runs in one process; the picture has a moment of its last tenth, and how it ends. Rates are by the time of the
+The job runs in this process; the picture has a moment of its last tenth, and how it ends. Rates are by the time of the
 processor, so what else the machine is doing does not matter.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tempfile
@@ -24,7 +25,7 @@ from headrace.client.progress.panel import panels
 from headrace.jobmanager.progress import EpochStatistics
 
 HERE = Path(__file__).parent
-PROGRAM = HERE.parent.parent / "examples" / "card_fraud.py"
+PROGRAM = HERE.parent.parent / "examples" / "card_fraud" / "demo.py"
 PICTURE = HERE / "panel.svg"
 SETTINGS = {
     "headrace.runtime": "local",
@@ -33,16 +34,19 @@ SETTINGS = {
     "headrace.epoch.target-duration": "1 min",
 }
 FONT_FROM_ELSEWHERE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+ALERTS = 4
+"""So many alerts are in the picture."""
 
 
 class Recorder(ProgressListener):
-    """Keeps the panel as it was after each epoch, and what is said."""
+    """Keeps the panel as it was after each epoch, and what is said and printed."""
 
     def __init__(self) -> None:
         super().__init__(Console(file=io.StringIO(), width=96), time.process_time)
         self._ended = time.process_time()
         self.moments: list[str] = []
         self.said: list[str] = []
+        self.printed = io.StringIO()
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         """Take the epoch's time from the clock that all rates are by."""
@@ -64,11 +68,16 @@ class Recorder(ProgressListener):
         return captured.get()
 
 
-def recorded(events: int) -> Recorder:
+def recorded(payments: int) -> Recorder:
     """The demo with so many payments, run to its end."""
     recorder = Recorder()
-    with tempfile.TemporaryDirectory() as folder, submission_defaults(SETTINGS, recorder):
-        run_script(PROGRAM, ["--events", str(events), "--output", folder])
+    arguments = ["--payments", str(payments), "--rate", "0", "--output"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        submission_defaults(SETTINGS, recorder),
+        contextlib.redirect_stdout(recorder.printed),
+    ):
+        run_script(PROGRAM, [*arguments, folder])
     return recorder
 
 
@@ -76,11 +85,14 @@ def picture(recorder: Recorder) -> str:
     """The terminal as one SVG document that needs nothing from elsewhere."""
     first, *_, last = recorder.said
     moment = recorder.moments[len(recorder.moments) * 9 // 10]
+    alerts, _, summary = recorder.printed.getvalue().partition("\n\n")
     console = Console(file=io.StringIO(), width=96, record=True, force_terminal=True)
-    console.print(Text("$ headrace run --runtime local -p 2 examples/card_fraud.py", "bold"))
+    console.print(Text("$ make demo", "bold"))
     console.print(first, markup=False, highlight=False)
+    console.print("  …", *alerts.splitlines()[-ALERTS:], sep="\n", markup=False, highlight=False)
     console.print(Text.from_ansi(moment))
     console.print(last, markup=False, highlight=False, soft_wrap=True)
+    console.print(f"\n{summary.partition('headrace log')[0].rstrip()}", markup=False, highlight=False)
     return FONT_FROM_ELSEWHERE.sub("", console.export_svg(title="headrace", unique_id="panel"))
 
 

@@ -2,52 +2,144 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
+import json
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    import subprocess
+import headrace
+from headrace.log import Log
+from tests.docs.documents import README
 
-EVENTS = 60_000
+DEMO = Path(__file__).parents[2] / "examples" / "card_fraud" / "demo.py"
+PAYMENTS, THEFTS = 50_000, 3
 LOCAL = ("--runtime", "local", "-p", "2")
 SPARK = ("--master", "local[2]", "-p", "2")
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-Read = Callable[[Path], list[Any]]
+
+
+def values(run: Path, topic: str) -> list[dict[str, Any]]:
+    return [
+        json.loads(value) for value in Log.open(str(run / "log")).read(topic).read_all().column("value").to_pylist()
+    ]
+
+
+def shape(text: str) -> str:
+    """Without its numbers, and the spaces in front of them."""
+    return re.sub(r" *\d[\d,.]*", " #", text)
+
+
+def shown_in_the_readme() -> list[str]:
+    found = re.search(r"```\n\$ make demo\n(.*?)```", README.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1].splitlines()
 
 
 @pytest.mark.parametrize(
     "options", [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=pytest.mark.spark)]
 )
-def test_every_payment_is_counted_once(
-    options: tuple[str, ...], run_example: Run, read_records: Read, tmp_path: Path
-) -> None:
-    finished = run_example("card_fraud.py", "--events", EVENTS, "--output", "demo", options=options)
-    totals, late = read_records(tmp_path / "demo/run-1/totals"), read_records(tmp_path / "demo/run-1/late")
-    assert sum(total["payments"] for total in totals) + len(late) == EVENTS
+def test_every_payment_is_counted_once(options: tuple[str, ...], run_example: Run, tmp_path: Path) -> None:
+    finished = run_example("card_fraud/demo.py", "--payments", PAYMENTS, "--rate", 0, options=options)
+    run = tmp_path / "headrace-demo/run-1"
+    totals, late, alerts = (values(run, topic) for topic in ("totals", "late", "alerts"))
+    assert sum(total["payments"] for total in totals) + len(late) == PAYMENTS
     assert len(late) > 0
     assert len({(total["merchant"], total["window_start"]) for total in totals}) == len(totals)
-    assert f"{EVENTS:>9,} payments" in finished.stdout
+    assert [alert["amount"] for alert in alerts] == [899.0] * THEFTS
+    assert len({alert["card"] for alert in alerts}) == THEFTS
+
+    lines = finished.stdout.splitlines()
+    assert sum(line.startswith("  alert: card-") for line in lines) == THEFTS
+    assert f"{THEFTS:>11,} alerts, {THEFTS} of them seen by the other process" in lines
+    assert "  Nothing is missing, nothing is there twice." in lines
+    assert {shape(line) for line in lines} == {shape(line) for line in shown_in_the_readme()} - {"..."}
 
 
-def test_alerts_are_the_planted_thefts(run_example: Run, read_records: Read, tmp_path: Path) -> None:
-    run_example("card_fraud.py", "--events", EVENTS, "--output", "demo", options=LOCAL)
-    alerts = read_records(tmp_path / "demo/run-1/alerts")
-    by_amount: defaultdict[float, int] = defaultdict(int)
-    for alert in alerts:
-        by_amount[alert["amount"]] += 1
-    # One theft in five thousand payments; where the card's owner paid in between, the rule does not see it
-    assert 8 <= by_amount[899.0] <= EVENTS // 5_000
-    assert len(alerts) - by_amount[899.0] <= 2
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=[pytest.mark.spark, pytest.mark.slow])],
+)
+def test_a_new_version_catches_up_from_the_beginning(
+    options: tuple[str, ...], run_example: Run, tmp_path: Path
+) -> None:
+    run_example("card_fraud/demo.py", "--payments", 120_000, "--rate", 0, options=LOCAL)
+    run = tmp_path / "headrace-demo/run-1"
+    old = values(run, "alerts")
+    for _ in range(2):  # the second time there is nothing left to read
+        finished = run_example("card_fraud/replay.py", run / "log", options=options)
+        assert finished.stdout.splitlines()[-1].strip() == "6 alerts: 5 of the 5 of the old version, and 1 others"
+    new = values(run, "alerts-v2")
+    assert len(new) == 6
+    assert all(alert in new for alert in old)
+    assert sum(total["payments"] for total in values(run, "totals-v2")) > 80_000
+    assert values(run, "alerts") == old
 
 
-def test_a_run_that_has_ended_is_left_alone(run_example: Run, read_records: Read, tmp_path: Path) -> None:
-    for _ in range(2):
-        run_example("card_fraud.py", "--events", 10_000, "--output", "demo", options=LOCAL)
-    first, second = ([*read_records(tmp_path / f"demo/run-{number}/totals")] for number in (1, 2))
-    assert first
-    assert first == second
+@contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "headrace", "run", *LOCAL, str(DEMO), "--output", str(folder), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def processes_at(folder: Path) -> list[str]:
+    shown = subprocess.run(["ps", "-axww", "-o", "args"], capture_output=True, text=True, check=True)
+    return [line for line in shown.stdout.splitlines() if str(folder) in line]
+
+
+def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    with started(tmp_path, "--payments", "100000", "--rate", "20000") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("  alert: card-00000")
+        assert len(processes_at(tmp_path)) == 3
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        printed, errors = process.communicate(timeout=60)
+        assert process.returncode == 130, errors
+    assert "Nothing is missing" not in printed
+    assert "Traceback" not in errors
+    assert "stopped after epoch" in errors
+    assert processes_at(tmp_path) == []
+
+    with started(tmp_path, "--payments", "100000", "--rate", "0") as process:
+        printed, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, printed + errors
+    assert "goes on" in errors or "restored epoch" in errors
+    assert "Nothing is missing, nothing is there twice." in printed
+    assert [run.name for run in tmp_path.iterdir()] == ["run-1"]
+
+
+def test_what_is_missing_or_there_twice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DEMO.parent))
+    demo = runpy.run_path(str(DEMO))
+    alerts = {("card-00000", 1_748_779_204_000): 1, ("card-07919", 1_748_779_244_000): 1}
+
+    def mistakes(**found: Any) -> list[str]:
+        right = {"payments": 30_000, "alerts": alerts, "totals": {("merchant-00", 0): 1}, "summed": 29_999, "late": 1}
+        made = {name: Counter(each) if isinstance(each, dict) else each for name, each in (right | found).items()}
+        return list(demo["Results"](**made).mistakes(30_000))
+
+    assert mistakes() == []
+    assert mistakes(alerts={}) == ["2 alerts are missing, 0 are wrong or there again"]
+    assert mistakes(alerts=alerts | {("card-07919", 1_748_779_244_000): 2}) == [
+        "0 alerts are missing, 1 are wrong or there again"
+    ]
+    assert mistakes(totals={("merchant-00", 0): 2}) == ["1 totals are there again"]
+    assert mistakes(late=0) == ["29,999 payments were summed up and 0 were late, together not 30,000"]
+    assert mistakes(payments=29_000) == ["29,000 payments were sent, not 30,000"]

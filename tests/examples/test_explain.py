@@ -9,7 +9,8 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+ROOT = Path(__file__).parents[2] / "examples"
+EXAMPLES = [*sorted(ROOT.glob("*.py")), ROOT / "card_fraud" / "job.py"]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
