@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
 from benchmarks.lab import Contestant
 from benchmarks.truth import TRIGGER_COUNT, WINDOW_MILLIS
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.common.java import bundled_java_home, find_java
 
 PLACE = Path(__file__).resolve().parent / "work" / "flink"
 """The virtual environment."""

@@ -87,10 +87,14 @@ class Lab:
     Args:
         folder: for the input, which is kept, and for what programs write, which is not.
         console: where progress is shown.
+
+    Attributes:
+        folder: as above.
+        peaks: the most memory so far, of headrace (True) and of those whom it is measured against.
     """
 
     def __init__(self, folder: Path, console: Console) -> None:
-        self._folder = folder.absolute()
+        self.folder = folder.absolute()
         self._console = console
         self.peaks: dict[bool, Peaks] = {True: Peaks(), False: Peaks()}
 
@@ -118,7 +122,7 @@ class Lab:
         """One run of one contestant, checked."""
         started = time.monotonic()
         source = self._input(work, contestant)
-        assignment = Assignment(source, work.records_per_epoch, self._folder / "run", contestant.options)
+        assignment = Assignment(source, work.records_per_epoch, self.folder / "run", contestant.options)
         outcome, peaks = launch(contestant.program, assignment, python=contestant.python)
         truth = contestant.truth or work.truth
         check(contestant.name, outcome.totals, truth(source, outcome.totals))
@@ -132,10 +136,10 @@ class Lab:
         return outcome, peaks
 
     def _input(self, work: Work, contestant: Contestant) -> Path:
-        whole = dataset(work.data, self._folder / "data")
+        whole = dataset(work.data, self.folder / "data")
         if contestant.files is None:
             return whole
-        part = self._folder / "part"
+        part = self.folder / "part"
         shutil.rmtree(part, ignore_errors=True)
         return first_files(whole, contestant.files, part)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 import headrace
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.common.java import bundled_java_home, find_java
 
 _PACKAGES = ("pyspark", "pyarrow", "numpy", "pandas")
 

@@ -97,7 +97,7 @@ def on_what(machine: Mapping[str, str]) -> str:
 
 def breakdowns(finding: Finding) -> dict[str, dict[str, float]]:
     """Where the time of an epoch goes, by contestant, for findings in which that is the question."""
-    if finding.benchmark not in ("small-epoch", "latency"):
+    if finding.benchmark not in ("small-epoch", "latency", "kafka-latency", "log-latency"):
         return {}
     found = {}
     for name, measured in finding.measured.items():

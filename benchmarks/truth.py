@@ -117,6 +117,13 @@ def process_totals(folder: Path) -> dict[str, float]:
     return dict(zip(("rows", "count", "highest"), row, strict=True))
 
 
+def copied_totals(folder: Path) -> dict[str, float]:
+    """Totals of all records, which are numbered from 0, when each is there once."""
+    row = _query(f"select count(*), count(*) * (count(*) - 1) // 2, sum(value) from read_parquet('{folder}/*.parquet')")
+    rows, ids, total = row
+    return {"rows": rows, "distinct": rows, "ids": ids, "sum": total}
+
+
 def check(who: str, found: Mapping[str, float], expected: Mapping[str, float]) -> None:
     """Compare what a program computed with what it should have.
 

@@ -75,17 +75,20 @@ def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> Strea
     With the option ``default_sizes`` it is not: headrace goes by its target duration. With the option ``batch`` the
     job runs in batch mode.
     """
-    fixed = {
-        "headrace.epoch.max-records": str(assignment.records_per_epoch // parallelism),
-        "headrace.epoch.max-bytes": "4 gb",
-        "headrace.epoch.target-duration": "10 min",
-    }
+    fixed = {}
+    if not assignment.options.get("default_sizes"):
+        assert assignment.records_per_epoch is not None, "epochs have a size, or default sizes"
+        fixed = {
+            "headrace.epoch.max-records": str(assignment.records_per_epoch // parallelism),
+            "headrace.epoch.max-bytes": "4 gb",
+            "headrace.epoch.target-duration": "10 min",
+        }
     settings = {
         "execution.checkpointing.dir": str(assignment.work / "checkpoints"),
         "headrace.spark.master": f"local[{_TASKS}]",
         "parallelism.default": str(parallelism),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={assignment.work / 'tmp'}",
-    } | ({} if assignment.options.get("default_sizes") else fixed)
+    } | fixed
     configuration = Configuration()
     for key, value in settings.items():
         configuration.set_string(key, value)

@@ -91,7 +91,7 @@ def run(assignment: Assignment) -> Outcome:
     rate, warm_up = assignment.options["rate"], assignment.options["warm_up"]
     records = rate * assignment.options["seconds"]
     output = assignment.work / "output"
-    environment = _environment(assignment)
+    environment = latency_environment(assignment)
     source = DataGeneratorSource(
         batch_generator=lambda numbers, _: {"number": numbers, "key": numbers % KEYS},
         count=records,
@@ -158,9 +158,11 @@ def epochs_of(numbers: npt.NDArray[np.int64], records: Sequence[int]) -> list[in
     return [bisect_right(ends, number) for number in numbers.tolist()]
 
 
-def _environment(assignment: Assignment) -> StreamExecutionEnvironment:
-    """On two cores, with headrace's defaults, sizes of epochs included."""
+def latency_environment(assignment: Assignment) -> StreamExecutionEnvironment:
+    """On two cores, with headrace's defaults, sizes of epochs included, and the option ``settings`` besides."""
     configuration = Configuration()
+    for key, value in assignment.options.get("settings", {}).items():
+        configuration.set_string(key, value)
     configuration.set_string("execution.checkpointing.dir", str(assignment.work / "checkpoints"))
     configuration.set_string("headrace.spark.master", "local[2]")
     configuration.set_string("parallelism.default", "2")

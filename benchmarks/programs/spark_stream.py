@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from benchmarks.outcome import Assignment, Epoch, Outcome, medians
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.common.java import bundled_java_home, find_java
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _CHECKS = "checks"

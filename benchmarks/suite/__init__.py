@@ -16,6 +16,8 @@ from benchmarks.suite.process import ProcessBenchmark
 from benchmarks.suite.session import SessionBenchmark
 from benchmarks.suite.sliding import SlidingBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
+from benchmarks.suite.topics import KafkaBenchmark, LogBenchmark
+from benchmarks.suite.topics_latency import KAFKA_LATENCY, LOG_LATENCY
 from benchmarks.suite.window import WindowBenchmark
 from benchmarks.suite.window_function import WindowFunctionBenchmark
 
@@ -37,6 +39,10 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LimitBenchmark(),
     LargeEpochsBenchmark(),
     BatchBenchmark(),
+    KafkaBenchmark(),
+    KAFKA_LATENCY,
+    LogBenchmark(),
+    LOG_LATENCY,
     MemoryBenchmark(),
 )
 """In the order of running; memory comes last, for it looks back at the others."""

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks import flink
+from benchmarks import flink, payments
 from benchmarks import lab as lab_module
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Findings
@@ -20,10 +20,11 @@ from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS, latency
+from benchmarks.suite import BENCHMARKS, latency, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
+    copied_totals,
     median_totals,
     process_totals,
     session_totals,
@@ -44,6 +45,11 @@ SECONDS = {
     "spark_window_function": 8.0,
     "headrace_count_trigger": 1.0,
     "flink_count_trigger": 9.0,
+    "headrace_topics": 1.0,
+    "spark_kafka": 3.0,
+    "confluent_loop": 0.5,
+    "log_append": 0.002,
+    "log_poll": 0.002,
 }
 FAR = 1 << 50
 TOTALS = {
@@ -55,12 +61,13 @@ TOTALS = {
     "headrace_count_trigger": trigger_totals,
     "flink_count_trigger": trigger_totals,
 }
+TOPICS = {"headrace_topics", "spark_kafka", "confluent_loop", "log_append", "log_poll"}
 WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
 
 
 def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
-    if program == "headrace_latency":
+    if program in ("headrace_latency", "headrace_topics_latency"):
         expected = latency.totals(latency.RATE * assignment.options["seconds"])
         details = {"latency ms": {"p50": 100.0, "p99": 300.0}, "of a record": {"waiting for its epoch": 0.04}}
         return Outcome((Epoch(80, 0.1), Epoch(90, 0.1), Epoch(1_000, 0.1)), expected, details), Peaks({JVM: 1 << 20})
@@ -78,6 +85,10 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
 def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
     if "windows" in assignment.options or program == "headrace_window":
         truth = WINDOWS[assignment.options.get("windows", "tumbling")]
+    elif program in TOPICS:
+        if assignment.options.get("work") != "windows":
+            return copied_totals(assignment.input)
+        truth = window_totals
     elif program == "duckdb_batch":
         truth = window_totals if assignment.options["work"] == "window" else process_totals
     else:
@@ -86,9 +97,26 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
     return {"last_end": FAR} | truth(assignment.input, *everything)
 
 
+class NoKafka:
+    """Nobody asks it for anything."""
+
+    bootstrap_servers = "nowhere:1"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> NoKafka:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started = []
+    monkeypatch.setattr(topics, "KafkaCluster", NoKafka)
+    monkeypatch.setattr(payments, "fill", lambda *_: "payments")
 
     def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
@@ -141,10 +169,24 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("large-epochs", 3.0, False),
         ("batch", 1.0, True),
         ("batch", 1.0, True),
+        ("kafka", 3.0, True),
+        ("kafka", 0.5, True),
+        ("kafka", 3.0, True),
+        ("kafka-latency", 100.0, True),
+        ("kafka-latency", 300.0, True),
+        ("log", 5_000_000, True),
+        ("log", 5_000_000, True),
+        ("log", 10_000, False),
+        ("log", 10_000, False),
+        ("log-latency", 100.0, True),
+        ("log-latency", 300.0, True),
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    assert len(programs) == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3 + 2 * 2
+    assert (
+        len(programs)
+        == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3 + 2 * 2 + 11 + 1 + 4 + 1
+    )
 
 
 def test_what_flink_would_do_is_skipped_without_it(programs: list[str], tmp_path: Path) -> None:
