@@ -13,14 +13,14 @@ DOCS_INSTALLED := $(VENV)/.docs-installed
 EXTRAS := spark,jdk,dev
 CODE := src tests $(wildcard examples benchmarks docs)
 
-DEMO := $(BIN)/python -m headrace run examples/card_fraud.py
+DEMO := $(BIN)/python -m headrace run examples/card_fraud/demo.py
 BENCH := $(BIN)/python -m benchmarks
 PYTEST := $(BIN)/python -m pytest
 SHARED_SPARK := spark or integration
 TEST_SPARK := $(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
 WORKERS := 2
 
-.PHONY: help venv demo test test-slow test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-behind test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -42,7 +42,7 @@ $(DOCS_INSTALLED): $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
-demo: venv ## card fraud: a job from source to sink, on a local Spark
+demo: venv ## card fraud: a producer, a job on a local Spark and a consumer, with a log between them
 	@$(DEMO)
 
 # Both kinds of tests wait more than they compute, so they run beside each other.
@@ -60,6 +60,9 @@ test-spark-shown-late: venv
 
 test-slow: venv ## the slow tests only
 	@$(PYTEST) -m slow
+
+test-behind: venv ## half an hour behind a topic of Kafka: memory stays flat
+	@HEADRACE_BEHIND_MINUTES=30 $(PYTEST) -rP tests/reliability/test_behind_kafka.py
 
 bench: venv ## the benchmarks
 	@$(BENCH)

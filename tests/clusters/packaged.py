@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import headrace
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.common.java import bundled_java_home, find_java
 from headrace.runtime.spark.settings import FRUGAL_JAVA
 from tests.clusters.job.totals import KEYS, NUMBERS
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.runtime.spark.java import bundled_java_home, find_java
+from headrace.common.java import bundled_java_home, find_java
 from headrace.runtime.spark.settings import FRUGAL_JAVA
 
 SPARK_HOME = Path(pyspark.__file__).parent

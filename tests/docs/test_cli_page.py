@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from headrace.cli.main import app
 from tests.docs.documents import DOCS, ROOT, between, tables
 
-EXAMPLE = ROOT / "examples" / "card_fraud.py"
+EXAMPLE = ROOT / "examples" / "card_fraud" / "job.py"
 
 
 def documented() -> dict[tuple[str, str], set[str]]:

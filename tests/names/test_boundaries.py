@@ -46,7 +46,7 @@ TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
-    *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator"),
+    *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
 }
 """Bases of what programs write themselves."""
 

@@ -119,6 +119,7 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             "test_csv_use_escape_char test_csv_array_column_write test_csv_use_escape_char_write",
             CSV,
         ),
+        "test_csv_row_serialization_schema": "tests/formats/test_csv_messages.py::test_what_is_written_is_read",
     },
     "common/test_configuration": {
         "test_getters_and_setters": "tests/common/test_configuration.py::test_typed_getters_and_setters",
@@ -165,7 +166,7 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         **_each(
             "kafka_avro_format kafka_bytearray_format kafka_csv_format kafka_json_format "
             "kafka_row_field_extractor_example",
-            "datastream.connectors.kafka",
+            "datastream.connectors.kafka.FlinkKafkaProducer",
         ),
         "elasticsearch": "datastream.connectors.elasticsearch",
         "pulsar": "datastream.connectors.pulsar",
@@ -198,7 +199,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "test_file_source": "FileSourceBuilder.set_split_assigner",
         "test_file_sink": "datastream.connectors.file_system.FileCompactStrategy",
     },
-    "formats/test_csv": {"test_csv_row_serialization_schema": "datastream.formats.csv.CsvRowSerializationSchema"},
     "test_async_function": _each("all", "datastream.async_data_stream"),
     "test_async_batch_function": _each("all", "datastream.async_data_stream"),
 }
