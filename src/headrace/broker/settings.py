@@ -37,6 +37,7 @@ _SETTINGS: Final[Mapping[str, object]] = {
     "background.threads": 2,
     "num.recovery.threads.per.data.dir": 1,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "log.retention.ms": -1,  # brokers go by records' own timestamps: old data would vanish within minutes
 }
 """Beside the names and addresses of nodes."""
 

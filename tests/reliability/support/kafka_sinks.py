@@ -111,6 +111,7 @@ def committed(servers: str, topic: str) -> list[Message]:
     readers may come to the end of a partition a moment too early.
     """
     settings = {"bootstrap.servers": servers, "group.id": "test", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+    settings["auto.offset.reset"] = "error"  # what is not there any more is not passed over
     consumer = Consumer({**settings, "isolation.level": "read_committed"})
     everything = Consumer({**settings, "isolation.level": "read_uncommitted"})
     found: list[Message] = []
