@@ -115,8 +115,16 @@ def test_a_stream_moves_and_the_job_goes_on(tmp_path: Path, east: Topic, west: T
     steps = [(seen[:2], move), (seen[:4], leave), (seen, lambda: None)]
     copy_until(environment(tmp_path, **env), file, steps)
     assert (east.committed("moving"), west.committed("moving")) == ({0: 1, 1: 1}, {0: 3})
-    west.put(["w4"])
-    copy_until(environment(tmp_path, **env), file, [([*seen, "w4"], lambda: None)])
+
+
+def test_a_job_that_was_stopped_goes_on_where_it_was_in_each_cluster(tmp_path: Path, east: Topic, west: Topic) -> None:
+    file, seen = tmp_path / "streams.json", list[str]()
+    tell(file, east=east, west=west)
+    for number in range(2):
+        for topic, name in ((east, "e"), (west, "w")):
+            topic.put([f"{name}{number}"])
+            seen.append(f"{name}{number}")
+        copy_until(environment(tmp_path), file, [(sorted(seen), lambda: None)])
 
 
 def test_bad_messages_say_in_which_cluster(tmp_path: Path, east: Topic, west: Topic) -> None:

@@ -37,9 +37,9 @@ class ClusterMetadata:
     """
 
     topics: Collection[str]
-    properties: Mapping[str, str] = field(repr=False)
-    starting_offsets_initializer: OffsetsInitializer | None = None
-    stopping_offsets_initializer: OffsetsInitializer | None = None
+    properties: Mapping[str, str] = field(repr=False, hash=False)
+    starting_offsets_initializer: OffsetsInitializer | None = field(default=None, hash=False)
+    stopping_offsets_initializer: OffsetsInitializer | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.topics, str):
@@ -68,7 +68,7 @@ class KafkaStream:
     """
 
     stream_id: str
-    cluster_metadata_map: Mapping[str, ClusterMetadata]
+    cluster_metadata_map: Mapping[str, ClusterMetadata] = field(hash=False)
 
 
 class KafkaMetadataService(ABC):
@@ -109,4 +109,4 @@ class KafkaMetadataService(ABC):
         """Whether a cluster is still to be read. Asked when it does not answer, or lacks a topic."""
 
     def close(self) -> None:
-        """Let go of connections, at the end of the job."""
+        """Let go of connections. A job that starts again after a failure asks again."""

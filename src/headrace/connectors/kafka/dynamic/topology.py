@@ -67,9 +67,13 @@ class StreamTopology:
         return self._known
 
     def is_cluster_active(self, cluster_id: str) -> bool:
-        """Whether the service wants a cluster to be read."""
-        with self._lock:
-            return self._service.is_cluster_active(cluster_id)
+        """Whether the service wants a cluster to be read; where it fails, as before."""
+        try:
+            with self._lock:
+                return self._service.is_cluster_active(cluster_id)
+        except Exception as error:  # that of the cluster, which is why it is asked, is the one to tell
+            logger.warning("%s does not say whether cluster %r is active: %r", self._name, cluster_id, error)
+            return True
 
     def close(self) -> None:
         """Close the service; where it is in use, later."""
@@ -77,6 +81,10 @@ class StreamTopology:
             self._service.close()
         else:
             self._asked.then(self._service.close)
+
+    @property
+    def _name(self) -> str:
+        return f"the metadata service {type(self._service).__name__}"
 
     def _is_time_to_ask(self, now: int) -> bool:
         if self._asked_at is None:
@@ -104,7 +112,7 @@ class StreamTopology:
 
     def _fail(self, error: Exception) -> None:
         self._failures += 1
-        told = f"the metadata service {type(self._service).__name__} has failed {self._failures} times in a row: "
+        told = f"{self._name} has failed {self._failures} times in a row: "
         told += f"{error if isinstance(error, HeadraceError) else repr(error)}"
         if self._known is None and isinstance(error, ConfigurationError | InvalidProgramError):
             raise error
