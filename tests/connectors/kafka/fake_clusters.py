@@ -136,7 +136,7 @@ class FakeReader(SourceReader):
 
     def read(self, piece: Any) -> Iterator[SourceRecords]:
         cluster, properties, partition, start, end = piece
-        if not properties:
+        if start < 0:
             yield SourceRecords(rows=[f"{cluster}/{partition} is over"])
             return
         asked = TopicPartition.parse(partition)

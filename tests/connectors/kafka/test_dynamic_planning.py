@@ -135,7 +135,7 @@ def test_a_job_that_starts_again_goes_on_in_each_cluster(east: FakeCluster, west
     del told.clusters["west"]
     told.clusters["north"] = north.holding("a")
     with reading(told, restore=kept) as job:
-        assert step(job) == ["n1", "on", "west/a-0 is over"]
+        assert step(job) == ["n1", "on"], "no task holds a connection to the other one"
         told.clusters["west"] = west.holding("a")
         assert step(job) + step(job) == ["on", "w1"], "it was forgotten, and begins anew"
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.time import Duration
+from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.dynamic import (
     ClusterMetadata,
     DynamicKafkaSource,
@@ -26,7 +28,7 @@ from headrace.connectors.kafka.dynamic import (
 from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
 from headrace.connectors.kafka.dynamic.topology import clusters_of
 from headrace.connectors.partitions.offsets import OffsetsInitializer
-from headrace.connectors.source import Boundedness
+from headrace.connectors.source import Boundedness, ReaderContext
 
 EAST = ClusterMetadata({"a"}, {"bootstrap.servers": "east:1"})
 LISTED = [
@@ -124,10 +126,54 @@ def test_metadata_goes_before_the_settings_of_the_source() -> None:
     }
 
 
+class Consumer:
+    """Stands for a consumer of a partition; all that were made are known."""
+
+    made: ClassVar[list[Consumer]] = []
+
+    def __init__(self, settings: ClientSettings, partition: object) -> None:
+        self.of = f"{settings.servers} {partition}"
+        self.is_closed = False
+        self.made.append(self)
+
+    def read(self, start: int, end: int) -> Iterator[list[Any]]:
+        return iter(())
+
+    def rest(self) -> None:
+        """It does nothing anyway."""
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_connections_of_a_partition_that_is_not_read_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a reader that was made since, in the same process."""
+    pytest.importorskip("confluent_kafka")
+    monkeypatch.setattr("headrace.connectors.kafka.reader.PartitionConsumer", Consumer)
+    monkeypatch.setattr(Consumer, "made", [])
+    context, source = ReaderContext(), builder().set_stream_ids({"orders"}).build()
+
+    def read(*pieces: ClusterPiece) -> list[str]:
+        reader = source.create_reader()
+        reader.open(context)
+        for piece in pieces:
+            assert list(reader.read(piece.to_json())) == []
+        reader.close()
+        return [each.of for each in Consumer.made if each.is_closed]
+
+    west = {"bootstrap.servers": "west:1"}
+    both = [ClusterPiece("east", EAST.properties, "a-0", 0, 9), ClusterPiece("west", west, "a-0", 0, 9)]
+    assert read(*both, both[0]) == []
+    assert len(Consumer.made) == 2
+    assert read(ClusterPiece.last("west", west, "a-0")) == ["west:1 a-0"]
+    assert read(both[0], ClusterPiece.last("east", EAST.properties, "a-0")) == ["east:1 a-0", "west:1 a-0"]
+    assert len(Consumer.made) == 2
+
+
 def test_a_piece_is_json() -> None:
     piece = ClusterPiece("east", EAST.properties, "a-0", 3, 9)
     assert ClusterPiece(*json.loads(json.dumps(piece.to_json()))) == piece
-    assert ClusterPiece(*ClusterPiece.last("east", "a-0").to_json()).is_last
+    assert ClusterPiece(*ClusterPiece.last("east", {}, "a-0").to_json()).is_last
 
 
 def test_the_topics_of_all_streams_of_a_cluster_are_read() -> None:

@@ -90,7 +90,7 @@ class KafkaReader(SourceReader):
 
     def let_go(self, split_id: str) -> None:
         """A partition is not read any more: let go of its connections."""
-        consumer = self._consumers.pop(split_id, None)
+        consumer = self._consumers.pop(split_id, None) or self._clients.take(self._key(split_id), PartitionConsumer)
         if consumer is not None:
             consumer.close()
 

@@ -66,6 +66,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._restored: dict[str, Json] = {} if state is None else dict(state["clusters"])
         self._wanted: Mapping[str, ClusterMetadata] = {}
         self._clusters: dict[str, ClusterReading] = {}
+        self._were_wanted: dict[str, Mapping[str, str]] = {}
         self._leaving: set[str] = set()
         self._left: set[str] = set()
 
@@ -89,7 +90,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         name, partition = _parsed(split_id)
         if self._is_gone(split_id):
-            return SplitRead(split_id, position, position, (ClusterPiece.last(name, partition).to_json(),))
+            return SplitRead(split_id, position, position, self._last_pieces(name, partition))
         read = self._clusters[name].plan(partition, position, budget, now)
         if read is None:
             return None
@@ -132,6 +133,11 @@ class DynamicKafkaEnumerator(SplitEnumerator):
             cluster.close()
         self._topology.close()
 
+    def _last_pieces(self, name: str, partition: str) -> tuple[Json, ...]:
+        """What has tasks let go of a partition; nothing of a cluster that no task has heard of since the start."""
+        properties = self._were_wanted.get(name)
+        return () if properties is None else (ClusterPiece.last(name, properties, partition).to_json(),)
+
     def _is_gone(self, split_id: str) -> bool:
         """Whether a split is not to be read any more."""
         name, partition = _parsed(split_id)
@@ -144,7 +150,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
             return
         states = self.snapshot()["clusters"]
         changed = [name for name, metadata in wanted.items() if metadata != self._wanted.get(name)]
-        settings = {name: cluster_settings(self._plan.properties, name, wanted[name]) for name in changed}
+        settings = {name: cluster_settings(self._plan.properties, name, wanted[name].properties) for name in changed}
         for name in [name for name in self._clusters if name not in wanted or name in settings]:
             self._clusters.pop(name).close()
         for name, of_cluster in settings.items():
@@ -152,6 +158,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
             logger.info("of cluster %r topics %s are read from now on", name, ", ".join(sorted(wanted[name].topics)))
         for name in self._wanted.keys() - wanted.keys():
             logger.info("nothing is read of cluster %r any more", name)
+        self._were_wanted |= {name: metadata.properties for name, metadata in self._wanted.items()}
         self._wanted, self._restored = wanted, {}
 
     def _reading(

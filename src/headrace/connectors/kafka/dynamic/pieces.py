@@ -10,11 +10,9 @@ from headrace.common.errors import ConfigurationError
 from headrace.connectors.kafka.client import ClientSettings, check_properties
 
 if TYPE_CHECKING:
-    from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata
     from headrace.connectors.source import Json
 
 _PREFIX: Final = "client.id.prefix"
-_NOTHING: Final[Mapping[str, str]] = {}
 _NOWHERE: Final = -1
 
 
@@ -37,9 +35,9 @@ class ClusterPiece:
     end: int
 
     @classmethod
-    def last(cls, cluster: str, partition: str) -> Self:
-        """The piece of a partition that is not read any more: tasks let go of its connections."""
-        return cls(cluster, _NOTHING, partition, _NOWHERE, _NOWHERE)
+    def last(cls, cluster: str, properties: Mapping[str, str], partition: str) -> Self:
+        """The piece of a partition that is not read any more: its task lets go of the connections."""
+        return cls(cluster, properties, partition, _NOWHERE, _NOWHERE)
 
     @property
     def is_last(self) -> bool:
@@ -51,15 +49,12 @@ class ClusterPiece:
         return [self.cluster, dict(self.properties), self.partition, self.start, self.end]
 
 
-def cluster_settings(
-    properties: Mapping[str, str], cluster: str, metadata: ClusterMetadata | Mapping[str, str]
-) -> ClientSettings:
-    """How a cluster is reached: as the source says, and where the metadata says something, so.
+def cluster_settings(properties: Mapping[str, str], cluster: str, told: Mapping[str, str]) -> ClientSettings:
+    """How a cluster is reached: as the source says, and where the metadata has told something, so.
 
     Raises:
         ConfigurationError: when nobody says where it is, or a setting is for the source to decide.
     """
-    told = metadata if isinstance(metadata, Mapping) else metadata.properties
     merged = {**properties, **told}
     check_properties(merged)
     if "bootstrap.servers" not in merged:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
 from headrace.connectors.kafka.reader import KafkaReader
-from headrace.connectors.source import SourceReader
+from headrace.connectors.source import ReaderContext, SourceReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,13 +30,18 @@ class DynamicKafkaReader(SourceReader):
         self._schema = schema
         self._reject = reject
         self._readers: dict[str, tuple[ClientSettings, KafkaReader]] = {}
+        self._context = ReaderContext()
+
+    def open(self, context: ReaderContext) -> None:
+        self._context = context
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         asked = ClusterPiece(*piece)
+        reader = self._reader(asked)
         if asked.is_last:
-            self._let_go(asked)
+            reader.let_go(asked.partition)
         else:
-            yield from self._reader(asked).read([asked.partition, asked.start, asked.end])
+            yield from reader.read([asked.partition, asked.start, asked.end])
 
     def close(self) -> None:
         for _, reader in self._readers.values():
@@ -52,9 +57,6 @@ class DynamicKafkaReader(SourceReader):
         if known is not None:
             known[1].close()
         reader = KafkaReader(settings, self._schema, reject=self._reject, place=f"{asked.cluster}/")
+        reader.open(self._context)
         self._readers[asked.cluster] = settings, reader
         return reader
-
-    def _let_go(self, asked: ClusterPiece) -> None:
-        if asked.cluster in self._readers:
-            self._readers[asked.cluster][1].let_go(asked.partition)
