@@ -24,6 +24,7 @@ from tests.reliability.support.small_jobs import SmallJob
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)]
 
 PATIENCE = 300.0
+TWO_MINUTES = 120_000
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}
 RESTARTS |= {"restart-strategy.fixed-delay.delay": "100ms", "headrace.epoch.max-records": "50"}
 
@@ -37,10 +38,10 @@ def test_drivers_that_are_killed(seed: int, kafka: KafkaCluster, programs: Launc
     kills = 12
     for kill in range(kills):
         place = Place.any_of(chance, list(STEPS) if kill else OFTEN, 6)  # nothing is recovered when a job begins
-        how = [chance.randint(1, 3), chance.random() < 0.5, place.step, place.count, place.after]
-        ended = programs.start("kafka_sink.py", *job, *how).wait()
+        how = [chance.randint(1, 3), chance.random() < 0.5, TWO_MINUTES]
+        ended = programs.start("kafka_sink.py", *job, *how, "SIGKILL", *place.arguments).wait()
         assert ended.code == -9, f"seed {seed}, kill {kill} at {place}: {ended}"
-    ended = programs.start("kafka_sink.py", *job, 2, False).wait()
+    ended = programs.start("kafka_sink.py", *job, 2, False, TWO_MINUTES).wait()
     assert ended.code == 0, f"seed {seed}: {ended}"
     check(topic.servers, topic.name)
     assert staged_files(tmp_path) == []
@@ -89,7 +90,8 @@ def test_tasks_that_are_killed(kafka: KafkaCluster, programs: Launcher, plan: Fa
     for step in IN_TASKS:
         for side in ("before", "after"):
             plan.arm(f"{side}-{step}", 2, 5)
-    ended = programs.start("kafka_sink_on_spark.py", tmp_path, topic.servers, topic.name, tmp_path / "faults").wait()
+    job = [tmp_path, topic.servers, topic.name, tmp_path / "faults", "SIGKILL", TWO_MINUTES]
+    ended = programs.start("kafka_sink_on_spark.py", *job).wait()
     assert ended.code == 0, ended
     assert plan.happened == plan.planned
     assert len(plan.happened) == 20

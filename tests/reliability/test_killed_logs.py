@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from tests.reliability.support.killed_logs import (
     make_logs,
     point,
 )
-from tests.reliability.support.processes import PATIENCE, Launcher, Running
+from tests.reliability.support.processes import Launcher
 
 STEPS = 50
 """Among how many steps of a life the one is at which it ends."""
@@ -82,7 +81,7 @@ def test_a_driver_that_stands_still_while_another_one_takes_over(programs: Launc
         plan = FaultPlan(folder / "faults")
         plan.arm(point(DRIVER, chance.choice([BEFORE, AFTER]), PAUSE), chance.randint(20, 20 + STEPS))
         zombie = programs.start("log_to_log.py", folder, "local", 2, folder / "faults")
-        wait_until_it_stands_still(zombie)
+        zombie.wait_until_it_stands_still()
         assert len(plan.happened) == 1
         before = check(folder)
         other = programs.start("log_to_log.py", folder, "local", chance.randint(1, 4), folder / "none").wait()
@@ -95,11 +94,3 @@ def test_a_driver_that_stands_still_while_another_one_takes_over(programs: Launc
         assert check(folder) == COUNT
         paused += 1
     assert superseded == paused == pauses
-
-
-def wait_until_it_stands_still(running: Running) -> None:
-    end = time.monotonic() + PATIENCE
-    while not running.stands_still:
-        assert running.code is None, running.wait()
-        assert time.monotonic() < end, running.kill()
-        time.sleep(0.02)
