@@ -17,6 +17,7 @@ pytest.importorskip("jgo")
 from headrace.broker.cluster import KafkaCluster
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.forked import Forks
 from tests.reliability.support.kafka_sinks import IN_TASKS, OFTEN, Place, check, kafka_job, staged_files
 from tests.reliability.support.processes import PATIENCE, Launcher, Running
 
@@ -41,14 +42,14 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_drivers_that_stand_still(seed: int, strict: KafkaCluster, programs: Launcher, tmp_path: Path) -> None:
+def test_drivers_that_stand_still(seed: int, strict: KafkaCluster, forks: Forks, tmp_path: Path) -> None:
     """The process is stopped, threads of librdkafka as well; what was open is aborted when it wakes up."""
     chance = random.Random(seed)
     topic = Topic(strict.bootstrap_servers, partitions=4)
     places = [Place.any_of(chance, WITH_TRANSACTIONS, 20) for _ in range(5)]
     how = [chance.randint(1, 3), seed % 2 == 1, MILLIS, "SIGSTOP"]
     arguments = [each for place in places for each in place.arguments]
-    driver = programs.start("kafka_sink.py", tmp_path, topic.servers, topic.name, *how, *arguments)
+    driver = forks.start("kafka_sink", tmp_path, topic.servers, topic.name, *how, *arguments)
     while driver.code is None:
         if driver.stands_still:
             time.sleep(LONGER)
@@ -63,15 +64,15 @@ def test_drivers_that_stand_still(seed: int, strict: KafkaCluster, programs: Lau
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_driver_that_stands_still_while_another_one_takes_over(
-    seed: int, strict: KafkaCluster, programs: Launcher, tmp_path: Path
+    seed: int, strict: KafkaCluster, forks: Forks, tmp_path: Path
 ) -> None:
     chance = random.Random(seed)
     topic = Topic(strict.bootstrap_servers, partitions=4)
     place = Place.any_of(chance, OFTEN, 20)
     job = [tmp_path, topic.servers, topic.name, 2, seed % 2 == 1, MILLIS]
-    zombie = programs.start("kafka_sink.py", *job, "SIGSTOP", *place.arguments)
+    zombie = forks.start("kafka_sink", *job, "SIGSTOP", *place.arguments)
     zombie.wait_until_it_stands_still()
-    ended = programs.start("kafka_sink.py", *job).wait()
+    ended = forks.start("kafka_sink", *job).wait()
     assert ended.code == 0, f"seed {seed}, {place}: {ended}"
     check(topic.servers, topic.name)
     zombie.go_on()
@@ -82,13 +83,11 @@ def test_a_driver_that_stands_still_while_another_one_takes_over(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_drivers_that_stand_still_at_any_moment(
-    seed: int, strict: KafkaCluster, programs: Launcher, tmp_path: Path
-) -> None:
+def test_drivers_that_stand_still_at_any_moment(seed: int, strict: KafkaCluster, forks: Forks, tmp_path: Path) -> None:
     """In the middle of a step, that is: between a request and its answer, while a file is written."""
     chance = random.Random(seed)
     topic = Topic(strict.bootstrap_servers, partitions=4)
-    driver = programs.start("kafka_sink.py", tmp_path, topic.servers, topic.name, 2, seed % 2 == 1, MILLIS)
+    driver = forks.start("kafka_sink", tmp_path, topic.servers, topic.name, 2, seed % 2 == 1, MILLIS)
     wait_for_first_epoch(driver, tmp_path)
     pauses = 0
     while driver.code is None:
