@@ -17,6 +17,7 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
 from headrace.common.errors import CommitRefusedError, HeadraceError
+from headrace.connectors.kafka import MissingMarker
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.damage_table import DAMAGES, EXACT, STAGED
 from tests.reliability.support.damages import CASES, Scene, belongings
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 NO_RESTARTS = {"restart-strategy.type": "none"}
+RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}
 NAMESAKE = "1-0-0-0123456789abcdef.arrow"
 
 
@@ -138,13 +140,14 @@ def test_the_disk_is_full_while_messages_are_staged(
     assert staged_files(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_the_checkpoint_directory_is_on_an_object_store(
     topic: Topic, s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Drivers die before and behind publishing."""
     there = on_s3(s3)
     job = kafka_job(tmp_path, topic.servers, topic.name, there.settings)
-    for step in ("staged", "commit", "mark", "end"):
+    for step in ("commit", "mark", "end"):
         for after in (False, True):
             with monkeypatch.context() as patch:
                 Place(step, 2, after).act(_die, patch.setattr)
@@ -164,21 +167,42 @@ def test_a_topic_that_is_deleted_before_its_messages_are_published(topic: Topic,
         job.run()
 
 
-def test_two_jobs_with_one_prefix(kafka: KafkaCluster, tmp_path: Path) -> None:
-    """The one that was started later goes on; the other one goes on with a prefix of its own."""
+@pytest.mark.parametrize("choice", [MissingMarker.PUBLISH, MissingMarker.SKIP])
+def test_two_jobs_with_one_prefix(choice: MissingMarker, kafka: KafkaCluster, tmp_path: Path) -> None:
+    """The one that was started later goes on; the other one does with a prefix of its own, once it is told how."""
     topics = [Topic(kafka.bootstrap_servers, partitions=2) for _ in range(2)]
     prefix = f"p{topics[0].name}"
+    sinks = [kafka_sink(topic.servers, topic.name).set_marker_topic(topics[0].name) for topic in topics]
     older, younger = (
-        kafka_job(tmp_path / topic.name, topic.servers, topic.name, NO_RESTARTS, prefix=prefix) for topic in topics
+        SmallJob(tmp_path / topic.name, sink.set_transactional_id_prefix(prefix).build(), dict(NO_RESTARTS))
+        for topic, sink in zip(topics, sinks, strict=True)
     )
     with pytest.MonkeyPatch.context() as patch:
-        Place("commit", 3, after=False).act(_die, patch.setattr)
+        Place("commit", 3, after=choice is MissingMarker.SKIP).act(_die, patch.setattr)
         older.crash()
     younger.run()
     check(topics[1].servers, topics[1].name)
-    with pytest.raises(CommitRefusedError, match=rf"id {prefix}-0 .* is used by job .*, as its marker says"):
-        older.run()
-    own = kafka_sink(topics[0].servers, topics[0].name).set_transactional_id_prefix(f"q{prefix}")
-    older.sink = own.build()
+    for each in (prefix, f"q{prefix}"):
+        older.sink = sinks[0].set_transactional_id_prefix(each).build()
+        with pytest.raises(CommitRefusedError, match=rf"id {prefix}-[01] .* is used by job .*, as its marker says"):
+            older.run()
+    older.sink = sinks[0].set_missing_marker(choice).build()
     older.run()
     check(topics[0].servers, topics[0].name)
+    younger.run()
+
+
+@pytest.mark.slow
+def test_two_jobs_with_one_prefix_and_markers_at_different_topics(kafka: KafkaCluster, tmp_path: Path) -> None:
+    """They fence each other off, time and again; nothing is lost, and nothing is there twice."""
+    topics = [Topic(kafka.bootstrap_servers, partitions=2) for _ in range(2)]
+    errors: list[BaseException] = []
+    jobs = []
+    for topic in topics:
+        sink = kafka_sink(topic.servers, topic.name).set_transactional_id_prefix(f"p{topics[0].name}").build()
+        jobs.append(SmallJob(tmp_path / topic.name, sink, dict(RESTARTS)).in_background(errors))
+    for job in jobs:
+        job.join()
+    assert errors == []
+    for topic in topics:
+        check(topic.servers, topic.name)

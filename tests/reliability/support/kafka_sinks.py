@@ -114,13 +114,9 @@ def kafka_job(
     topic: str,
     settings: Mapping[str, str] = _NOTHING,
     properties: Mapping[str, str] = _NOTHING,
-    prefix: str | None = None,
 ) -> SmallJob:
     """A job that numbers the records of each key, and writes them to a topic."""
-    builder = kafka_sink(servers, topic, properties)
-    if prefix is not None:
-        builder.set_transactional_id_prefix(prefix)
-    return SmallJob(folder, builder.build(), dict(settings))
+    return SmallJob(folder, kafka_sink(servers, topic, properties).build(), dict(settings))
 
 
 def committed(servers: str, topic: str) -> list[Message]:
