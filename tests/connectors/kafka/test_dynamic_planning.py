@@ -174,8 +174,12 @@ def test_a_job_that_starts_again_goes_on_in_each_cluster(east: FakeCluster, west
     north.put("a", "n1")
     with reading(told, restore=kept) as job:
         assert step(job) == ["on", "on"]
-    del told.clusters["west"]
-    told.clusters["north"] = north.holding("a")
+    told.clusters.clear()
+    with reading(told, restore=kept) as job:
+        assert step(job) == []
+        told.clusters["west"] = west.holding("a")
+        assert step(job) + step(job) == ["on", "w1"]
+    told.clusters = {"east": east.holding("a"), "north": north.holding("a")}
     with reading(told, restore=kept) as job:
         assert step(job) == ["n1", "on"], "no task holds a connection to the other one"
         told.clusters["west"] = west.holding("a")

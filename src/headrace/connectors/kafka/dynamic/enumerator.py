@@ -158,7 +158,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
 
     def _follow(self, wanted: Mapping[str, ClusterMetadata], now: int) -> None:
         """Read what the metadata says now; of clusters that stay, what is known stays."""
-        if wanted == self._wanted:
+        if wanted == self._wanted and not self._restored:
             return
         states = self._states()
         changed = [name for name, metadata in wanted.items() if metadata != self._wanted.get(name)]
@@ -169,14 +169,18 @@ class DynamicKafkaEnumerator(SplitEnumerator):
             self._removed.remove(name, states.get(name), now)
             logger.info("nothing is read of cluster %r any more", name)
         for name, of_cluster in settings.items():
-            if (known := self._removed.back(name)) is not None:
-                states[name] = known.state
-                back = {f"{name}/{each}": position for each, position in known.positions.items()}
-                self._positions |= {split_id: at for split_id, at in back.items() if _is_of(split_id, wanted)}
-            self._clusters[name] = self._reading(name, of_cluster, wanted[name], states.get(name))
+            state = self._remembered(name, wanted) if name in self._removed else states.get(name)
+            self._clusters[name] = self._reading(name, of_cluster, wanted[name], state)
             logger.info("of cluster %r topics %s are read from now on", name, ", ".join(sorted(wanted[name].topics)))
         self._were_wanted |= {name: metadata.properties for name, metadata in self._wanted.items()}
         self._wanted, self._restored = wanted, {}
+
+    def _remembered(self, name: str, wanted: Mapping[str, ClusterMetadata]) -> Json | None:
+        """What is known of a cluster that has come back; its partitions are read on where they were."""
+        known = self._removed.pop(name)
+        positions = {f"{name}/{partition}": position for partition, position in known.positions.items()}
+        self._positions |= {split_id: at for split_id, at in positions.items() if _is_of(split_id, wanted)}
+        return known.state
 
     def _reading(
         self, name: str, settings: ClientSettings, metadata: ClusterMetadata, state: Json | None

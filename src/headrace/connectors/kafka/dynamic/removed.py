@@ -48,9 +48,12 @@ class RemovedClusters:
         if name in self._clusters:
             self._clusters[name].positions[partition] = position
 
-    def back(self, name: str) -> RemovedCluster | None:
-        """What is known of a cluster that is to be read again."""
-        return self._clusters.pop(name, None)
+    def __contains__(self, name: str) -> bool:
+        return name in self._clusters
+
+    def pop(self, name: str) -> RemovedCluster:
+        """What is known of a cluster, which is to be read again."""
+        return self._clusters.pop(name)
 
     def forget(self, now: int) -> None:
         """Forget those that went too long ago."""
