@@ -8,6 +8,8 @@ from headrace.common.config_options import ConfigOption
 from headrace.common.config_values import boolean, choice
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
+from headrace.formats.avro import AvroBulkWriters, AvroFormat
+from headrace.formats.avro.codecs import CODECS
 from headrace.formats.csv import CsvEncoder, CsvFormat
 from headrace.formats.format import Format
 from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
@@ -30,6 +32,8 @@ NO_QUOTE: Final = ConfigOption("disable-quote-character", boolean, False, "Wheth
 NULL_LITERAL: Final = ConfigOption[str | None]("null-literal", str, None, "What stands for a missing value.")
 HEADER: Final = ConfigOption("header", boolean, False, "Whether the first line of every file names the columns.")
 
+AVRO_CODEC: Final = ConfigOption("codec", choice(*CODECS), "snappy", "How blocks are compressed.")
+
 COMPRESSION: Final = ConfigOption(
     "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
 )
@@ -37,6 +41,18 @@ COMPRESSION: Final = ConfigOption(
 COMPRESS: Final = ConfigOption(
     "compress", choice("none", "zlib", "snappy", "lz4", "zstd"), "zlib", "How files are compressed."
 )
+
+
+class Avro(Format):
+    """Avro files."""
+
+    optional_options = (AVRO_CODEC,)
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        return AvroFormat(type_info=record_type)
+
+    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
+        return AvroBulkWriters.for_row_type(codec=options.get(AVRO_CODEC))
 
 
 class Csv(Format):
