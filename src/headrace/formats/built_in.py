@@ -13,6 +13,7 @@ from headrace.formats.avro.codecs import CODECS
 from headrace.formats.csv import CsvEncoder, CsvFormat
 from headrace.formats.format import Format
 from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
+from headrace.formats.json.values import TIMESTAMP_FORMATS
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.formats.text import TextLineEncoder, TextLineFormat
@@ -33,6 +34,13 @@ NULL_LITERAL: Final = ConfigOption[str | None]("null-literal", str, None, "What 
 HEADER: Final = ConfigOption("header", boolean, False, "Whether the first line of every file names the columns.")
 
 AVRO_CODEC: Final = ConfigOption("codec", choice(*CODECS), "snappy", "How blocks are compressed.")
+
+TIMESTAMP_FORMAT: Final = ConfigOption(
+    "timestamp-format.standard", choice(*TIMESTAMP_FORMATS), "ISO-8601", "How moments are written."
+)
+IGNORE_NULLS: Final = ConfigOption(
+    "encode.ignore-null-fields", boolean, False, "Whether fields without a value are left out."
+)
 
 COMPRESSION: Final = ConfigOption(
     "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
@@ -85,11 +93,15 @@ class Csv(Format):
 class Json(Format):
     """One JSON document a line."""
 
+    optional_options = (TIMESTAMP_FORMAT, IGNORE_NULLS)
+
     def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
         return JsonLinesFormat(record_type)
 
     def create_encoding_format(self, options: Configuration) -> Encoder:
-        return JsonLinesEncoder()
+        return JsonLinesEncoder(
+            timestamp_format=options.get(TIMESTAMP_FORMAT), ignore_null_fields=options.get(IGNORE_NULLS)
+        )
 
 
 class Parquet(Format):
