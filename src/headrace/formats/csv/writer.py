@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
@@ -79,12 +80,20 @@ def csv_texts(batch: pa.RecordBatch, schema: CsvSchema) -> pa.Array:
 
 def _column_text(column: pa.Array, separator: str) -> pa.Array:
     if not pa.types.is_list(column.type):
-        return simple_text(column)
-    if not column.values.null_count:
+        return _value_text(column)
+    if not column.values.null_count and not pa.types.is_binary(column.type.value_type):
         return pc.binary_join(column.cast(pa.list_(pa.string())), separator)
-    texts = pa.ListArray.from_arrays(column.offsets, simple_text(column.values), mask=column.is_null())
+    texts = pa.ListArray.from_arrays(column.offsets, _value_text(column.values), mask=column.is_null())
     joined = [None if values is None else separator.join(v or "" for v in values) for values in texts.to_pylist()]
     return pa.array(joined, pa.string())
+
+
+def _value_text(column: pa.Array) -> pa.Array:
+    """The values of a column of simple values as strings; bytes are Base64, as in Flink."""
+    if not pa.types.is_binary(column.type):
+        return simple_text(column)
+    texts = [None if value is None else base64.b64encode(value).decode("ascii") for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def _quoted(column: pa.Array, schema: CsvSchema) -> pa.Array:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _NULL_RECORD = re.compile(rb"\}\s*null")
 """A line that is ``null`` is a record of nulls to Arrow, and crashes the process when it is the first of a block."""
 
-_TIMESTAMPS = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT})
+_TIMESTAMPS = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ})
 _BY_ARROW = {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMESTAMPS
-_AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
+_AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME, BasicType.INSTANT})
 
 _BLANKS: Final = b" \t\r\n"
 
