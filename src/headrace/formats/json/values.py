@@ -133,7 +133,7 @@ def _simple_text(value: Any, kind: TypeInformation, style: JsonStyle) -> str:
     if isinstance(value, float):
         return real_text(value, kind)
     if isinstance(value, Decimal):
-        return f"{value:f}"
+        return f"{value:f}" if value.is_finite() else f'"{value}"'
     if isinstance(value, bytes):
         return f'"{base64.b64encode(value).decode("ascii")}"'
     if isinstance(value, datetime.datetime | Instant):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from headrace.common.columns import array_to_values
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
-from headrace.formats.column_text import bytes_of, join_text, simple_text
+from headrace.formats.column_text import bytes_of, join_text, simple_text, whole_number_text
 from headrace.formats.encoders import BatchEncoder
 from headrace.formats.json.values import USUAL, JsonStyle, json_text, real_text, string_text
 
@@ -24,7 +24,7 @@ _SPECIAL = r'["\\\x00-\x1f]'
 _LEAST_PLAIN, _LEAST_WITH_EXPONENT = 1e-3, 1e7
 """Between these two Java writes numbers without an exponent."""
 
-_AS_THEY_ARE = WHOLE_NUMBERS | {BasicType.BOOLEAN, BasicType.BIG_INT}
+_INTEGERS = WHOLE_NUMBERS | {BasicType.BIG_INT}
 
 
 class JsonLinesEncoder(BatchEncoder):
@@ -88,8 +88,10 @@ def _null_filled(texts: pa.Array) -> pa.Array:
 def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> pa.Array:
     """The values of a column as JSON, those that are missing as null."""
     basic = kind.basic_type if isinstance(kind, BasicTypeInfo) else None
-    if basic in _AS_THEY_ARE:
+    if basic == BasicType.BOOLEAN:
         return simple_text(column)
+    if basic in _INTEGERS:
+        return whole_number_text(column)
     if basic in FLOATS:
         return _reals_json(column, kind)
     if basic in STRINGS:
