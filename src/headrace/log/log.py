@@ -265,12 +265,15 @@ class Log:
         """Forget how far a group has come.
 
         Raises:
-            LogError: when it has members.
+            LogError: when there is none, or it has members.
         """
 
         def describe(commit: Commit, state: LogState) -> Commit:
             found = state.groups.get(name)
-            if found is not None and found.members:
+            if found is None:
+                there = ", ".join(sorted(state.groups)[:20]) or "none at all"
+                raise LogError(f"{self} has no group {name!r}; there is {there}")
+            if found.members:
                 raise LogError(f"group {name!r} has {len(found.members)} members: they have to be closed first")
             return replace(commit, groups={name: None})
 

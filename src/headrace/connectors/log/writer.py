@@ -11,8 +11,8 @@ import pyarrow as pa
 from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.sink import SinkWriter
 from headrace.log.commits import Author
-from headrace.log.outbox import SentBatch, merged
 from headrace.log.partitioner import Partitioner
+from headrace.log.producer_batch import ProducerBatch, merged
 from headrace.log.records import normalised
 from headrace.log.staging import discard, publish, stage
 from headrace.log.state import ANONYMOUS
@@ -62,7 +62,7 @@ class StagingWriter(SinkWriter):
             columns = {"value": messages.values, "timestamp": pa.array(messages.timestamps_or(self._now))}
             if messages.keys is not None:
                 columns["key"] = messages.keys
-            sent = SentBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
+            sent = ProducerBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
             self._pieces += sent.pieces(self._partitions(messages.topic), self._partitioner)
             self._bytes += messages.values.nbytes
         if self._bytes >= _STAGED_TOGETHER:
