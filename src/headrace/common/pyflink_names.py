@@ -83,7 +83,6 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
-    "datastream.connectors.dynamic_kafka": _of("CO-03", _SYSTEM),
     "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
