@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,9 @@ from tests.connectors.kafka.topics import Topic
 pytestmark = pytest.mark.integration
 
 PATIENCE = 120.0
+
+Step = tuple[list[str], Callable[[], None]]
+"""What is to be written before something is done, and what."""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,7 @@ def source(file: Path) -> DynamicKafkaSourceBuilder[Any]:
     made: DynamicKafkaSourceBuilder[Any] = DynamicKafkaSource.builder()
     made.set_kafka_metadata_service(YamlFileMetadataService(file)).set_stream_ids({"s"}).set_group_id("moving")
     made.set_property("stream-metadata-discovery-interval-ms", "100")
+    made.set_property("stream-metadata-discovery-failure-threshold", "99")
     return made.set_value_only_deserializer(SimpleStringSchema())
 
 
@@ -76,7 +81,7 @@ def written(tmp_path: Path) -> list[str]:
     return sorted(line for file in files for line in file.read_text().splitlines())
 
 
-def copy_until(env: StreamExecutionEnvironment, file: Path, steps: list[tuple[list[str], Callable[[], None]]]) -> None:
+def copy_until(env: StreamExecutionEnvironment, file: Path, steps: list[Step]) -> None:
     """Run a job that writes what it reads; when so much is written, do the next thing."""
     lines = env.from_source(source(file).build(), WatermarkStrategy.no_watermarks(), "read").uid("read")
     sink = FileSink.for_row_format(str(file.parent / "out"), Encoder.simple_string_encoder()).build()
@@ -152,3 +157,31 @@ def test_the_topics_of_one_cluster_are_streams(kafka: KafkaCluster, tmp_path: Pa
         made.set_stream_pattern(f"^{topic.name}$").build(), WatermarkStrategy.no_watermarks(), "read"
     )
     assert list(read.execute_and_collect()) == ["tea"]
+
+
+@pytest.mark.slow
+def test_the_others_are_read_while_a_cluster_is_down(tmp_path: Path, east: Topic) -> None:
+    """And it is read on when it is back, or forgotten when the metadata drops it while it is down."""
+    file, numbers = tmp_path / "streams.json", itertools.count()
+    with KafkaCluster(tmp_path / "kafka") as cluster:
+        west, (node,) = Topic(cluster.bootstrap_servers), cluster.nodes
+        tell(file, east=east, west=west)
+        seen: list[str] = []
+
+        def put(topic: Topic) -> Step:
+            def act() -> None:
+                text = f"{next(numbers):03}"
+                topic.put([text])
+                seen.append(text)
+
+            return seen, act
+
+        def restart() -> None:
+            node.start()
+            node.wait()
+
+        steps = [put(east), put(west), (seen, node.kill)]
+        steps += [put(east) for _ in range(20)]
+        steps += [(seen, restart), put(west), put(east), (seen, node.kill), (seen, lambda: tell(file, east=east))]
+        steps += [*(put(east) for _ in range(5)), (seen, lambda: None)]
+        copy_until(environment(tmp_path), file, steps)

@@ -34,6 +34,13 @@ def step(job: JobHarness, millis: int = SECOND) -> list[str]:
     return sorted(job.take("out"))
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that each step has the answers of all clusters, also of those that have failed before."""
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.background.PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.background.PATIENCE_AFTER_FAILURE_SECONDS", 60.0)
+
+
 @pytest.fixture
 def east() -> FakeCluster:
     cluster = FakeCluster(a=2, b=1)
@@ -226,7 +233,7 @@ def test_a_cluster_that_is_away_holds_up_no_other(
 def test_a_cluster_that_hangs_holds_up_no_other(
     east: FakeCluster, west: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.cluster_reading.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.background.PATIENCE_SECONDS", 0.01)
     told = FakeMetadata(east=east.holding("a"), west=west.holding("a"))
     with reading(told) as job:
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.common.errors import HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.dynamic.background import BackgroundCall
+from headrace.connectors.kafka.dynamic.background import RepeatedCalls
+from headrace.connectors.kafka.dynamic.options import THRESHOLD
 from headrace.connectors.partitions.enumerator import PartitionEnumerator
 from headrace.connectors.source import Pending
 
@@ -17,11 +18,6 @@ if TYPE_CHECKING:
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.partitions.log import PartitionedLog
     from headrace.connectors.source import Json, ReadBudget, SplitRead
-
-PATIENCE_SECONDS: Final = 3.0
-"""How long an epoch waits for a cluster, or for a metadata service; then it goes on without, until it has answered."""
-
-THRESHOLD: Final = "stream-metadata-discovery-failure-threshold"
 
 logger = get_logger(__name__)
 
@@ -54,11 +50,9 @@ class ClusterReading:
         self._is_active = is_active
         self._enumerator = PartitionEnumerator(log, plan, copy.deepcopy(state))
         self._state = state
-        self._look: BackgroundCall[Sequence[str] | None] | None = None
+        self._looks: RepeatedCalls[Sequence[str] | None] = RepeatedCalls(f"look at {name}")
         self._splits: Sequence[str] = ()
         self._is_known = False
-        self._is_late = False
-        self._failures = 0
 
     @property
     def splits(self) -> Sequence[str]:
@@ -67,8 +61,7 @@ class ClusterReading:
 
     def begin_to_look(self, now: int) -> None:
         """Begin to look what there is, unless that is under way."""
-        if self._look is None:
-            self._look = BackgroundCall(lambda: self._found(now), f"look at {self._name}")
+        self._looks.begin(lambda: self._found(now))
 
     def end_looking(self) -> None:
         """Wait for what was begun, but not for long, and not again if it was late before.
@@ -77,21 +70,15 @@ class ClusterReading:
             InfrastructureError: when the cluster has failed once too often.
             HeadraceError: when something is wrong that does not pass.
         """
-        look = self._look
-        if look is None:
+        if not self._looks.has_answer():
             return
-        self._is_late = not look.is_over(0.0 if self._is_late else PATIENCE_SECONDS)
-        if self._is_late:
-            return
-        self._look = None
         try:
-            found = look.result()
+            found = self._looks.take()
         except (InfrastructureError, OSError) as error:
             self._fail(error)
         except HeadraceError as error:
             raise type(error)(f"cluster {self._name}: {error}") from error
         else:
-            self._failures = 0
             self._is_known = True
             if found is not None:
                 self._splits = found
@@ -103,11 +90,11 @@ class ClusterReading:
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         """As that of an enumerator."""
-        return self._enumerator.plan(split_id, position, budget, now) if self._look is None else None
+        return self._enumerator.plan(split_id, position, budget, now) if self._is_at_rest else None
 
     def is_finished(self, split_id: str, position: Json) -> bool:
         """As that of an enumerator."""
-        return self._look is None and self._enumerator.is_finished(split_id, position)
+        return self._is_at_rest and self._enumerator.is_finished(split_id, position)
 
     def is_complete(self) -> bool:
         """As that of an enumerator; it is not before the first look."""
@@ -115,7 +102,7 @@ class ClusterReading:
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
         """As that of an enumerator."""
-        return self._enumerator.pending(split_id, position, now) if self._look is None else Pending()
+        return self._enumerator.pending(split_id, position, now) if self._is_at_rest else Pending()
 
     def snapshot(self) -> Json | None:
         """What has to be known after a restart, as the last look has left it; None before the first one."""
@@ -123,15 +110,17 @@ class ClusterReading:
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
         """As that of an enumerator; while the cluster does not answer nobody tells it how far the job is."""
-        if self._look is None:
+        if self._is_at_rest:
             self._enumerator.checkpoint_completed(positions)
 
     def close(self) -> None:
         """Let go of connections; those that are in use, later."""
-        if self._look is None:
-            self._enumerator.close()
-        else:
-            self._look.then(self._enumerator.close)
+        self._looks.then(self._enumerator.close)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing changes what is known."""
+        return not self._looks.is_under_way
 
     def _found(self, now: int) -> Sequence[str] | None:
         """The partitions; None when the cluster has failed and is not to be read any more anyway."""
@@ -144,8 +133,7 @@ class ClusterReading:
             return None
 
     def _fail(self, error: Exception) -> None:
-        self._failures += 1
-        told = f"cluster {self._name} has failed {self._failures} times in a row: {error}"
-        if self._failures > self._threshold:
+        told = f"cluster {self._name} has failed {self._looks.failures} times in a row: {error}"
+        if self._looks.failures > self._threshold:
             raise InfrastructureError(f"{told} ({THRESHOLD!r} is {self._threshold})") from error
         logger.warning("%s; others are read meanwhile, %d failures in a row are let pass", told, self._threshold)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Generic
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError
@@ -12,9 +12,9 @@ from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.client import check_library
 from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder, whole_number
-from headrace.connectors.kafka.dynamic.cluster_reading import THRESHOLD
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
 from headrace.connectors.kafka.dynamic.metadata import KafkaMetadataService
+from headrace.connectors.kafka.dynamic.options import INTERVAL, MODE, RETENTION, THRESHOLD
 from headrace.connectors.kafka.dynamic.reader import DynamicKafkaReader
 from headrace.connectors.kafka.dynamic.subscribers import (
     KafkaStreamSetSubscriber,
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
-
-_INTERVAL: Final = "stream-metadata-discovery-interval-ms"
-_RETENTION: Final = "stream-metadata-removed-cluster-retention-ms"
-_MODE: Final = "stream-enumerator-mode"
 
 
 @hides_engine_of_methods
@@ -187,10 +183,10 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         if self._service is None:
             raise refused("a DynamicKafkaSource needs set_kafka_metadata_service()")
         properties = dict(self._properties)
-        interval = whole_number(_INTERVAL, properties.pop(_INTERVAL, "-1"))
+        interval = whole_number(INTERVAL, properties.pop(INTERVAL, "-1"))
         threshold = whole_number(THRESHOLD, properties.pop(THRESHOLD, "1"))
-        retention = whole_number(_RETENTION, properties.pop(_RETENTION, "0"))
-        _check_mode(properties.pop(_MODE, "global"))
+        retention = whole_number(RETENTION, properties.pop(RETENTION, "0"))
+        _check_mode(properties.pop(MODE, "global"))
         follows = interval > 0 and not self._is_bounded
         subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
         each = self._reading_plan(Topics(()), properties)
@@ -201,5 +197,5 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
 def _check_mode(text: str) -> None:
     if text != "global":
         raise ConfigurationError(
-            f"{_MODE!r} is global, not {text!r}: partitions are spread over all tasks, of whatever cluster they are"
+            f"{MODE!r} is global, not {text!r}: partitions are spread over all tasks, of whatever cluster they are"
         )

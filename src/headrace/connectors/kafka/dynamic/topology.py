@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError, InvalidProgramError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.dynamic.background import BackgroundCall
-from headrace.connectors.kafka.dynamic.cluster_reading import PATIENCE_SECONDS, THRESHOLD
+from headrace.connectors.kafka.dynamic.background import RepeatedCalls
+from headrace.connectors.kafka.dynamic.options import THRESHOLD
 from headrace.connectors.kafka.dynamic.pieces import cluster_settings
 
 if TYPE_CHECKING:
@@ -52,10 +52,8 @@ class StreamTopology:
         self._properties = properties
         self._threshold = threshold
         self._lock = Lock()
-        self._asked: BackgroundCall[dict[str, ClusterMetadata]] | None = None
+        self._calls: RepeatedCalls[dict[str, ClusterMetadata]] = RepeatedCalls("streams of Kafka")
         self._asked_at: int | None = None
-        self._is_late = False
-        self._failures = 0
         self._known: Mapping[str, ClusterMetadata] | None = None
 
     @property
@@ -73,10 +71,11 @@ class StreamTopology:
             InfrastructureError: when the service fails, and nothing is known yet, or it did so once too often.
             ConfigurationError: when what it tells at first cannot be.
         """
-        if self._asked is None and self._is_time_to_ask(now):
+        if not self._calls.is_under_way and self._is_time_to_ask(now):
             self._asked_at = now
-            self._asked = BackgroundCall(self._told, "streams of Kafka")
-        self._take()
+            self._calls.begin(self._told)
+        if self._calls.has_answer(waits=self._known is None):
+            self._take()
         assert self._known is not None, "the first answer is waited for"
         return self._known
 
@@ -91,10 +90,7 @@ class StreamTopology:
 
     def close(self) -> None:
         """Close the service; where it is in use, later."""
-        if self._asked is None:
-            self._service.close()
-        else:
-            self._asked.then(self._service.close)
+        self._calls.then(self._service.close)
 
     @property
     def _name(self) -> str:
@@ -113,27 +109,18 @@ class StreamTopology:
         return found
 
     def _take(self) -> None:
-        """Take an answer that has come; only the first one is waited for, however long."""
-        if self._asked is None:
-            return
-        patience = 0.0 if self._is_late else PATIENCE_SECONDS
-        self._is_late = not self._asked.is_over(None if self._known is None else patience)
-        if self._is_late:
-            return
-        asked, self._asked = self._asked, None
+        """Take the answer that has come."""
         try:
-            self._known = asked.result()
-            self._failures = 0
+            self._known = self._calls.take()
         except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self._failures += 1
-        told = f"{self._name} has failed {self._failures} times in a row: "
+        told = f"{self._name} has failed {self._calls.failures} times in a row: "
         told += f"{error if isinstance(error, HeadraceError) else repr(error)}"
         if self._known is None and isinstance(error, ConfigurationError | InvalidProgramError):
             raise error
-        if self._known is None or self._failures > self._threshold:
+        if self._known is None or self._calls.failures > self._threshold:
             raise InfrastructureError(f"{told} ({THRESHOLD!r} is {self._threshold})") from error
         logger.warning("%s; what it said last goes on, %d failures in a row are let pass", told, self._threshold)
 
