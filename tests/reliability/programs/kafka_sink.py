@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from headrace.connectors.kafka import committer
+from headrace.connectors.kafka import committer, writer
 from tests.reliability.support.kafka_sinks import Place, kafka_job
 
 
@@ -21,6 +21,7 @@ def die() -> None:
 def main(folder: str, servers: str, topic: str, parallelism: str, in_tasks: str, *place: str) -> None:
     if in_tasks == "True":
         committer._IN_DRIVER_MESSAGES = 0
+        writer._IN_MANIFEST_BYTES = 0
     if place:
         step, count, after = place
         Place(step, int(count), after == "True").act(die)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.kafka import committer
+from headrace.connectors.kafka import committer, writer
 from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.publisher import Publisher
 from tests.reliability.support.faults import FaultPlan, die
@@ -56,6 +56,7 @@ def _dying(original: Callable[..., Any], step: str, plan: FaultPlan) -> Callable
 
 def main(folder: str, servers: str, topic: str, faults: str) -> None:
     committer._IN_DRIVER_MESSAGES = 0
+    writer._IN_MANIFEST_BYTES = 0
     Publisher.is_known = True  # type: ignore[attr-defined]  # those of the driver live
     job = kafka_job(Path(folder), servers, topic, SETTINGS)
     sink: Any = job.sink
