@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.metadata import chosen_metadata, columns_of, fields_of, row_type
+from headrace.connectors.metadata import columns_of, fields_of
 from headrace.connectors.source import SourceRecords
 from headrace.formats.lines.bad_lines import shorten
 
