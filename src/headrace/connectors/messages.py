@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
+from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
@@ -83,8 +84,8 @@ class Messages:
             case "offset":
                 return pa.array(self.offsets, storage)
             case "timestamp" if self.timestamps is not None:
-                known = self.timestamps >= 0
-                return pa.array(self.timestamps * 1000, pa.int64(), mask=~known).view(storage)
+                unknown = self.timestamps == NO_TIMESTAMP
+                return pa.array(self.timestamps * 1000, pa.int64(), mask=unknown).view(storage)
         return self.metadata.get(name, pa.nulls(count, storage))
 
     def where(self, index: int) -> str:
