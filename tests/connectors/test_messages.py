@@ -76,6 +76,13 @@ def test_keys_values_and_metadata_side_by_side() -> None:
     ]
 
 
+def test_the_timestamp_of_a_message_from_before_1970_is_a_field_too() -> None:
+    schema = MessageDeserializationSchema(SimpleStringSchema(), metadata=["timestamp"])
+    records = decode(schema, messages_of([b"old", b"none"], timestamps=np.array([-1, NO_TIMESTAMP])))
+    before = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, datetime.UTC)
+    assert [row["timestamp"] for row in rows(schema, records)] == [before, None]
+
+
 @pytest.mark.parametrize("value", [Numbers(), SimpleStringSchema(), ByteArraySchema()])
 def test_a_value_without_fields_is_a_field(value: DeserializationSchema) -> None:
     schema = MessageDeserializationSchema(value, metadata={"n": "offset"})

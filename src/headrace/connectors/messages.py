@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
+from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema
@@ -86,8 +87,8 @@ class Messages:
             case "offset":
                 return pa.array(self.offsets, storage)
             case "timestamp" if self.timestamps is not None:
-                known = self.timestamps >= 0
-                return pa.array(self.timestamps * 1000, pa.int64(), mask=~known).view(storage)
+                unknown = self.timestamps == NO_TIMESTAMP
+                return pa.array(self.timestamps * 1000, pa.int64(), mask=unknown).view(storage)
         return self.metadata.get(name, pa.nulls(count, storage))
 
     def where(self, index: int) -> str:
