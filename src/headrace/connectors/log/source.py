@@ -93,8 +93,7 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
 
     Examples:
         >>> from headrace.common import JsonRowDeserializationSchema, Types
-        >>> from headrace.common.other_names import other_names
-    from headrace.common.time import Duration
+        >>> from headrace.common.time import Duration
         >>> from headrace.datastream.connectors.base import MessageDeserializationSchema
         >>> from headrace.datastream.connectors.log import LogSource, OffsetResetStrategy
         >>> payments = JsonRowDeserializationSchema(Types.ROW_NAMED(["card", "amount"], [str, float]))
