@@ -52,10 +52,7 @@ class _RowPart(_OpenPart):
         self.file.write(header)
 
     def write(self, batch: Batch) -> None:
-        if self._reject is None:
-            self.file.write(self._encode(batch))
-        else:
-            self.file.write(b"".join(encode_or_reject(self._encode, batch, self._reject)))
+        self.file.write(b"".join(encode_or_reject(self._encode, batch, self._reject)))
 
 
 class _BulkPart(_OpenPart):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
@@ -16,7 +17,8 @@ from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
 from headrace.connectors.kafka.properties import SINK, check_properties
 from headrace.connectors.kafka.publisher import MissingMarker, check_settings
-from headrace.connectors.kafka.writer import MessageEncoder, SendingWriter, StagingWriter
+from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
+from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
 from headrace.connectors.sink import DeliveryGuarantee
 
@@ -77,7 +79,7 @@ class KafkaSink(TopicSink[T_contra]):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         check_library()
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
-        encoder = MessageEncoder(self._schema, max_bytes, context.reject)
+        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes))
         if self._transactions is None:
             return SendingWriter(self._settings, encoder, context)
         return StagingWriter(context, encoder, folder_of(context.folder), self._transactions)
