@@ -39,8 +39,8 @@ _MAX_BYTES: Final = 1_000_000
 class KafkaSink(TopicSink[T_contra]):
     """Writes records into topics.
 
-    ``AT_LEAST_ONCE`` and ``NONE`` send them from the tasks, and a checkpoint waits until brokers have acknowledged all
-    of them. ``EXACTLY_ONCE`` keeps the messages of an epoch in the checkpoint directory, and publishes them when the
+    ``AT_LEAST_ONCE``, the default, and ``NONE`` send them from the tasks, and a checkpoint waits until brokers have
+    acknowledged all of them, for what ``acks`` says that is worth. ``EXACTLY_ONCE`` keeps the messages of an epoch in the checkpoint directory, and publishes them when the
     epoch is complete, in one transaction for each subtask; readers have to ask for ``read_committed``.
 
     The event time of a record is the timestamp of its message; where it has none, or one before 1970, the time of its
@@ -189,7 +189,7 @@ class KafkaSinkBuilder(TopicSinkBuilder):
         """
         if "bootstrap.servers" not in self._properties:
             raise ConfigurationError("a KafkaSink needs set_bootstrap_servers('host:port')")
-        schema = self._made_of()
+        schema = self._needed_schema()
         settings = ClientSettings(dict(self._properties))
         transactions = self._transactions(settings, schema)
         return KafkaSink(settings, schema, self._guarantee, self._dead_letter, transactions)

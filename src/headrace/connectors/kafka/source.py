@@ -111,4 +111,4 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
             raise ConfigurationError("a KafkaSource needs set_bootstrap_servers('host:port')")
         properties = dict(self._properties)
         plan = self._reading_plan(self._subscribed(), properties)
-        return KafkaSource(ClientSettings(properties), plan, self._made_of(), self._dead_letter)
+        return KafkaSource(ClientSettings(properties), plan, self._needed_schema(), self._dead_letter)

@@ -30,7 +30,7 @@ class LogSink(TopicSink[T_contra]):
     With ``EXACTLY_ONCE``, the default, what an epoch has written becomes visible in one commit of the log, all topics
     and partitions together, after the checkpoint of the epoch. With ``AT_LEAST_ONCE`` each task commits what it wrote
     before the checkpoint: records are seen earlier, and again after a failure. The event time of a record is its
-    timestamp; where it has none, the time of its epoch is.
+    timestamp; where it has none, the time of its epoch is. A record for a topic that there is not cannot be written.
 
     Records that wait for their commit are files in the log, which keeps them until their epoch, or a later one, is
     committed: a job that was stopped before that may go on whenever it likes. That an older copy of the log has taken
@@ -131,4 +131,4 @@ class LogSinkBuilder(TopicSinkBuilder):
         """
         if self._location is None:
             raise refused("a LogSink needs a log: call set_log() with its path")
-        return LogSink(self._location, self._made_of(), self._guarantee, self._dead_letter)
+        return LogSink(self._location, self._needed_schema(), self._guarantee, self._dead_letter)

@@ -150,4 +150,4 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
             discovery_millis=self._discovery_millis,
             resets_to=self._resets_to,
         )
-        return LogSource(self._location, self._group, plan, self._made_of(), self._dead_letter)
+        return LogSource(self._location, self._group, plan, self._needed_schema(), self._dead_letter)

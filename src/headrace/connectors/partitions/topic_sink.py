@@ -75,26 +75,21 @@ class TopicSinkBuilder:
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Say how often a record arrives, failures or not.
-
-        A :class:`KafkaSink` is ``AT_LEAST_ONCE`` unless told otherwise; with ``NONE`` a checkpoint waits for
-        acknowledgements, too, and ``acks`` says what one is worth. A :class:`LogSink` is ``EXACTLY_ONCE``.
-        """
+        """Say how often a record arrives, failures or not; the sink says what that is unless it is said."""
         expect(delivery_guarantee, DeliveryGuarantee, "set_delivery_guarantee")
         self._guarantee = delivery_guarantee
         return self
 
     def set_dead_letter(self, output_tag: OutputTag) -> Self:
-        """Send what the serializer fails on to a side output of the sink, as ``(where, raw, reason)``, and go on.
+        """Send records that cannot be written to a side output of the sink, as ``(where, raw, reason)``, and go on.
 
-        So goes a record that is for a topic that there is not in a log. Else such a record fails the job. The stream of
-        them is ``stream.sink_to(sink).get_side_output(output_tag)``.
+        Without it one fails the job. The stream of them is ``stream.sink_to(sink).get_side_output(output_tag)``.
         """
         expect(output_tag, OutputTag, "set_dead_letter")
         self._dead_letter = output_tag
         return self
 
-    def _made_of(self) -> MessageSerializationSchema:
+    def _needed_schema(self) -> MessageSerializationSchema:
         """What messages are made of.
 
         Raises:

@@ -177,7 +177,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
         each = self._reading_plan(Topics(()), properties)
         plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold, retention)
-        return DynamicKafkaSource(subscription, plan, self._made_of(), self._dead_letter)
+        return DynamicKafkaSource(subscription, plan, self._needed_schema(), self._dead_letter)
 
 
 def _check_mode(text: str) -> None:
