@@ -1,30 +1,34 @@
-"""Reading changes of tables from messages of JSON: those of Debezium, Canal, Maxwell and Oracle GoldenGate."""
+"""Reading changes of tables from messages of JSON: those of Debezium, Maxwell and Oracle GoldenGate."""
 
 from __future__ import annotations
 
-import json
-import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.common.columns import values_to_array
 from headrace.common.errors import UnsupportedOperationError
+from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS, BasicType, BasicTypeInfo
-from headrace.common.values import handler_of
+from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, changelog, changelog_type, operations_of
+from headrace.formats.cdc.metadata import (
+    MetadataField,
+    document,
+    metadata_columns,
+    moment,
+    properties,
+    text,
+    texts,
+    time_of_utc,
+)
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.messages import decode_good_messages
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 
@@ -34,7 +38,11 @@ class ChangesDeserializationSchema(DeserializationSchema):
 
     Args:
         type_info: the type of the rows of the table, with fields.
+        metadata: names of metadata, or fields by name and the metadata that each holds; they follow those of the row.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Raises:
+        InvalidProgramError: when there is no such metadata, or two fields have one name.
     """
 
     operations: ClassVar[Mapping[str, Operation]]
@@ -43,8 +51,24 @@ class ChangesDeserializationSchema(DeserializationSchema):
     operation_field: ClassVar[str]
     """The field of a message that says what has happened."""
 
-    def __init__(self, type_info: TypeInformation, *, ignore_parse_errors: bool = False) -> None:
-        self._type = changelog_type(type_info)
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {}
+    """What messages say besides rows, by the names that Flink's SQL has."""
+
+    def __init__(
+        self,
+        type_info: TypeInformation,
+        *,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+        ignore_parse_errors: bool = False,
+    ) -> None:
+        changes = changelog_type(type_info)
+        self.row_type = RowTypeInfo(changes.types, changes.names)
+        chosen = chosen_metadata(metadata, self.known_metadata, f"messages of {type(self).__name__}")
+        self._metadata = [self.known_metadata[name] for name in chosen.values()]
+        named = zip(
+            [*changes.field_names, *chosen], [*changes.field_types, *(f.kind for f in self._metadata)], strict=True
+        )
+        self._type = changelog_type(row_type(list(named), "give metadata={'another name': ...}", changelog=True))
         self.ignore_parse_errors = ignore_parse_errors
 
     def get_produced_type(self) -> TypeInformation:
@@ -56,17 +80,25 @@ class ChangesDeserializationSchema(DeserializationSchema):
         raise UnsupportedOperationError("a message of changes may be several rows: call deserialize_batch(...)")
 
     def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
-        read = decode_good_messages(self.decode, messages)
+        read = decode_good_messages(self._decode_all, messages)
         assert read.columns is not None
         sources = np.arange(len(messages)) if read.messages is None else read.messages
         texts = messages if read.messages is None else messages.take(pa.array(sources))
         images = self.images(read.columns, texts)
         names = read.columns.column(self.operation_field).take(pa.array(images.messages))
-        made = changelog(images, self._type, names, list(self.operations))
+        besides = read.columns.columns[len(read.columns.columns) - len(self._metadata) :]
+        made = changelog(images, self._type, names, list(self.operations), besides)
         assert made.messages is not None
         more = [(int(sources[index]), reason) for index, reason in made.rejected]
         rejected = sorted([*read.rejected, *more])
         return DeserializedBatch(made.columns, messages=sources[made.messages], rejected=rejected)
+
+    def _decode_all(self, messages: pa.Array) -> pa.RecordBatch:
+        """What messages hold, with the metadata behind it."""
+        read = self.decode(messages)
+        for place, column in enumerate(metadata_columns(self._metadata, messages)):
+            read = read.append_column(f"metadata {place}", column)
+        return read
 
     @abstractmethod
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
@@ -75,11 +107,6 @@ class ChangesDeserializationSchema(DeserializationSchema):
     @abstractmethod
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
         """The rows before and after each change."""
-
-    @property
-    def row_type(self) -> RowTypeInfo:
-        """The rows, without a column for what they do."""
-        return RowTypeInfo(self._type.types, self._type.names)
 
 
 class _BeforeAndAfter(ChangesDeserializationSchema):
@@ -107,6 +134,9 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
         type_info: the type of the rows of the table.
         schema_include: whether messages are ``{"schema": ..., "payload": ...}``, as Kafka Connect writes them unless
             told otherwise.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``schema``,
+            ``ingestion-timestamp``, ``source.timestamp``, ``source.database``, ``source.schema``, ``source.table`` and
+            ``source.properties``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -121,12 +151,29 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
 
     operations: ClassVar[Mapping[str, Operation]] = {"c": _INSERT, "r": _INSERT, "u": _UPDATE, "d": _DELETE}
     operation_field = "op"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "schema": document("schema"),
+        "ingestion-timestamp": moment("ts_ms", unit="ms"),
+        "source.timestamp": moment("source", "ts_ms", unit="ms"),
+        "source.database": text("source", "db"),
+        "source.schema": text("source", "schema"),
+        "source.table": text("source", "table"),
+        "source.properties": properties("source"),
+    }
 
     def __init__(
-        self, type_info: TypeInformation, *, schema_include: bool = False, ignore_parse_errors: bool = False
+        self,
+        type_info: TypeInformation,
+        *,
+        schema_include: bool = False,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+        ignore_parse_errors: bool = False,
     ) -> None:
-        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
+        super().__init__(type_info, metadata=metadata, ignore_parse_errors=ignore_parse_errors)
         self._schema_include = schema_include
+        if schema_include:
+            inner = [f if f.path == ("schema",) else replace(f, path=("payload", *f.path)) for f in self._metadata]
+            self._metadata = inner
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         if not self._schema_include:
@@ -144,6 +191,8 @@ class OggJsonDeserializationSchema(_BeforeAndAfter):
 
     Args:
         type_info: the type of the rows of the table.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``table``, ``primary-keys``,
+            ``ingestion-timestamp`` and ``event-timestamp``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -154,6 +203,12 @@ class OggJsonDeserializationSchema(_BeforeAndAfter):
 
     operations: ClassVar[Mapping[str, Operation]] = {"I": _INSERT, "U": _UPDATE, "D": _DELETE, "T": Operation.NOTHING}
     operation_field = "op_type"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "table": text("table"),
+        "primary-keys": texts("primary_keys"),
+        "ingestion-timestamp": time_of_utc("current_ts"),
+        "event-timestamp": time_of_utc("op_ts"),
+    }
 
 
 @hides_engine_of_methods
@@ -164,6 +219,8 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
 
     Args:
         type_info: the type of the rows of the table.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``database``, ``table``,
+            ``primary-key-columns`` and ``ingestion-timestamp``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -174,6 +231,12 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
 
     operations: ClassVar[Mapping[str, Operation]] = {"insert": _INSERT, "update": _UPDATE, "delete": _DELETE}
     operation_field = "type"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "database": text("database"),
+        "table": text("table"),
+        "primary-key-columns": texts("primary_key_columns"),
+        "ingestion-timestamp": moment("ts", unit="s"),
+    }
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         envelope = Types.ROW_NAMED(["data", "old", "type"], [self.row_type, self.row_type, Types.STRING()])
@@ -182,154 +245,6 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
         operations = operations_of(read.column("type"), self.operations)
         rows = np.arange(len(operations))
-        told = _told_nulls(messages, rows, rows * 0, operations)
-        before = _restored(read.column("data"), read.column("old"), operations == _UPDATE, told)
+        told = told_nulls(messages, rows, rows * 0, operations)
+        before = restored(read.column("data"), read.column("old"), operations == _UPDATE, told)
         return Images(operations, before, read.column("data"), rows)
-
-
-@hides_engine_of_methods
-class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
-    """Reads changes as Canal writes them: ``{"data": [...], "old": [...], "type": "UPDATE"}``, several rows in one.
-
-    ``old`` holds the fields alone that were others before. Values may be strings, as Canal writes them. That a table
-    was created is left out, as in Flink.
-
-    Args:
-        type_info: the type of the rows of the table.
-        database_include: a regular expression; messages of databases whose whole name does not match it are left out.
-        table_include: likewise, of tables.
-        ignore_parse_errors: whether messages that cannot be read are left out and counted.
-
-    Examples:
-        >>> from headrace.common import Types
-        >>> from headrace.datastream.formats.cdc import CanalJsonDeserializationSchema
-        >>> schema = CanalJsonDeserializationSchema(Types.ROW_NAMED(["id", "n"], [int, int]), table_include="orders_.*")
-    """
-
-    operations: ClassVar[Mapping[str, Operation]] = {
-        "INSERT": _INSERT,
-        "UPDATE": _UPDATE,
-        "DELETE": _DELETE,
-        "CREATE": Operation.NOTHING,
-    }
-    operation_field = "type"
-
-    def __init__(
-        self,
-        type_info: TypeInformation,
-        *,
-        database_include: str | None = None,
-        table_include: str | None = None,
-        ignore_parse_errors: bool = False,
-    ) -> None:
-        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
-        self._include = {
-            name: re.compile(pattern)
-            for name, pattern in (("database", database_include), ("table", table_include))
-            if pattern is not None
-        }
-
-    def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        texts = RowTypeInfo((Types.STRING(),) * len(self.row_type.field_names), self.row_type.field_names)
-        try:
-            return self._parsed(decoder_of(self._envelope(texts)).messages(messages))
-        except ValueError:
-            return decoder_of(self._envelope(self.row_type)).messages(messages)
-
-    def _envelope(self, row: TypeInformation) -> TypeInformation:
-        rows, text = Types.LIST(row), Types.STRING()
-        return Types.ROW_NAMED(["data", "old", "type", "database", "table"], [rows, rows, text, text, text])
-
-    def _parsed(self, read: pa.RecordBatch) -> pa.RecordBatch:
-        """With values of their types in place of texts."""
-        kinds = self.row_type.field_types
-        for index, name in enumerate(("data", "old")):
-            lists = read.column(name)
-            texts = lists.values
-            fields = [_parsed(kind, field) for kind, field in zip(kinds, texts.flatten(), strict=True)]
-            rows = pa.StructArray.from_arrays(fields, fields=list(self.row_type.arrow_type), mask=texts.is_null())
-            whole = pa.ListArray.from_arrays(lists.offsets, rows, mask=lists.is_null())
-            read = read.set_column(index, name, whole)
-        return read
-
-    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
-        operations = operations_of(read.column("type"), self.operations)
-        operations = np.where(self._excluded(read), Operation.NOTHING, operations).astype(np.int8)
-        data, old = read.column("data"), read.column("old")
-        counts, old_counts = _lengths(data), _lengths(old)
-        # Where there is no row, and should be one, there is one here that is null: it is refused.
-        rows = np.repeat(np.arange(len(counts)), np.where(operations == Operation.NOTHING, 0, np.maximum(counts, 1)))
-        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        after, of_old = _elements(data, rows, place, counts), _elements(old, rows, place, old_counts)
-        told = _told_nulls(messages, rows, place, operations[rows])
-        before = _restored(after, of_old, operations[rows] == _UPDATE, told)
-        return Images(operations[rows], before, after, rows)
-
-    def _excluded(self, read: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        excluded = np.zeros(read.num_rows, np.bool_)
-        for name, pattern in self._include.items():
-            values = read.column(name).to_pylist()
-            excluded |= np.array([value is None or not pattern.fullmatch(value) for value in values], np.bool_)
-        return excluded
-
-
-def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    lengths: npt.NDArray[np.int64] = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64)
-
-
-def _elements(
-    lists: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], lengths: npt.NDArray[np.int64]
-) -> pa.Array:
-    """The elements at some places of lists, null where there are not so many."""
-    there = place < lengths[rows]
-    starts = lists.offsets.to_numpy()[:-1][rows]
-    return lists.values.take(pa.array(np.where(there, starts + place, 0), mask=~there))
-
-
-def _told_nulls(
-    messages: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], operations: npt.NDArray[Any]
-) -> Iterator[tuple[int, list[str]]]:
-    """Which rows had nulls before an update, and in which fields.
-
-    Columns do not tell a field that was null from one that is not there, as it has not changed. So messages that have a
-    null somewhere are looked at once more.
-    """
-    suspicious = pc.match_substring(messages, b"null").to_numpy(zero_copy_only=False)
-    for index in np.flatnonzero(suspicious[rows] & (operations == _UPDATE)).tolist():
-        old = json.loads(messages[int(rows[index])].as_py()).get("old")
-        element = old[int(place[index])] if isinstance(old, list) and place[index] < len(old) else old
-        if isinstance(element, dict):
-            yield index, [name for name, value in element.items() if value is None]
-
-
-def _restored(
-    after: pa.StructArray, old: pa.StructArray, updated: npt.NDArray[np.bool_], told: Iterable[tuple[int, list[str]]]
-) -> pa.StructArray:
-    """The rows before: those after, with the fields that were others."""
-    null_before: dict[str, list[int]] = {}
-    for index, names in told:
-        for name in names:
-            null_before.setdefault(name, []).append(index)
-    fields = []
-    for field, new, former in zip(after.type, after.flatten(), old.flatten(), strict=True):
-        takes_old = former.is_valid().to_numpy(zero_copy_only=False) & updated
-        takes_old[null_before.get(field.name, [])] = True
-        fields.append(pc.if_else(pa.array(takes_old), former, new))
-    missing = np.where(
-        updated, old.is_null().to_numpy(zero_copy_only=False), after.is_null().to_numpy(zero_copy_only=False)
-    )
-    return pa.StructArray.from_arrays(fields, fields=list(after.type), mask=pa.array(missing))
-
-
-def _parsed(kind: TypeInformation, texts: pa.Array) -> pa.Array:
-    """Values of their texts."""
-    storage = kind.storage_type
-    if isinstance(kind, BasicTypeInfo) and kind.basic_type in _CAST:
-        return texts.cast(storage)
-    parse = handler_of(kind).parse
-    return values_to_array(kind, [None if text is None else parse(text) for text in texts.to_pylist()])
-
-
-_CAST: Final = WHOLE_NUMBERS | FLOATS | STRINGS | {BasicType.BOOLEAN, BasicType.SQL_TIMESTAMP, BasicType.SQL_DATE}
-"""Types whose texts Arrow reads."""
