@@ -39,6 +39,7 @@ BY_TASKS: Final = {
 WITHOUT_ERRORS: Final = {
     *("Time", "Duration", "ConfigOption", "JobID", "JobStatus", "JobExecutionResult", "Checkpoint"),
     *("StateBackend", "HashMapStateBackend", "CheckpointStorage", "Column", "IngestionTimeAssigner"),
+    "KafkaStream",
 }
 """Plain values."""
 
@@ -47,6 +48,7 @@ TO_DERIVE: Final = {
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
     *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
+    *("KafkaMetadataService", "KafkaStreamSubscriber"),
 }
 """Bases of what programs write themselves."""
 

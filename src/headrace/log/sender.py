@@ -151,7 +151,7 @@ class Sender:
                 continue
             pieces += mine
             counts.append((batch, [(partition, columns.num_rows) for partition, columns in mine]))
-        return _Written(stage(self._journal, merged(pieces)), counts)
+        return _Written(stage(self._journal, merged(pieces), self._transactions.staged_for()), counts)
 
     def _commit_written(self) -> None:
         """Commit what was written, but for records of topics that were deleted meanwhile.

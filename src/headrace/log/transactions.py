@@ -6,6 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError, LogError
+from headrace.log.chunk_names import StagedFor
 from headrace.log.commits import Author, Commit
 from headrace.log.groups import CommittedOffset
 from headrace.log.state import ANONYMOUS
@@ -49,6 +50,15 @@ class TransactionManager:
         """The author of the next commit."""
         self._author = Author(self._author.producer, self._author.epoch, self._author.sequence + 1)
         return self._author
+
+    def staged_for(self) -> StagedFor | None:
+        """The commit that records are written for; of a transaction its producer has them no more once it has flushed.
+
+        Without one they wait in memory until they are committed.
+        """
+        if not self.in_transaction:
+            return None
+        return StagedFor(self._author.producer, self._author.epoch, self._author.sequence + 1)
 
     def initialise(self) -> None:
         """Take over the transactional id.

@@ -23,7 +23,7 @@ SOURCES = Path(headrace.__file__).parents[1]
 TESTS = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-PATIENCE = 600.0
+PATIENCE = 240.0
 """Seconds after which a program hangs, also on a machine that has a lot else to do."""
 
 
