@@ -89,6 +89,18 @@ def test_the_sink(example: Any, tmp_path: Path) -> None:
         assert sorted(database.execute("select * from results")) == [("a", 1), ("a", 3), ("b", 2)]
 
 
+@pytest.mark.parametrize("example", ["writer state"], indirect=True)
+def test_the_sink_whose_writers_have_state(example: Any, tmp_path: Path) -> None:
+    settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "30"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    texts = env.from_collection([f"text {n}" for n in range(430)], Types.STRING())
+    texts.sink_to(example.PackSink(str(tmp_path))).uid("packs")
+    env.execute()
+    packs = [path.read_text().splitlines() for path in tmp_path.glob("*.txt")]
+    assert sorted(text for pack in packs for text in pack) == sorted(f"text {n}" for n in range(430))
+    assert sum(len(pack) < 100 for pack in packs) <= 2
+
+
 @pytest.mark.parametrize("example", ["publishing"], indirect=True)
 def test_the_sink_that_publishes_in_tasks(example: Any, tmp_path: Path) -> None:
     settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "20"}
