@@ -89,6 +89,20 @@ def test_the_sink(example: Any, tmp_path: Path) -> None:
         assert sorted(database.execute("select * from results")) == [("a", 1), ("a", 3), ("b", 2)]
 
 
+@pytest.mark.parametrize("example", ["publishing"], indirect=True)
+def test_the_sink_that_lists_what_it_has_published(example: Any, tmp_path: Path) -> None:
+    run_example("topologies", example.__dict__)
+    settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "20"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    pairs = env.from_collection([(f"p{n % 3}", n) for n in range(60)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+    pairs.sink_to(example.ListedPartitionSink(str(tmp_path)))
+    env.execute()
+    listed = [name for path in (tmp_path / ".published").iterdir() for name in json.loads(path.read_text())]
+    assert sorted(listed) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("p*/*.json"))
+    epochs = [(name.split("/")[0], name.split("/")[1].split("-")[0]) for name in listed]
+    assert len(set(epochs)) == len(epochs), "one writer for each partition"
+
+
 @pytest.mark.parametrize("example", ["writer state"], indirect=True)
 def test_the_sink_whose_writers_have_state(example: Any, tmp_path: Path) -> None:
     settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "30"}

@@ -286,6 +286,16 @@ class Committer(ABC):
             OSError: on a passing fault; the commit is tried again.
         """
 
+    def post_commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        """Do what follows the commit of an epoch: put visible files together, tell others of them.
+
+        Called with what :meth:`commit` was called with, after it, before the commit of the next epoch. The checkpoint
+        goes on saying that the epoch is to be committed until this has returned as well: so it happens for each epoch
+        whatever fails, but may begin again from the start, also behind a :meth:`commit` that is done again. Name what
+        it makes after the epoch, so that doing it again changes nothing. Errors as for :meth:`commit`; after an OSError
+        only this is done again.
+        """
+
     def recover(self, in_progress: Json | None) -> None:
         """Called once after a restart when all pending committables are committed.
 
