@@ -46,7 +46,8 @@ TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
-    *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
+    *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
+    *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
 }
 """Bases of what programs write themselves."""
 

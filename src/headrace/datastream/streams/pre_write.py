@@ -76,17 +76,16 @@ NO_TOPOLOGY: Final = PreWriteTopology({})
 
 
 def before_writers(sink: Sink, stream: DataStream[Any]) -> DataStream[Any]:
-    """The stream that the writers of a sink get.
+    """The stream that the writers of a sink get of another one.
 
     Raises:
-        InvalidTypeError: when the sink gives something else than a stream.
+        InvalidTypeError: when the sink gives something that cannot be written.
     """
     if not isinstance(sink, SupportsPreWriteTopology):
         return stream
-    from headrace.datastream.streams.data_stream import DataStream
-
-    made = sink.add_pre_write_topology(stream)
-    if not isinstance(made, DataStream):
+    made: Any = sink.add_pre_write_topology(stream)
+    if not hasattr(made, "sink_to"):
         method = f"{type(sink).__name__}.add_pre_write_topology"
         raise refused(f"{method} returned {made!r}: return the stream that its writers get", InvalidTypeError)
-    return made
+    found: DataStream[Any] = made
+    return found
