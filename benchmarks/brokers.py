@@ -115,7 +115,8 @@ class Kafka(Broker):
     def tail(self, topic: str) -> Iterator[list[bytes]]:
         consumer = consumer_of(self.servers, topic, range(PARTITIONS))
         while True:
-            yield [_checked(message).value() for message in consumer.consume(_FETCH_RECORDS, _POLL_SECONDS)]
+            first = consumer.consume(1, _POLL_SECONDS)  # with more, it would wait for all of them
+            yield [_checked(message).value() for message in (*first, *consumer.consume(_FETCH_RECORDS, 0))]
 
     def values(self, topic: str) -> pa.Array:
         consumer = consumer_of(self.servers, topic, range(PARTITIONS), **{"enable.partition.eof": True})

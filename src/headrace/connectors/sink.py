@@ -25,6 +25,7 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.type_variables import T_contra
+from headrace.connectors.kept_clients import KeptClients
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,6 +79,7 @@ class WriterContext:
             a record has to fail the job.
         folder: a folder of the sink's own in the checkpoint directory, which all tasks and the driver share, for what
             is written and not committed; it need not exist. None outside of a job.
+        clients: connections of this process that writers of the job can hand to each other.
     """
 
     job_id: str
@@ -89,6 +91,7 @@ class WriterContext:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     reject: Reject | None = field(default=None, repr=False, compare=False)
     folder: Folder | None = field(default=None, repr=False)
+    clients: KeptClients = field(default_factory=KeptClients, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

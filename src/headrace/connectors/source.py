@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.type_variables import T_co
+from headrace.connectors.kept_clients import KeptClients
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -127,9 +128,11 @@ class ReaderContext:
     Attributes:
         storage_options: how object stores are reached, by the names that their clients have; not shown, since there are
             secrets among them.
+        clients: connections of this process that readers of the job can hand to each other.
     """
 
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clients: KeptClients = field(default_factory=KeptClients, repr=False, compare=False)
 
 
 class SourceReader(ABC):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
+from headrace.connectors.kept_clients import KeptClients
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
@@ -126,7 +127,7 @@ class StoredState:
                 context = operator_context(self._plan, planned, number, states)
                 assert context.state is not None, "it has keyed state"
                 context.state.begin_epoch(MIN_WATERMARK, self._manifest.processing_time)
-                maker = OperatorMaker(self._plan, job_id, generation, number, self._blob)
+                maker = OperatorMaker(self._plan, job_id, generation, number, self._blob, KeptClients())
                 yield _Subtask(maker.make(planned), context, watermark)
             finally:
                 states.close()

@@ -62,6 +62,7 @@ _FIXED: Final[Mapping[str, Any]] = {
 _DEFAULTS: Final[Mapping[str, Any]] = {
     "isolation.level": "read_committed",
     "queued.max.messages.kbytes": 32 << 10,  # each partition that a task reads has such a queue
+    "fetch.wait.max.ms": 100,  # one that is under way holds up a consumer that has to read from somewhere else
     "fetch.queue.backoff.ms": 10,  # librdkafka's second is as long as some epochs
     "group.id": "headrace",  # librdkafka asks for one; nothing joins it
 }
@@ -172,6 +173,11 @@ class ClientSettings:
             return int(value)
         except ValueError:
             raise ConfigurationError(f"{name!r} is a number, not {value!r}") from None
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        """The same for the same settings."""
+        return tuple(sorted(self.properties.items()))
 
     @property
     def servers(self) -> str:

@@ -130,7 +130,7 @@ class Publisher:
     def close(self) -> None:
         """Let go of the connections; an open transaction is left to whoever asks for its id next."""
         self._group.close()
-        self._sender.producer.purge()
+        self._sender.close()
 
     def _fence_others(self) -> None:
         self._sender.producer.init_transactions(_REQUEST_SECONDS)
@@ -163,8 +163,10 @@ class Publisher:
         for file in publication.staged.files:
             for topic, batch in staged_messages(publication.folder, file):
                 self._sender.send(topic, batch["value"], batch["key"], batch["timestamp"])
-        self._sender.flush()
-        self._mark(Marker(publication.staged.marker_topic, publication.epoch, publication.owner))
+        try:  # the marker and the messages are on their way together
+            self._mark(Marker(publication.staged.marker_topic, publication.epoch, publication.owner))
+        finally:
+            self._sender.flush()  # a message that was not delivered is why the marker was not set
         self._commit()
 
     def _set(self, marker: Marker) -> None:

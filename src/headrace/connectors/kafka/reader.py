@@ -16,25 +16,29 @@ import pyarrow as pa
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InfrastructureError, SourceChangedError
 from headrace.connectors.kafka.client import ClientErrors, check_library, error_of
+from headrace.connectors.kept_clients import KeptClients
 from headrace.connectors.messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.source import SourceReader
 from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     import numpy.typing as npt
     from confluent_kafka import Consumer, Message
 
     from headrace.connectors.kafka.client import ClientSettings
     from headrace.connectors.messages import MessageDeserializationSchema
-    from headrace.connectors.source import Json, SourceRecords
+    from headrace.connectors.source import Json, ReaderContext, SourceRecords
 
 _BATCH_RECORDS: Final = 1 << 15
 _BATCH_BYTES: Final = 16 << 20
 _FETCH_RECORDS: Final = 500  # memory that is used again at once: twice as many cost a third more
 _FETCH_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 0.5
+_FEW_RECORDS: Final = 2_000
+"""A range with fewer is what has come of late: as a rule there is nothing behind it, so nothing is fetched ahead. A
+fetch that waits is answered at each new record, many times between two epochs."""
 _STALLED_SECONDS: Final = 60
 _MOST_CONSUMERS: Final = 16
 _NOWHERE: Final = -1
@@ -60,6 +64,10 @@ class KafkaReader(SourceReader):
         self._wants_keys = schema.key is not None
         self._metadata = {name: _COLUMNS[name] for name in schema.metadata.values() if name in _COLUMNS}
         self._consumers: OrderedDict[str, PartitionConsumer] = OrderedDict()
+        self._clients = KeptClients()
+
+    def open(self, context: ReaderContext) -> None:
+        self._clients = context.clients
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         split_id, start, end = piece
@@ -77,8 +85,9 @@ class KafkaReader(SourceReader):
             yield self._decoder.decode(_together(fetched))
 
     def close(self) -> None:
-        for consumer in self._consumers.values():
-            consumer.close()
+        for split_id, consumer in self._consumers.items():
+            consumer.rest()
+            self._clients.keep(self._key(split_id), consumer)
         self._consumers.clear()
 
     def _consumer(self, split_id: str) -> PartitionConsumer:
@@ -87,9 +96,13 @@ class KafkaReader(SourceReader):
             check_library()
             if len(self._consumers) == _MOST_CONSUMERS:
                 self._consumers.popitem(last=False)[1].close()
-            self._consumers[split_id] = PartitionConsumer(self._settings, TopicPartition.parse(split_id))
+            kept = self._clients.take(self._key(split_id), PartitionConsumer)
+            self._consumers[split_id] = kept or PartitionConsumer(self._settings, TopicPartition.parse(split_id))
         self._consumers.move_to_end(split_id)
         return self._consumers[split_id]
+
+    def _key(self, split_id: str) -> tuple[Hashable, ...]:
+        return split_id, self._settings.key
 
     def _columns(self, partition: TopicPartition, messages: list[Message]) -> Messages:
         kind = type(messages[0])
@@ -106,7 +119,7 @@ class KafkaReader(SourceReader):
 
 @dataclass(slots=True)
 class PartitionConsumer:
-    """A consumer of one partition, which fetches ahead what comes next.
+    """A consumer of one partition, which fetches ahead what comes next, unless it rests.
 
     Attributes:
         settings: how the cluster is reached.
@@ -136,13 +149,22 @@ class PartitionConsumer:
         while True:
             behind = bisect_left(self._ahead, end, key=_OFFSET) if self._fetched > end else len(self._ahead)
             taken, self._ahead = self._ahead[:behind], self._ahead[behind:]
-            if self._fetched >= end:
-                self._handed_out = end  # before the last ones are given away: nobody may come for more
+            is_over = self._fetched >= end
+            if is_over:  # before the last ones are given away: nobody may come for more
+                self._handed_out = end
+                if end - start < _FEW_RECORDS:
+                    self.rest()
             if taken:
                 yield taken
-            if self._handed_out == end:
+            if is_over:
                 return
-            self._fetch(consumer, end)
+            self._fetch(consumer, end, 0 if end - start < _FEW_RECORDS else _FETCH_SECONDS)
+
+    def rest(self) -> None:
+        """Fetch nothing until there is something to read; connections stay."""
+        if self._consumer is not None:
+            self._consumer.unassign()
+        self._ahead, self._fetched, self._handed_out = [], _NOWHERE, _NOWHERE
 
     def close(self) -> None:
         """Let go of connections."""
@@ -161,11 +183,11 @@ class PartitionConsumer:
             self._ahead, self._fetched = [], offset
         return self._consumer
 
-    def _fetch(self, consumer: Consumer, end: int) -> None:
-        """Take what has come; waits until something has."""
+    def _fetch(self, consumer: Consumer, end: int, seconds: float) -> None:
+        """Take what has come, of many messages those that come within some seconds; waits until something has."""
         started = time.monotonic()
         wanted = max(1, min(_FETCH_RECORDS, end - self._fetched))
-        while not self._take(consumer.consume(wanted, _FETCH_SECONDS) or consumer.consume(1, _WAIT_SECONDS)):
+        while not self._take(consumer.consume(wanted, seconds) or consumer.consume(1, _WAIT_SECONDS)):
             self._errors.check(f"{self.partition}@{self._fetched}, at {self.settings.servers}")
             if time.monotonic() - started > _STALLED_SECONDS:
                 raise InfrastructureError(

@@ -89,6 +89,10 @@ class MessageSender:
             raise error_of(error.args[0], f"messages cannot be sent to {self._servers}") from None
         self._undelivered.check()
 
+    def close(self) -> None:
+        """Let go of connections; what was not flushed is not sent."""
+        self.producer.purge()
+
     def check(self, what: str) -> None:
         """See whether librdkafka tries in vain.
 

@@ -94,7 +94,7 @@ class KafkaSink(Sink[T_contra]):
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
         encoder = MessageEncoder(self._schema, max_bytes, context.reject)
         if self._transactions is None:
-            return SendingWriter(self._settings, encoder, f"writer-{context.subtask}")
+            return SendingWriter(self._settings, encoder, context)
         return StagingWriter(context, encoder, folder_of(context.folder), self._transactions)
 
     def create_committer(self, context: CommitterContext) -> Committer | None:

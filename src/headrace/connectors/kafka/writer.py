@@ -68,30 +68,39 @@ class SendingWriter(SinkWriter):
     Args:
         settings: how the cluster is reached.
         encoder: makes the messages.
-        purpose: part of the client's id.
+        context: what a writer is made with.
 
     Raises:
         ConfigurationError: when the settings are wrong.
     """
 
-    def __init__(self, settings: ClientSettings, encoder: MessageEncoder, purpose: str) -> None:
-        self._sender = MessageSender(settings, purpose)
+    def __init__(self, settings: ClientSettings, encoder: MessageEncoder, context: WriterContext) -> None:
+        self._clients = context.clients
+        self._key = (context.operator_id, settings.key)
+        kept = self._clients.take(self._key, MessageSender)
+        self._sender = kept or MessageSender(settings, f"writer-{context.subtask}")
         self._encoder = encoder
         self._now = 0
+        self._is_flushed = True
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
         self._now = epoch.processing_time
 
     def write(self, batch: Batch) -> None:
+        self._is_flushed = False
         for messages in self._encoder.encode(batch):
             self._sender.send(messages.topic, messages.values, messages.keys, _timestamps(messages, self._now))
 
     def prepare_commit(self) -> Sequence[Json]:
         self._sender.flush()
+        self._is_flushed = True
         return ()
 
-    def abort(self) -> None:
-        self._sender.producer.purge()
+    def close(self) -> None:
+        if self._is_flushed:
+            self._clients.keep(self._key, self._sender)
+        else:  # messages of an epoch that has failed may be on their way
+            self._sender.close()
 
 
 class StagingWriter(SinkWriter):

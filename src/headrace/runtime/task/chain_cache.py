@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from headrace.connectors.kept_clients import KeptClients
 from headrace.runtime.task.operator_chain import OperatorChain
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class ChainCache:
     what the same task did elsewhere, and functions need not be deterministic. So a chain has to hold the very state
     that the next epoch begins with.
 
-    What operators have learnt outlasts their chains, as it changes no result: tasks of one machine change places
+    Connections of readers and writers outlast their chains, but not the generation: what comes after a failure has its
+    own. What operators have learnt outlasts their chains, as it changes no result: tasks of one machine change places
     between its processes again and again. Of a chain that has failed it is dropped, since it may be in disorder.
 
     Args:
@@ -57,10 +59,13 @@ class ChainCache:
         self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, _Mark]] = {}
         self._learnt: dict[Task, dict[str, dict[str, Learnt]]] = {}
+        self._clients = KeptClients()
+        self._clients_of: tuple[str, int] | None = None
 
     def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
         """The chain that can go on with an epoch of a task, or a new one."""
         self._close_stale(context)
+        self._close_clients_unless_of((context.job_id, context.generation))
         start = context.partitions.get((stage, partition))
         chain, mark = self._chains.pop((stage, partition), (None, None))
         if chain is not None:
@@ -68,7 +73,7 @@ class ChainCache:
                 return chain
             self._retire((stage, partition), chain)
         learnt = self._learnt.pop((stage, partition), {})
-        return OperatorChain(self._blob, context.job_id, context.generation, stage, partition, start, learnt)
+        return OperatorChain(self._blob, context, stage, partition, learnt, self._clients)
 
     def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
         """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
@@ -76,12 +81,21 @@ class ChainCache:
             self._chains[chain.stage.index, chain.partition] = (chain, _Mark.of(context))
         else:
             chain.close()
+        if context.is_last:
+            self._clients.close()
 
     def close(self) -> None:
         """Close them all; nobody waits for them any more."""
         chains, self._chains = self._chains, {}
         for chain, _ in chains.values():
             chain.drop()
+        self._clients.close()
+
+    def _close_clients_unless_of(self, run: tuple[str, int]) -> None:
+        """Begin without connections where another run of the job has begun: what those may still do is not its own."""
+        if self._clients_of != run:
+            self._clients.close()
+            self._clients_of = run
 
     def _close_stale(self, context: EpochContext) -> None:
         """Close what did neither this epoch nor the one before: its task has moved to another process since."""

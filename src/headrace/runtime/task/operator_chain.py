@@ -39,6 +39,7 @@ from headrace.state.kinds import StateKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.connectors.kept_clients import KeptClients
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.operators.base import Learnt, Operator
@@ -121,12 +122,11 @@ class OperatorChain:
 
     Args:
         blob: the job.
-        job_id: the job's id.
-        generation: that of the job manager.
+        context: the first epoch that it will do.
         stage: the stage.
         partition: which task of the stage.
-        start: what the task starts from; None for a stage 0 that holds no state.
         learnt: by uid, what operators of the same task have learnt in this process.
+        clients: those that the process keeps for readers and writers.
 
     Attributes:
         sources: by node id; none but in stage 0.
@@ -137,12 +137,11 @@ class OperatorChain:
     def __init__(
         self,
         blob: JobBlob,
-        job_id: str,
-        generation: int,
+        context: EpochContext,
         stage: int,
         partition: int,
-        start: PartitionContext | None,
         learnt: dict[str, dict[str, Learnt]],
+        clients: KeptClients,
     ) -> None:
         plan: JobPlan = pickle.loads(blob.plan)
         self.plan = plan
@@ -151,13 +150,14 @@ class OperatorChain:
         self._outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
         self.state: TaskStates | None = None
+        start = context.partitions.get((stage, partition))  # None for a stage 0 that holds no state
         if start is not None and self.stage.holds_state:
             self.state = open_state(plan, stage, partition, blob.state, start)
         self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
         self.learnt = learnt
-        maker = OperatorMaker(plan, job_id, generation, partition, blob)
-        reader_context = ReaderContext(blob.storage_options)
+        maker = OperatorMaker(plan, context.job_id, context.generation, partition, blob, clients)
+        reader_context = ReaderContext(blob.storage_options, clients)
         for planned in self.stage.operators:
             if not planned.node.inputs:
                 self.sources[planned.node.id] = self._source(planned, reader_context)

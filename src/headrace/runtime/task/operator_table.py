@@ -50,6 +50,7 @@ from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
+    from headrace.connectors.kept_clients import KeptClients
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import JobBlob
@@ -64,14 +65,18 @@ class OperatorMaker:
         generation: that of the job manager.
         subtask: which subtask.
         blob: where sinks may keep what is not committed, and how they reach object stores.
+        clients: those that this process keeps for the job.
     """
 
-    def __init__(self, plan: JobPlan, job_id: str, generation: int, subtask: int, blob: JobBlob) -> None:
+    def __init__(
+        self, plan: JobPlan, job_id: str, generation: int, subtask: int, blob: JobBlob, clients: KeptClients
+    ) -> None:
         self._plan = plan
         self._job_id = job_id
         self._generation = generation
         self._subtask = subtask
         self._blob = blob
+        self._clients = clients
 
     def make(self, planned: PlannedOperator) -> Operator:
         """The operator that does what the spec says."""
@@ -127,6 +132,7 @@ class OperatorMaker:
             input_type=planned.input_schema(0).record_type,
             storage_options=self._blob.storage_options,
             folder=sink_folder(self._blob.storage, planned.uid),
+            clients=self._clients,
         )
         return SinkOperator(spec.sink, context, next(iter(planned.node.outputs.side_types.items()), None))
 
