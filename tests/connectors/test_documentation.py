@@ -77,6 +77,19 @@ def test_one_source_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run.rows == [Row(id=n, time=n) for n in (1, 2, 3)]
 
 
+def test_files_that_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    run_example("compaction", names)
+    settings = {"headrace.runtime": "local", "parallelism.default": "3", "headrace.epoch.first-records": "5"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.from_collection([f"{n}" for n in range(30)], Types.STRING()).sink_to(names["sink"])
+    env.execute()
+    files = list(tmp_path.glob("out/*/compacted-part-*"))
+    assert len(files) <= 2, "one, or those of two hours"
+    assert sorted(int(line) for file in files for line in file.read_text().split()) == [*range(30)]
+
+
 @pytest.mark.parametrize("example", ["sink"], indirect=True)
 def test_the_sink(example: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "database")

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.common import config_options
 from headrace.common.serializer import TypeSerializer
-from headrace.connectors.file_system import output_config, sink, source
+from headrace.connectors.file_system import compaction, output_config, sink, source
 from headrace.datastream import slot_sharing_group
 from headrace.formats.csv import schema
 from headrace.formats.json import schemas
@@ -55,6 +55,7 @@ BUILDERS: Final = [
     config_options.OptionBuilder,
     config_options.TypedConfigOptionBuilder,
     output_config.OutputFileConfigBuilder,
+    compaction.FileCompactStrategyBuilder,
     schema.CsvSchemaBuilder,
     schemas.JsonRowDeserializationSchemaBuilder,
     schemas.JsonRowSerializationSchemaBuilder,

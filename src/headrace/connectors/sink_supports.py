@@ -24,6 +24,21 @@ class StatefulSinkWriter(SinkWriter, Generic[S]):
     """A writer with state of its own: records that it holds back from one epoch to the next, counters, open parts.
 
     It takes part in every epoch of its subtask, also in those without records.
+
+    Examples:
+        >>> from headrace.datastream.connectors.base import StatefulSinkWriter
+        >>> class Waiting(StatefulSinkWriter):
+        ...     def __init__(self, waiting):
+        ...         self.waiting = list(waiting)
+        ...     def write(self, batch):
+        ...         self.waiting += batch.rows
+        ...     def prepare_commit(self):
+        ...         ready, self.waiting = self.waiting[:100], self.waiting[100:]
+        ...         return ready
+        ...     def snapshot_state(self, epoch):
+        ...         return self.waiting
+        >>> list(Waiting(["tea", "cake"]).snapshot_state(1))
+        ['tea', 'cake']
     """
 
     @abstractmethod
@@ -50,6 +65,11 @@ class SupportsWriterState(ABC, Generic[S]):
 
     A writer is made by ``create_writer`` where there is no state, else by :meth:`restore_writer`: after a restart, and
     whenever a subtask goes on in another process.
+
+    Examples:
+        >>> from headrace.datastream.connectors.base import SupportsWriterState
+        >>> sorted(SupportsWriterState.__abstractmethods__)
+        ['restore_writer', 'writer_state_type']
     """
 
     @property
