@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.storage.s3_server import S3Server
 
 # A machine may be slow; no test asserts a time.
-hypothesis.settings.register_profile("headrace", deadline=None)
+hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("headrace")
 
 

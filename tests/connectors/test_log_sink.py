@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,11 @@ from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.log import Consumer, Log, TopicPartition
+from headrace.log import journal as journal_module
+from headrace.log import state as state_module
 from headrace.log.records import to_records
+from headrace.storage.folder import Folder
+from headrace.storage.posix import PosixFolder
 
 TEXTS = MessageSerializationSchema("out", SimpleStringSchema())
 
@@ -58,8 +63,8 @@ def sink_of(log: Log, guarantee: DeliveryGuarantee = DeliveryGuarantee.EXACTLY_O
     return builder.set_delivery_guarantee(guarantee).build()
 
 
-def committing(generation: int = 0, restored: int = 0) -> CommitterContext:
-    return CommitterContext("job", "sink", Types.STRING(), generation, restored)
+def committing(generation: int = 0, restored: int = 0, folder: Folder | None = None) -> CommitterContext:
+    return CommitterContext("job", "sink", Types.STRING(), generation, restored, folder=folder)
 
 
 def written(sink: LogSink, epoch: int, texts: list[str], subtask: int = 0) -> list[Any]:
@@ -131,6 +136,52 @@ def test_an_old_copy_of_a_checkpoint_is_noticed(log: Log) -> None:
     sink.check_output(committing(1, restored=3))
     with pytest.raises(CheckpointError, match="holds output of this job up to epoch 3"):
         sink.check_output(committing(1, restored=2))
+
+
+def test_an_old_copy_of_the_log_is_noticed(log: Log, tmp_path: Path) -> None:
+    sink, folder = sink_of(log), PosixFolder(tmp_path / "sink")
+    location = Path(log.folder.locate(""))
+    copies = [tmp_path / "copy 0", tmp_path / "copy 1"]
+    committer = LogCommitter(log, committing(folder=folder))
+    for epoch, copy in zip((1, 2), copies, strict=True):
+        shutil.copytree(location, copy)
+        committer.commit(epoch, written(sink, epoch, [str(epoch)]), 1_000)
+    sink.check_output(committing(1, restored=2, folder=folder))
+    for copy, told in zip(copies, ("is at epoch 0", "is at epoch 1"), strict=True):
+        shutil.rmtree(location)
+        shutil.copytree(copy, location)
+        again = committing(1, restored=2, folder=folder)
+        for begin in (sink.check_output, sink.create_committer):
+            with pytest.raises(
+                CheckpointError, match=rf"{told} of this job, but its output up to epoch 2 .* older copy"
+            ):
+                begin(again)
+    shutil.rmtree(location)
+    Log.open(str(location), create=True).create_topic("out", 2)
+    with pytest.raises(CheckpointError, match="knows nothing of this job, but its output up to epoch 2"):
+        sink.check_output(again)
+    (tmp_path / "sink" / "published.json").unlink()
+    sink.check_output(again)
+
+
+def test_output_waits_for_its_commit_however_long(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that is far ahead as well; what a failed attempt has left goes when its epoch is committed."""
+    for module in (journal_module, state_module):
+        monkeypatch.setattr(module, "SNAPSHOT_INTERVAL", 4)
+    log.alter_topic("out", {"compression.type": "none"})
+    sink = sink_of(log)
+    LogCommitter(log, committing())
+    large = ["x" * 100_000]
+    staged, _ = written(sink, 2, large), written(sink, 1, large)
+    ahead = Log(log.folder, clock=lambda: 1 << 42)
+    for number in range(8):
+        ahead.alter_topic("out", {"retention.bytes": (1 << 30) + number})
+    ahead.maintain(fully=True)
+    assert len(log.journal.store.chunk_names()) == 2
+    LogCommitter(log, committing(1)).commit(2, staged, 1_000)
+    ahead.maintain(fully=True)
+    assert len(log.journal.store.chunk_names()) == 1
+    assert values(log) == large
 
 
 def test_a_topic_that_is_not_there_is_told_at_the_start(log: Log) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from tests.docs.documents import DOCS
-from tests.reliability.support.damage_table import DAMAGES, TABLE
+from tests.reliability.support.damage_table import DAMAGES, STAGED, TABLE
 
 PAGE = DOCS / "damage.md"
 NAME = "damage"
+
+KINDS = TABLE | {"staged messages": STAGED}
+"""All that the table tells of."""
 
 WORDS = {"CheckpointError": "checkpoint", "StateCorruptedError": "state", "CommitRefusedError": "commit"}
 """What the table says of an error."""
@@ -15,7 +18,7 @@ WORDS = {"CheckpointError": "checkpoint", "StateCorruptedError": "state", "Commi
 def table() -> str:
     """A row for each kind of file."""
     rows = [["", *DAMAGES], ["---"] * (1 + len(DAMAGES))]
-    rows += [[kind, *map(_cell, outcomes)] for kind, outcomes in TABLE.items()]
+    rows += [[kind, *map(_cell, outcomes)] for kind, outcomes in KINDS.items()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace("| --- ", "|---").replace("--- |", "---|")
 
 

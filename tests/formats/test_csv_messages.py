@@ -82,3 +82,20 @@ def test_what_does_not_fit() -> None:
         writes(PAIR).build().validate(Types.TUPLE([int]))
     untyped = batch_of(Types.PICKLED_BYTE_ARRAY(), [(1, "a"), {"id": 2, "name": None}])
     assert writes(PAIR).build().serialize_batch(untyped).to_pylist() == [b"1,a\n", b"2,\n"]
+
+
+def test_only_a_line_end_is_cut_off() -> None:
+    """Not the letters of its escapes."""
+    assert read(reads(PAIR).build(), [b"1,corn", b"2,or\\\n", b"3,n"])[0] == [
+        Row(id=1, name="corn"), Row(id=2, name="or\\"), Row(id=3, name="n"),
+    ]  # fmt: skip
+
+
+def test_messages_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look for all of them, so that reading costs no call for each."""
+    schema = reads(Types.ROW_NAMED(["a", "b"], [str, int])).build()
+    looks = []
+    decode = schema.decode
+    monkeypatch.setattr(schema, "decode", lambda messages: (looks.append(len(messages)), decode(messages))[1])
+    assert len(schema.deserialize_batch(pa.array([b"x,1\n"] * 100))) == 100
+    assert looks == [100]

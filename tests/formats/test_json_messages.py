@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +16,10 @@ from hypothesis import strategies as st
 
 from headrace.common import JsonRowDeserializationSchema, JsonRowSerializationSchema, Row, Types
 from headrace.common.columns import layout_of
-from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
+from headrace.common.time import Instant
+from headrace.formats.json import JsonLinesEncoder
 from tests.connectors.harness import batch_of
 from tests.formats.test_json import BAD_LINES, NESTED, NESTED_ROW, PAIR
 
@@ -136,3 +140,57 @@ def test_records_of_another_type_are_written_by_position() -> None:
     with pytest.raises(InvalidTypeError, match="cannot be read as int64"):
         schema.serialize_batch(batch_of(Types.TUPLE([str, str]), [("1", "a")]))
     assert schema.serialize_batch(batch_of(PAIR, [])).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(46.0, "46.0"), (0.001, "0.001"), (1e7, "1.0E7"), (1e-5, "1.0E-5"), (-0.0, "-0.0"), (1e300, "1.0E300")],
+)
+def test_numbers_are_spelled_as_java_does(value: float, text: str) -> None:
+    schema = JsonRowSerializationSchema(Types.ROW_NAMED(["x"], [float]))
+    expected = f'{{"x":{text}}}'.encode()
+    assert schema.serialize(Row(x=value)) == expected
+    assert schema.serialize_batch(batch_of(Types.ROW_NAMED(["x"], [float]), [Row(x=value)])).to_pylist() == [expected]
+
+
+def test_timestamps_of_sql() -> None:
+    kind = Types.ROW_NAMED(
+        ["local", "zoned", "inner"],
+        [Types.SQL_TIMESTAMP(), Types.TIMESTAMP_LTZ(), Types.LIST(Types.ROW_NAMED(["at"], [Types.INSTANT()]))],
+    )
+    local = datetime.datetime(2024, 2, 29, 12, 0, 0, 500_000)
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    row = Row(local=local, zoned=local.replace(tzinfo=zone), inner=[Row(at=Instant(0, 5))])
+    iso = b'{"local":"2024-02-29T12:00:00.500000","zoned":"2024-02-29T10:00:00.500000Z",'
+    iso += b'"inner":[{"at":"1970-01-01T00:00:00.000000005Z"}]}'
+    builder = JsonRowSerializationSchema.builder().with_type_info(kind)
+    sql = builder.with_timestamp_format("SQL").build()
+    for schema, text in [(JsonRowSerializationSchema(kind), iso), (sql, re.sub(rb"(\d)T", rb"\1 ", iso))]:
+        assert schema.serialize(row) == text
+        assert schema.serialize_batch(batch_of(kind, [row])).to_pylist() == [text]
+        assert JsonRowDeserializationSchema(kind).deserialize(text) == row
+    with pytest.raises(ConfigurationError, match="no format 'Java' of timestamps: choose one of ISO-8601, SQL"):
+        builder.with_timestamp_format("Java")
+
+
+def test_fields_without_a_value_are_left_out() -> None:
+    kind = Types.ROW_NAMED(["a", "b", "c"], [int, Types.ROW_NAMED(["x", "y"], [int, str]), Types.LIST(int)])
+    schema = JsonRowSerializationSchema.builder().with_type_info(kind).ignore_null_fields().build()
+    rows = [
+        Row(a=None, b=Row(x=None, y="é"), c=[None]),
+        Row(a=1, b=None, c=None),
+        Row(a=None, b=None, c=None),
+        Row(a=1, b=Row(x=1, y=""), c=[]),
+    ]
+    texts = ['{"b":{"y":"é"},"c":[null]}', '{"a":1}', "{}", '{"a":1,"b":{"x":1,"y":""},"c":[]}']
+    expected = [text.encode() for text in texts]
+    assert [schema.serialize(row) for row in rows] == expected
+    assert schema.serialize_batch(batch_of(kind, rows)).to_pylist() == expected
+    lines = JsonLinesEncoder(ignore_null_fields=True).encode_batch(batch_of(kind, rows))
+    assert lines == b"".join(text + b"\n" for text in expected)
+
+
+def test_a_map_has_no_key_that_is_none() -> None:
+    schema = JsonRowSerializationSchema(Types.ROW_NAMED(["m"], [Types.MAP(str, int)]))
+    with pytest.raises(InvalidTypeError, match="a map has no None among its keys"):
+        schema.serialize(Row(m={None: 1}))

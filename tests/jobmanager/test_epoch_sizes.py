@@ -70,6 +70,14 @@ def test_the_second_epoch_takes_four_times_the_target_at_most_whatever_the_first
     assert sizer.budget().records == records
 
 
+@pytest.mark.parametrize(("seconds", "records"), [(2.0, 10_000_000), (24.0, 5_000_000), (480.0, 250_000)])
+def test_a_first_epoch_of_many_records_tells_enough_for_the_whole_target(seconds: float, records: int) -> None:
+    """As in batch mode."""
+    sizer = EpochSizer(EpochLimits(10_000_000, 10**9, 60.0, first_records=500_000))
+    sizer.observe(500_000, seconds)
+    assert sizer.budget().records == records
+
+
 def test_a_short_epoch_whose_fixed_cost_is_not_known_yet_does_not_slow_down_growth() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
     run(sizer, 2, 0.24, 1e-8, cold=3.7)

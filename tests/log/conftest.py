@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.log import journal as journal_module
+from headrace.log import staging
+from headrace.log import state as state_module
 from headrace.log.log import Log
 
 
@@ -13,3 +16,11 @@ from headrace.log.log import Log
 def log(tmp_path: Path) -> Log:
     """A log without topics."""
     return Log.open(str(tmp_path / "log"), create=True)
+
+
+@pytest.fixture
+def snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots come with every fourth commit, and records are in files of their own from 3,000 bytes on."""
+    monkeypatch.setattr(journal_module, "SNAPSHOT_INTERVAL", 4)
+    monkeypatch.setattr(state_module, "SNAPSHOT_INTERVAL", 4)
+    monkeypatch.setattr(staging, "_INLINE_BYTES", 3_000)

@@ -241,6 +241,38 @@ def test_a_group_is_deleted_when_nobody_is_in_it(log: Log, seconds: Seconds) -> 
     assert log.committed("readers") != {}
     log.delete_group("readers")
     assert (log.groups(), log.committed("readers")) == ({}, {})
+    with pytest.raises(LogError, match="has no group 'readers'; there is none at all"):
+        log.delete_group("readers")
+
+
+def test_who_was_taken_for_dead_can_be_closed(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 1)
+    slow, other = member(log, seconds), member(log, seconds)
+    assert numbers(slow) == [1]
+    other.poll()
+    seconds.now += 31
+    assert numbers(other) == [1]
+    slow.close()
+    assert log.groups()["readers"].members.keys() == {other._coordinator._membership.member_id}  # type: ignore[union-attr]
+
+
+def test_records_one_by_one_count_as_they_are_given(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    send(log, 0, 1, 2, 3)
+    place = TopicPartition("numbers", 0)
+    with Consumer(Log(log.folder), "readers", auto_offset_reset="earliest", consumer_timeout_ms=0) as consumer:
+        consumer.subscribe(["numbers"])
+        assert [next(consumer).offset for _ in range(2)] == [0, 1]
+        consumer.commit()
+        assert (consumer.position(place), log.committed("readers")[place].offset) == (2, 2)
+        consumer.seek(place, 1)
+        assert [record.offset for record in consumer] == [1, 2, 3]
+        send(log, 4)
+        consumer.seek(place, 2)
+        assert next(consumer).offset == 2
+        assert numbers(consumer) == [3, 4]
+        assert list(consumer) == []
 
 
 @settings(deadline=None, max_examples=60)

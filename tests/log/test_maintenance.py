@@ -5,13 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError
+from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError, ProducerFencedError
 from headrace.log import compaction, merging
 from headrace.log import journal as journal_module
 from headrace.log import state as state_module
+from headrace.log.commits import Author
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
+from headrace.log.records import TopicPartition, normalised
+from headrace.log.staging import StagedRecordsError, publish, stage
 from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder
 
@@ -260,12 +262,68 @@ def test_a_long_life_leaves_few_files(log: Log, folder: MemoryFolder) -> None:
 
 
 @pytest.mark.usefixtures("_snapshots_often")
-def test_files_that_were_never_committed_go_after_a_week(log: Log, clock: Clock) -> None:
+def test_a_clock_that_is_ahead_removes_nothing_of_a_transaction(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    slow = Producer(log, "slow")
+    slow.begin_transaction()
+    slow.send("one", b"x" * 100_000)
+    slow.flush()
+    clock.now += 8 * DAY
+    for _ in range(8):
+        send(log, (None, "y"))
+    log.maintain(fully=True)
+    slow.commit_transaction()
+    assert [(row[2] or "")[:1] for row in read(log)] == ["y"] * 8 + ["x"]
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_files_of_a_producer_that_was_fenced_are_removed_at_once(log: Log) -> None:
     log.create_topic("one", config={"compression.type": "none"})
     dead = Producer(log, "dead")
     dead.begin_transaction()
     dead.send("one", b"x" * 100_000)
     dead.flush()
+    (lost,) = log.journal.store.chunk_names()
+    log.maintain(fully=True)
+    assert log.journal.store.chunk_names() == [lost]
+    with Producer(log, "dead") as next_one:
+        next_one.init_transactions()
+        log.maintain(fully=True)
+        assert log.journal.store.chunk_names() == []
+    with pytest.raises(ProducerFencedError):
+        dead.commit_transaction()
+    assert read(log) == []
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_files_that_a_transaction_could_not_remove_go_with_its_next_commit(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    with Producer(log, "payments") as producer:
+        producer.begin_transaction()
+        producer.send("one", b"x" * 100_000)
+        producer.flush()
+        with monkeypatch.context() as patch:
+            patch.setattr(log.journal.store, "remove_chunks", lambda _: None)
+            producer.abort_transaction()
+        (left,) = log.journal.store.chunk_names()
+        producer.begin_transaction()
+        producer.send("one", b"y" * 100_000)
+        producer.flush()
+        log.maintain(fully=True)
+        assert left in log.journal.store.chunk_names()
+        producer.commit_transaction()
+        log.maintain(fully=True)
+        assert left not in log.journal.store.chunk_names()
+    assert [(row[2] or "")[:1] for row in read(log)] == ["y"]
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_files_of_writers_that_still_have_the_records_go_after_a_week(log: Log, clock: Clock) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+    batch = normalised(pa.record_batch({"value": ["x" * 100_000]}), 0)
+    staged = stage(log.journal, [(ONE, batch)])
     (lost,) = log.journal.store.chunk_names()
     for _ in range(8):
         send(log, (None, "y"))
@@ -274,8 +332,8 @@ def test_files_that_were_never_committed_go_after_a_week(log: Log, clock: Clock)
     clock.now += 8 * DAY
     log.maintain()
     assert lost not in log.journal.store.chunk_names()
-    with pytest.raises(Exception, match=r"written before version .* has been removed"):
-        dead.commit_transaction()
+    with pytest.raises(StagedRecordsError, match=r"written before version .* has been removed"):
+        publish(log.journal, Author("~somebody", 0, 1), staged)
     assert {row[2] for row in read(log)} == {"y"}
 
 

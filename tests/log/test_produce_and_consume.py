@@ -22,12 +22,12 @@ from headrace.common.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from headrace.log import outbox
+from headrace.log import accumulator, producer_batch
 from headrace.log import producer as producer_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
-from headrace.log.outbox import SentBatch
 from headrace.log.producer import Producer
+from headrace.log.producer_batch import ProducerBatch
 from headrace.log.records import ConsumerRecord, TopicPartition
 
 ONE = TopicPartition("one", 0)
@@ -165,14 +165,15 @@ def test_a_record_that_is_too_large_is_refused(log: Log, topic: str, monkeypatch
 
 
 def test_a_sender_that_waits_makes_few_batches(log: Log, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_module, "_BATCH_BYTES", 10_000)
-    made: list[SentBatch] = []
+    monkeypatch.setattr(accumulator, "_BATCH_BYTES", 10_000)
+    monkeypatch.setattr(producer_module, "GROWTH_BYTES", 1_000)
+    made: list[ProducerBatch] = []
 
-    def batch(*arguments: Any, **more: Any) -> SentBatch:
-        made.append(SentBatch(*arguments, **more))
+    def batch(*arguments: Any, **more: Any) -> ProducerBatch:
+        made.append(ProducerBatch(*arguments, **more))
         return made[-1]
 
-    monkeypatch.setattr(producer_module, "SentBatch", batch)
+    monkeypatch.setattr(producer_module, "ProducerBatch", batch)
     with Producer(log) as producer:
         for number in range(2_000):
             producer.send(topic, b"%d" % number)
@@ -185,7 +186,7 @@ def test_what_does_not_fit_into_one_batch_is_appended_all_the_same(
 ) -> None:
     """A table has more than 2 GiB of values where it cannot be put together to one batch."""
     monkeypatch.setattr(producer_module, "batches_of", lambda table: table.to_batches())
-    monkeypatch.setattr(outbox, "_JOINED_BYTES", 0)
+    monkeypatch.setattr(producer_batch, "_JOINED_BYTES", 0)
     table = pa.concat_tables([pa.table({"value": ["1", "2"]}), pa.table({"value": ["3"]})])
     with Producer(log) as producer:
         producer.append(topic, table)
@@ -349,6 +350,65 @@ def test_what_somebody_has_begun_to_make_becomes_a_log(tmp_path: Path) -> None:
     (tmp_path / "log" / "headrace-log").unlink()
     with pytest.raises(ConfigurationError, match="not empty"):
         Log.open(str(tmp_path / "log"), create=True)
+
+
+def test_settings_that_cannot_be(log: Log, topic: str) -> None:
+    with pytest.raises(ConfigurationError, match="linger_ms is -1; expected 0"):
+        Producer(log, linger_ms=-1)
+    with pytest.raises(ConfigurationError, match="auto_offset_reset is 'first'; expected one of earliest"):
+        Consumer(log, auto_offset_reset="first")
+    with pytest.raises(ConfigurationError, match="session_timeout_ms is 0; expected 1"):
+        Consumer(log, session_timeout_ms=0)
+    with pytest.raises(ConfigurationError, match="consumer_timeout_ms is -1; expected 0"):
+        Consumer(log, consumer_timeout_ms=-1)
+
+
+def test_who_has_subscribed_to_nothing_is_told(log: Log, topic: str) -> None:
+    consumer = Consumer(log)
+    for poll in (consumer.poll, consumer.poll_batch, lambda: next(consumer)):
+        with pytest.raises(InvalidProgramError, match=r"nothing to poll: subscribe\(\) to topics, or assign"):
+            poll()
+    consumer.subscribe([topic])
+    assert consumer.poll() == []
+    consumer.unsubscribe()
+    with pytest.raises(InvalidProgramError, match="nothing to poll"):
+        consumer.poll()
+
+
+def test_threads_share_a_producer(log: Log, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are taken at any moment: no record is lost, none comes twice, and each delivery knows its own."""
+    monkeypatch.setattr(accumulator, "_BATCH_BYTES", 5_000)
+    monkeypatch.setattr(producer_module, "GROWTH_BYTES", 1_000)
+    with Producer(log, linger_ms=0) as producer:
+
+        def work(number: int) -> list[tuple[bytes, int]]:
+            sent = [(b"%d:%d" % (number, each), producer.send(topic, b"%d:%d" % (number, each))) for each in range(600)]
+            return [(value, delivery.result().offset) for value, delivery in sent]
+
+        with ThreadPoolExecutor(4) as threads:
+            places = [dict(each) for each in threads.map(work, range(4))]
+    found = [record.value for record in reader(log, ONE).poll(max_records=10_000)]
+    assert len(found) == 2_400
+    for mine in places:
+        assert [found[offset] for offset in mine.values()] == list(mine)
+        assert sorted(mine.values()) == list(mine.values())
+
+
+def test_a_record_that_comes_too_late_for_its_batch_is_in_the_next(log: Log, topic: str) -> None:
+    with Producer(log, linger_ms=1_000_000) as producer:
+        producer.send(topic, b"1")
+        details = producer._details
+
+        def flushing(*arguments: Any) -> Any:
+            producer._details = details  # type: ignore[method-assign]
+            producer.flush()
+            return details(*arguments)
+
+        producer._details = flushing  # type: ignore[method-assign]
+        late = producer.send(topic, b"2", partition=0)
+        producer.flush()
+        assert late.result().offset == 1
+    assert values(reader(log, ONE).poll()) == [b"1", b"2"]
 
 
 def test_what_was_closed_is_of_no_use(log: Log, topic: str) -> None:

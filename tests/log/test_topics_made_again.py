@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.common.errors import UnknownTopicError
-from headrace.log import producer as producer_module
+from headrace.log import sender as sender_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
@@ -118,9 +118,9 @@ def test_records_of_a_topic_that_is_gone_are_told_and_the_others_written(
         def publish(*arguments: object) -> object:
             monkeypatch.undo()
             Log(log.folder).delete_topic("one")
-            return producer_module.publish(*arguments)  # type: ignore[arg-type]
+            return sender_module.publish(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(producer_module, "publish", publish)
+        monkeypatch.setattr(sender_module, "publish", publish)
         with pytest.raises(UnknownTopicError, match="no topic 'one'"):
             producer.flush()  # written already
         assert kept.result().offset == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.common.errors import InvalidProgramError, LogError, ProducerFencedError
-from headrace.log import producer as producer_module
+from headrace.log import sender as sender_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
@@ -91,7 +91,7 @@ def test_nothing_is_sent_in_a_transaction_that_may_be_committed(log: Log, monkey
             raise OSError("the answer was lost")
 
         with monkeypatch.context() as patch:
-            patch.setattr(producer_module, "publish", lost)
+            patch.setattr(sender_module, "publish", lost)
             with pytest.raises(OSError, match="was lost"):
                 producer.commit_transaction()
         with pytest.raises(InvalidProgramError, match="may have been committed: call commit_transaction"):

@@ -39,6 +39,7 @@ BY_TASKS: Final = {
 WITHOUT_ERRORS: Final = {
     *("Time", "Duration", "ConfigOption", "JobID", "JobStatus", "JobExecutionResult", "Checkpoint"),
     *("StateBackend", "HashMapStateBackend", "CheckpointStorage", "Column", "IngestionTimeAssigner"),
+    "KafkaStream",
 }
 """Plain values."""
 
@@ -48,6 +49,7 @@ TO_DERIVE: Final = {
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
+    *("KafkaMetadataService", "KafkaStreamSubscriber"),
 }
 """Bases of what programs write themselves."""
 

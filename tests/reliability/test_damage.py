@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,9 +16,9 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.common.errors import CheckpointError, HeadraceError
 from tests.reliability.support.damage import CRASHED_AT, FILES, SINKS, STOPPED_AT, Job, Kinds, expected, write_input
 from tests.reliability.support.damage_table import DAMAGES, EXACT, LEFT, NOT_THERE, TABLE
+from tests.reliability.support.damages import CASES, MINE, Scene, belongings, content
 from tests.reliability.support.storages import on_s3
 
-MINE = "this is mine"
 DIGEST = "0123456789abcdef"
 
 NAMESAKES = {
@@ -37,124 +35,6 @@ NAMESAKES = {
     "part just shown": "part-01234567-0-000099-000099-0",
     "visible part": "part-01234567-0-000001-000001-0",
 }
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A job that was interrupted, and the files of one kind that it has.
-
-    Attributes:
-        kind: the kind.
-        job: the job.
-        files: the files; the first one is to be damaged.
-        old: such a file as it was when the job was stopped for the first time.
-    """
-
-    kind: str
-    job: Job
-    files: list[Path]
-    old: Path
-
-    @property
-    def file(self) -> Path:
-        return self.files[0]
-
-    @property
-    def namesake(self) -> Path:
-        """A name beside the file that a file of its kind, or one that is being written, could have."""
-        return self.file.with_name(NAMESAKES[self.kind])
-
-    @property
-    def may_be_named(self) -> list[Path]:
-        """What an error may name: the file, one that it was swapped with, what lies beside it, the log it is of."""
-        logs = [path.parent for path in self.files[:2] if path.parent.suffix == ".log"]
-        return [*self.files[:2], self.namesake, *logs]
-
-
-Damage = Callable[[Scene], None]
-
-
-def flip(share: float) -> Damage:
-    """Change one bit of the byte at such a place."""
-
-    def damage(scene: Scene) -> None:
-        content = bytearray(scene.file.read_bytes())
-        content[min(int(len(content) * share), len(content) - 1)] ^= 1
-        scene.file.write_bytes(bytes(content))
-
-    return damage
-
-
-def cut(length: Callable[[int], int]) -> Damage:
-    """Keep so many bytes."""
-    return lambda scene: os.truncate(scene.file, length(scene.file.stat().st_size))
-
-
-def extend(by: Callable[[bytes], bytes]) -> Damage:
-    """Append something."""
-
-    def damage(scene: Scene) -> None:
-        content = scene.file.read_bytes()
-        scene.file.write_bytes(content + by(content))
-
-    return damage
-
-
-def swap(scene: Scene) -> None:
-    one, other = scene.files[:2]
-    aside = one.with_name("aside")
-    one.rename(aside)
-    other.rename(one)
-    aside.rename(other)
-
-
-def put_in_place(scene: Scene) -> None:
-    shutil.copy2(scene.old, scene.file)
-
-
-def put_beside(scene: Scene) -> None:
-    target = scene.file.with_name(scene.old.name)
-    if not target.exists():
-        shutil.copy2(scene.old, target)
-
-
-def put_folder(scene: Scene) -> None:
-    scene.file.unlink()
-    make_folder(scene.file)
-
-
-def make_folder(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "README").write_text(MINE)
-
-
-def add_strangers(scene: Scene) -> None:
-    """What administrators, tools and file systems put into folders."""
-    folder = scene.file.parent
-    for name in ("lost+found", ".snapshot", "a folder"):
-        make_folder(folder / name)
-    for name in ("README", "x.tmp", ".x.tmp", ".nfs0001", "x.state", "x.part", "files-x.log", "x.json", "²"):
-        (folder / name).write_text(MINE)
-
-
-CASES: dict[str, tuple[str, Damage]] = {
-    "flipped-at-the-start": ("a bit flipped", flip(0.0)),
-    "flipped-in-the-middle": ("a bit flipped", flip(0.5)),
-    "flipped-at-the-end": ("a bit flipped", flip(1.0)),
-    "empty": ("cut short", cut(lambda size: 0)),
-    "half": ("cut short", cut(lambda size: size // 2)),
-    "without-the-last-byte": ("cut short", cut(lambda size: size - 1)),
-    "a-newline-more": ("extended", extend(lambda content: b"\n")),
-    "twice": ("extended", extend(lambda content: content)),
-    "swapped": ("two swapped", swap),
-    "deleted": ("deleted", lambda scene: scene.file.unlink()),
-    "old-copy-in-place": ("an old copy in its place", put_in_place),
-    "old-copy-beside": ("an old copy beside it", put_beside),
-    "folder-in-place": ("a folder in its place", put_folder),
-    "namesake": ("a folder with such a name beside it", lambda scene: make_folder(scene.namesake)),
-    "strangers": ("strangers beside it", add_strangers),
-}
-"""By name, the damage and where the table tells its outcome."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -226,9 +106,9 @@ CELLS_BY_STORAGE = [
 
 @pytest.mark.parametrize(("storage", "kind", "case", "outcome"), CELLS_BY_STORAGE, scope="module")
 def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, job: Job) -> None:
-    scene = Scene(kind, job, Kinds(job).find(kind), old_copy(kind, stopped))
+    scene = scene_of(kind, Kinds(job).find(kind), old_copy(kind, stopped))
     CASES[case][1](scene)
-    damaged, mine = content(scene.file), [path for path in job.folder.rglob("*") if content(path) == MINE.encode()]
+    damaged, mine = content(scene.file), belongings(job.folder)
     error = failure_of(job)
     if error is None:
         found = LEFT if outcome == LEFT else EXACT
@@ -240,7 +120,7 @@ def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, 
     if found == LEFT:
         assert content(scene.file) == damaged, "what is visible is not ours to change"
     if found != EXACT:
-        put_back(scene, crashed)
+        scene.put_back(lambda file: crashed.folder / file.relative_to(job.folder))
     if error is not None:
         job.finish()
     for sink in SINKS:
@@ -267,27 +147,15 @@ def old_copy(kind: str, stopped: Job) -> Path:
     return Kinds(stopped).find(elsewhere.get(kind, kind))[0]
 
 
-def content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
-
-
-def put_back(scene: Scene, crashed: Job) -> None:
-    """Restore what was damaged, and remove what was put beside it."""
-    if scene.namesake.exists():
-        shutil.rmtree(scene.namesake)
-    for file in scene.files[:2]:
-        if file.is_dir():
-            shutil.rmtree(file)
-        intact = crashed.folder / file.relative_to(scene.job.folder)
-        if file is scene.file or file.exists():
-            shutil.copy2(intact, file)
+def scene_of(kind: str, files: list[Path], old: Path) -> Scene:
+    return Scene(files, old, files[0].with_name(NAMESAKES[kind]))
 
 
 @pytest.mark.parametrize("case", ["namesake", "strangers"])
 def test_the_folders_of_committers(case: str, crashed: Job, job: Job) -> None:
     """What lies in them is ours only if it has such a name."""
     (publishing,) = (job.folder / "rolled").glob(".headrace-*/publish-1")
-    scene = Scene("hidden part", job, [publishing / "nothing"], publishing)
+    scene = scene_of("hidden part", [publishing / "nothing"], publishing)
     CASES[case][1](scene)
     mine = [path.name for path in publishing.rglob("*") if path.is_file()]
     (publishing / (DIGEST * 2)).write_text("put together")

@@ -17,6 +17,7 @@ from headrace.broker.cluster import KafkaCluster
 from headrace.common.errors import JobSupersededError
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.forked import Forks
 from tests.reliability.support.kafka_sinks import IN_TASKS, OFTEN, STEPS, Place, check, kafka_job, staged_files
 from tests.reliability.support.processes import Launcher
 from tests.reliability.support.small_jobs import SmallJob
@@ -24,12 +25,13 @@ from tests.reliability.support.small_jobs import SmallJob
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)]
 
 PATIENCE = 300.0
+TWO_MINUTES = 120_000
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}
 RESTARTS |= {"restart-strategy.fixed-delay.delay": "100ms", "headrace.epoch.max-records": "50"}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_drivers_that_are_killed(seed: int, kafka: KafkaCluster, programs: Launcher, tmp_path: Path) -> None:
+def test_drivers_that_are_killed(seed: int, kafka: KafkaCluster, forks: Forks, tmp_path: Path) -> None:
     """Each goes on where the one before was killed, with other tasks, and publishes in them or in the driver."""
     chance = random.Random(seed)
     topic = Topic(kafka.bootstrap_servers, partitions=4)
@@ -37,10 +39,10 @@ def test_drivers_that_are_killed(seed: int, kafka: KafkaCluster, programs: Launc
     kills = 12
     for kill in range(kills):
         place = Place.any_of(chance, list(STEPS) if kill else OFTEN, 6)  # nothing is recovered when a job begins
-        how = [chance.randint(1, 3), chance.random() < 0.5, place.step, place.count, place.after]
-        ended = programs.start("kafka_sink.py", *job, *how).wait()
+        how = [chance.randint(1, 3), chance.random() < 0.5, TWO_MINUTES]
+        ended = forks.start("kafka_sink", *job, *how, "SIGKILL", *place.arguments).wait()
         assert ended.code == -9, f"seed {seed}, kill {kill} at {place}: {ended}"
-    ended = programs.start("kafka_sink.py", *job, 2, False).wait()
+    ended = forks.start("kafka_sink", *job, 2, False, TWO_MINUTES).wait()
     assert ended.code == 0, f"seed {seed}: {ended}"
     check(topic.servers, topic.name)
     assert staged_files(tmp_path) == []
@@ -89,7 +91,8 @@ def test_tasks_that_are_killed(kafka: KafkaCluster, programs: Launcher, plan: Fa
     for step in IN_TASKS:
         for side in ("before", "after"):
             plan.arm(f"{side}-{step}", 2, 5)
-    ended = programs.start("kafka_sink_on_spark.py", tmp_path, topic.servers, topic.name, tmp_path / "faults").wait()
+    job = [tmp_path, topic.servers, topic.name, tmp_path / "faults", "SIGKILL", TWO_MINUTES]
+    ended = programs.start("kafka_sink_on_spark.py", *job).wait()
     assert ended.code == 0, ended
     assert plan.happened == plan.planned
     assert len(plan.happened) == 20

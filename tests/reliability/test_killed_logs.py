@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 import signal
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.forked import Forks
 from tests.reliability.support.killed_logs import (
     AFTER,
     BEFORE,
@@ -26,7 +27,7 @@ from tests.reliability.support.killed_logs import (
     make_logs,
     point,
 )
-from tests.reliability.support.processes import PATIENCE, Launcher, Running
+from tests.reliability.support.processes import Launcher
 
 STEPS = 50
 """Among how many steps of a life the one is at which it ends."""
@@ -42,8 +43,11 @@ STEPS = 50
         ),
     ],
 )
-def test_kills_between_any_two_steps(runtime: str, kills: int, programs: Launcher, tmp_path: Path) -> None:
+def test_kills_between_any_two_steps(
+    runtime: str, kills: int, programs: Launcher, forks: Forks, tmp_path: Path
+) -> None:
     chance, seed = random.Random(kills), kills
+    start = partial(forks.start, "log_to_log") if runtime == "local" else partial(programs.start, "log_to_log.py")
     killed = rounds = 0
     while killed < kills:  # a round is a job from its beginning to its end
         rounds += 1
@@ -58,7 +62,7 @@ def test_kills_between_any_two_steps(runtime: str, kills: int, programs: Launche
             if killed < kills:
                 plan.arm(where, chance.randint(1, STEPS))
             arguments = folder, runtime, chance.randint(1, 4), folder / f"faults-{life}"
-            ended = programs.start("log_to_log.py", *arguments).wait()
+            ended = start(*arguments).wait()
             seen.append(check(folder))
             assert seen == sorted(seen), f"seed {seed}: what was visible stays"
             killed += len(plan.happened)
@@ -72,7 +76,7 @@ def test_kills_between_any_two_steps(runtime: str, kills: int, programs: Launche
 
 @pytest.mark.slow
 @pytest.mark.timeout(3_600)
-def test_a_driver_that_stands_still_while_another_one_takes_over(programs: Launcher, tmp_path: Path) -> None:
+def test_a_driver_that_stands_still_while_another_one_takes_over(forks: Forks, tmp_path: Path) -> None:
     pauses, chance = 20, random.Random(20)
     paused = superseded = 0
     while paused < pauses:
@@ -81,11 +85,11 @@ def test_a_driver_that_stands_still_while_another_one_takes_over(programs: Launc
         make_logs(folder)
         plan = FaultPlan(folder / "faults")
         plan.arm(point(DRIVER, chance.choice([BEFORE, AFTER]), PAUSE), chance.randint(20, 20 + STEPS))
-        zombie = programs.start("log_to_log.py", folder, "local", 2, folder / "faults")
-        wait_until_it_stands_still(zombie)
+        zombie = forks.start("log_to_log", folder, "local", 2, folder / "faults")
+        zombie.wait_until_it_stands_still()
         assert len(plan.happened) == 1
         before = check(folder)
-        other = programs.start("log_to_log.py", folder, "local", chance.randint(1, 4), folder / "none").wait()
+        other = forks.start("log_to_log", folder, "local", chance.randint(1, 4), folder / "none").wait()
         assert other.code == 0, other
         assert before <= check(folder) == COUNT
         zombie.go_on()
@@ -95,11 +99,3 @@ def test_a_driver_that_stands_still_while_another_one_takes_over(programs: Launc
         assert check(folder) == COUNT
         paused += 1
     assert superseded == paused == pauses
-
-
-def wait_until_it_stands_still(running: Running) -> None:
-    end = time.monotonic() + PATIENCE
-    while not running.stands_still:
-        assert running.code is None, running.wait()
-        assert time.monotonic() < end, running.kill()
-        time.sleep(0.02)

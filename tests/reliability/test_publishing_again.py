@@ -39,7 +39,7 @@ from headrace.storage.posix_output import PosixOutput
 from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 
-PATIENCE = 30.0
+PATIENCE = 200.0
 FAST = {
     "restart-strategy.type": "exponential-delay",
     "restart-strategy.exponential-delay.initial-backoff": "1ms",

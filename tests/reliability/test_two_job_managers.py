@@ -22,7 +22,7 @@ from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 from tests.reliability.support.storages import CheckpointDirectory
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 WAYS_TO_COMMIT = ("text-a-file-an-epoch", "text-rolled-by-size", "csv-rolled-by-size", "parquet-bulk")
 
 

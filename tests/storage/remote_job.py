@@ -12,7 +12,7 @@ from headrace.storage.locations import open_storage
 from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 CSV = by_name("csv-rolled-by-size")
 
 

@@ -183,7 +183,7 @@ def test_columns(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def read_type(sink: io.BytesIO) -> Any:
-    from headrace.formats.parquet.types import type_of_schema
+    from headrace.formats.arrow_types import type_of_schema
 
     return type_of_schema(pq.read_schema(sink))
 

@@ -18,7 +18,7 @@ from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput
 from tests.storage.s3_server import SECRET, S3Server, done_and_lost, done_but, refused
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 ROLLED = by_name("csv-rolled-by-size")
 AT_ONCE = by_name("text-a-file-an-epoch")
 

@@ -222,9 +222,9 @@ EPOCH_FIRST_RECORDS: Final = ConfigOption(
     # function which takes a millisecond a record ends it within a minute on one core.
     50_000,
     "How many records all sources together read in a run's first epoch, when nothing is known of what a record costs. "
-    "Later epochs follow the target duration, each with eight times the records of the one before at most. Where a "
-    "function takes milliseconds a record, one that asks a service say, set it to what can be done in some seconds. "
-    "When not set, 500000 in batch mode.",
+    "Later epochs follow the target duration, each with eight times the records of the one before at most, unless that "
+    "was a first one of 250000 or more. Where a function takes milliseconds a record, one that asks a service say, set "
+    "it to what can be done in some seconds. When not set, 500000 in batch mode.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
     "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."

@@ -67,9 +67,6 @@ _SPREAD: Final = (
     "spread more widely"
 )
 _UID: Final = Missing("DS-28", "give the operator a uid() instead")
-_AVRO_FILES: Final = Missing(
-    "CO-05", "use AvroParquetReaders and AvroParquetWriters; messages have AvroRowSerializationSchema"
-)
 
 # --- modules ---------------------------------------------------------------------------------------------------------
 
@@ -86,7 +83,6 @@ MODULES: Final[dict[str, Missing]] = {
     "datastream.async_data_stream": _ASYNC,
     "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
     "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
-    "datastream.connectors.dynamic_kafka": _of("CO-03", _SYSTEM),
     "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
@@ -143,7 +139,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
         "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
     },
-    "datastream.formats.avro": _each("AvroBulkWriters AvroInputFormat", _AVRO_FILES),
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
         "AsyncFunction": _of("DS-58", _ASYNC),
@@ -203,7 +198,7 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
     },
     "StreamExecutionEnvironment": {
-        **_each("add_source create_input", _OLD_SOURCE),
+        "add_source": _OLD_SOURCE,
         "add_classpaths": Missing(
             "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
         ),

@@ -60,6 +60,7 @@ class Messages:
         timestamps: in milliseconds, ``NO_TIMESTAMP`` where there is none; None where none has one.
         metadata: the arrays of further :data:`METADATA` that somebody asks for, under the storage types that their
             types have; what the other attributes say need not be there.
+        place: what people are told before the name of the topic: which of several clusters, say.
     """
 
     topic: str
@@ -69,6 +70,7 @@ class Messages:
     keys: pa.Array | None = None
     timestamps: npt.NDArray[np.int64] | None = None
     metadata: Mapping[str, pa.Array] = field(default_factory=dict)
+    place: str = ""
 
     def metadata_column(self, name: str) -> pa.Array:
         """The values of one of :data:`METADATA`, null where nothing is known."""
@@ -87,7 +89,7 @@ class Messages:
 
     def where(self, index: int) -> str:
         """The place of a message, for people."""
-        return f"{self.topic}-{self.partition}@{self.offsets[index]}"
+        return f"{self.place}{self.topic}-{self.partition}@{self.offsets[index]}"
 
 
 @hides_engine_of_methods

@@ -15,6 +15,7 @@ from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
+from headrace.connectors.file_system import FileSource
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.socket import SocketSource
 from headrace.connectors.source import Source
@@ -30,6 +31,7 @@ from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
+from headrace.formats.avro import AvroInputFormat
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -256,6 +258,18 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             )
         check_strategy(watermark_strategy, source.produced_type)
         return DataStreamSource(self, source, watermark_strategy, source_name)
+
+    def create_input(self, input_format: AvroInputFormat) -> DataStream[Any]:
+        """A bounded stream of what files hold, by PyFlink's old name; new programs say ``from_source``.
+
+        Args:
+            input_format: the format, which knows the path.
+
+        Raises:
+            InvalidTypeError: when the argument is something else.
+        """
+        expect(input_format, AvroInputFormat, "create_input")
+        return self._from(FileSource.for_bulk_file_format(input_format, input_format.path).build(), "Avro Files")
 
     def socket_text_stream(
         self, hostname: str, port: int, delimiter: str = "\n", max_retry: int = 0

@@ -8,9 +8,12 @@ from headrace.common.config_options import ConfigOption
 from headrace.common.config_values import boolean, choice
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
+from headrace.formats.avro import AvroBulkWriters, AvroFormat
+from headrace.formats.avro.codecs import CODECS
 from headrace.formats.csv import CsvEncoder, CsvFormat
 from headrace.formats.format import Format
 from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
+from headrace.formats.json.values import TIMESTAMP_FORMATS
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.formats.text import TextLineEncoder, TextLineFormat
@@ -30,6 +33,15 @@ NO_QUOTE: Final = ConfigOption("disable-quote-character", boolean, False, "Wheth
 NULL_LITERAL: Final = ConfigOption[str | None]("null-literal", str, None, "What stands for a missing value.")
 HEADER: Final = ConfigOption("header", boolean, False, "Whether the first line of every file names the columns.")
 
+AVRO_CODEC: Final = ConfigOption("codec", choice(*CODECS), "snappy", "How blocks are compressed.")
+
+TIMESTAMP_FORMAT: Final = ConfigOption(
+    "timestamp-format.standard", choice(*TIMESTAMP_FORMATS), "ISO-8601", "How moments are written."
+)
+IGNORE_NULLS: Final = ConfigOption(
+    "encode.ignore-null-fields", boolean, False, "Whether fields without a value are left out."
+)
+
 COMPRESSION: Final = ConfigOption(
     "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
 )
@@ -37,6 +49,18 @@ COMPRESSION: Final = ConfigOption(
 COMPRESS: Final = ConfigOption(
     "compress", choice("none", "zlib", "snappy", "lz4", "zstd"), "zlib", "How files are compressed."
 )
+
+
+class Avro(Format):
+    """Avro files."""
+
+    optional_options = (AVRO_CODEC,)
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        return AvroFormat(type_info=record_type)
+
+    def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
+        return AvroBulkWriters.for_row_type(codec=options.get(AVRO_CODEC))
 
 
 class Csv(Format):
@@ -69,11 +93,15 @@ class Csv(Format):
 class Json(Format):
     """One JSON document a line."""
 
+    optional_options = (TIMESTAMP_FORMAT, IGNORE_NULLS)
+
     def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
         return JsonLinesFormat(record_type)
 
     def create_encoding_format(self, options: Configuration) -> Encoder:
-        return JsonLinesEncoder()
+        return JsonLinesEncoder(
+            timestamp_format=options.get(TIMESTAMP_FORMAT), ignore_null_fields=options.get(IGNORE_NULLS)
+        )
 
 
 class Parquet(Format):

@@ -2,16 +2,122 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import pyarrow as pa
 
-from headrace.common.errors import CorruptFileError
+from headrace.common.call_site import warn_caller
+from headrace.common.columns import layout_of
+from headrace.common.errors import CorruptFileError, InvalidTypeError
+from headrace.common.typeinfo import Types
+from headrace.formats.arrow_types import type_of_schema
+from headrace.formats.encoders import BulkWriterFactory
+from headrace.formats.file_format import BulkFormat
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.storage.files import InputFile
+
+
+class ColumnFileFormat(BulkFormat):
+    """Reads some columns of files that know their names and types.
+
+    Args:
+        columns: which columns to read, in that order; all of them when left out.
+        type_info: the type of the records, whose fields are looked up among the columns by name. When left out it is
+            that of the first file that is there when the source is built.
+        case_sensitive: whether names of columns have to be spelled exactly.
+    """
+
+    name: ClassVar[str]
+    """What such files are called."""
+
+    def __init__(
+        self, columns: Sequence[str] | None, type_info: TypeInformation | type | None, *, case_sensitive: bool
+    ) -> None:
+        self._columns = None if columns is None else tuple(columns)
+        self._type = None if type_info is None else Types.of(type_info)
+        self._case_sensitive = case_sensitive
+
+    @abstractmethod
+    def file_schema(self, file: InputFile) -> pa.Schema:
+        """The columns of a file, as the types of records are made of them."""
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        """The type of the records.
+
+        Raises:
+            InvalidTypeError: when it was not given and the format was not resolved.
+        """
+        if self._type is None:
+            raise InvalidTypeError(
+                f"{type(self).__name__} needs type_info, or a file to take it from when the source is built"
+            )
+        return self._type
+
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> Self:
+        if self._type is not None:
+            return self
+        files = list_files()
+        if not files:
+            raise InvalidTypeError(
+                f"there is no {self.name} file yet that tells the type of the records: give type_info"
+            )
+        found = self.file_schema(files[0])
+        chosen = found.names if self._columns is None else self._columns
+        missing = [name for name in chosen if name not in found.names]
+        if missing:
+            raise InvalidTypeError(f"{files[0].path} has no column {missing[0]!r}; it has {', '.join(found.names)}")
+        resolved = copy(self)
+        resolved._type = type_of_schema(pa.schema([found.field(name) for name in chosen]))
+        return resolved
+
+
+class ColumnWriterFactory(BulkWriterFactory):
+    """Makes writers of files of columns.
+
+    Args:
+        kind: the names and types of the columns; those of the stream's records when None.
+    """
+
+    name: ClassVar[str]
+    """What such files are called."""
+
+    def __init__(self, kind: TypeInformation | type | None) -> None:
+        self._type = None if kind is None else Types.of(kind)
+
+    @property
+    def suffix(self) -> str:
+        return f".{self.name.lower()}"
+
+    def file_type(self, input_type: TypeInformation) -> TypeInformation:
+        """The type whose columns the files have."""
+        return self._type or input_type
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if input_type.arrow_type is None:
+            raise InvalidTypeError(
+                f"{self.name} needs records with columns: declare their type or annotate the function"
+            )
+        kind = self.file_type(input_type)
+        if len(layout_of(kind).schema) != len(layout_of(input_type).schema):
+            raise InvalidTypeError(f"the {self.name} files have the columns of {kind}, but records are {input_type}")
+
+
+def check_hadoop_config(config: object | None) -> None:
+    """Warn at the program's line that a configuration of Hadoop, as PyFlink takes one, is not read."""
+    if config is not None:
+        warn_caller(
+            "hadoop_config has no effect: Arrow reads and writes the files, and storages are reached as the options "
+            "that begin with headrace.storage. say"
+        )
 
 
 @contextmanager

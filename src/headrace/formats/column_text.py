@@ -19,6 +19,16 @@ def simple_text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
+def whole_number_text(column: pa.Array) -> pa.Array:
+    """The values of a column of integers in digits; long ones of BIG_INT are stored as hexadecimal ones."""
+    texts = simple_text(column)
+    is_hexadecimal = pc.match_substring(texts, "0x")
+    if not pc.any(is_hexadecimal, min_count=0).as_py():
+        return texts
+    digits = [str(int(text, 16)) for text in texts.filter(is_hexadecimal).to_pylist()]
+    return pc.replace_with_mask(texts, is_hexadecimal.fill_null(False), pa.array(digits, pa.string()))
+
+
 def join_text(parts: Sequence[pa.Array | str]) -> pa.Array:
     """The strings of several columns, and fixed ones between them, put together row by row."""
     return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")

@@ -52,6 +52,7 @@ FORMATS: Final = PluginGroup(
     "headrace.formats",
     Format,
     {
+        "avro": "headrace.formats.built_in:Avro",
         "csv": "headrace.formats.built_in:Csv",
         "json": "headrace.formats.built_in:Json",
         "orc": "headrace.formats.built_in:Orc",

@@ -62,12 +62,17 @@ class ColumnarDeserializationSchema(DeserializationSchema):
 
 
 def columns_as(batch: Batch, kind: TypeInformation) -> pa.RecordBatch:
-    """The columns of records under another type of as many fields, by position.
+    """The columns of records under another type; as :func:`columns_under`."""
+    return columns_under(batch.columns, kind)
+
+
+def columns_under(columns: pa.RecordBatch, kind: TypeInformation) -> pa.RecordBatch:
+    """Columns under a type of as many fields, by position.
 
     Raises:
         InvalidTypeError: when a column cannot be read as that type.
     """
-    columns, schema = batch.columns, layout_of(kind).schema
+    schema = layout_of(kind).schema
     if columns.schema == schema:
         return columns
     renamed = pa.RecordBatch.from_arrays(columns.columns[: len(schema)], names=schema.names)

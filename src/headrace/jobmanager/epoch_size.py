@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from statistics import median
@@ -22,8 +23,10 @@ _LONGEST: Final = 2.0
 went by its records."""
 
 _COLD: Final = 4.0
+_MANY_RECORDS: Final = 250_000
 """The first epoch starts workers and loads code, so it says little about the next: that has as many records as take so
-many times the target at most, even if all of the first one's time went by its records."""
+many times the target at most, even if all of the first one's time went by its records. Nothing else holds it back where
+these were many, as in batch mode."""
 
 _LEAST_RECORDS: Final = 1_000
 """No epoch is made smaller than this, or its fixed cost would be all that is left. Only where records are so slow that
@@ -228,7 +231,8 @@ class EpochSizer:
         return max(1, int(min(_LEAST_RECORDS, records * self._target / seconds)))
 
     def _after_cold_start(self, seconds: float) -> float:
-        return self._records * min(_COLD * self._target / seconds, _GROWTH)
+        most = _GROWTH if self._records < _MANY_RECORDS else math.inf
+        return self._records * min(_COLD * self._target / seconds, most)
 
     def _by_cost(self, records: int, seconds: float) -> float:
         for_records = self._for_records(self._target)

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 
 from headrace.common.arguments import expect
-from headrace.common.errors import (
-    CommitFailedError,
-    ConfigurationError,
-    InvalidProgramError,
-    InvalidTypeError,
-    OffsetOutOfRangeError,
-)
-from headrace.log.groups import CommittedOffset, Member
+from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.log.consumer_coordinator import ConsumerCoordinator
+from headrace.log.fetcher import Fetcher
 from headrace.log.log import Log
-from headrace.log.membership import Membership, commit_without_members
 from headrace.log.records import POLLED, TopicPartition, to_records, with_partition
+from headrace.log.subscription_state import SubscriptionState, ignore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from headrace.log.records import ConsumerRecord
+    from headrace.log.subscription_state import PartitionsCallback
 
-_RESETS: Final = ("earliest", "latest", "none")
-
-_FETCH_BYTES: Final = 16 << 20
-
-PartitionsCallback = Callable[[list[TopicPartition]], None]
+_ITERATED: Final = 500
+"""How many records are fetched at once where they are asked for one by one."""
 
 
 class Consumer:
@@ -50,7 +41,12 @@ class Consumer:
             :meth:`close` and giving up a partition.
         auto_commit_interval_ms: how often at most, in milliseconds.
         session_timeout_ms: after how long without a poll a member is taken for dead, in milliseconds.
+        consumer_timeout_ms: after how long without a record ``for record in consumer`` ends, in milliseconds; never,
+            if it is None.
         clock: seconds that pass, from whenever on.
+
+    Raises:
+        ConfigurationError: when one of these cannot be.
 
     Examples:
         >>> from headrace.log import Consumer, Log, Producer
@@ -72,9 +68,16 @@ class Consumer:
         ...     consumer.subscribe(["clicks"])
         ...     consumer.poll_batch().column("value").to_pylist()
         [b'/pay']
+
+        Records one by one, as they come; here until there are none for a while:
+
+        >>> again = Consumer(log, auto_offset_reset="earliest", consumer_timeout_ms=0)
+        >>> again.subscribe(["clicks"])
+        >>> [record.value for record in again]
+        [b'/', b'/cart', b'/pay']
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - settings of Kafka's consumers
         self,
         log: Log | str,
         group_id: str | None = None,
@@ -83,31 +86,25 @@ class Consumer:
         enable_auto_commit: bool = True,
         auto_commit_interval_ms: int = 5_000,
         session_timeout_ms: int = 45_000,
+        consumer_timeout_ms: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if auto_offset_reset not in _RESETS:
-            raise ConfigurationError(
-                f"auto_offset_reset is {auto_offset_reset!r}; expected one of {', '.join(_RESETS)}"
-            )
+        _check_at_least(0, auto_commit_interval_ms=auto_commit_interval_ms, consumer_timeout_ms=consumer_timeout_ms)
+        _check_at_least(1, session_timeout_ms=session_timeout_ms)
         self._log = Log.open(log)
-        self._reset = auto_offset_reset
-        self._positions: dict[TopicPartition, int | None] = {}
-        self._created: dict[str, int] = {}
-        self._paused: set[TopicPartition] = set()
-        self._fetched: dict[TopicPartition, list[pa.RecordBatch]] = {}
+        self._subscriptions = SubscriptionState(self._log, group_id, auto_offset_reset)
+        self._fetcher = Fetcher(self._log, self._subscriptions)
+        self._coordinator = ConsumerCoordinator(
+            self._log,
+            self._subscriptions,
+            group_id,
+            auto_commit=auto_commit_interval_ms / 1000 if enable_auto_commit else None,
+            session_timeout=session_timeout_ms / 1000,
+            clock=clock,
+        )
+        self._iteration_timeout = float("inf") if consumer_timeout_ms is None else consumer_timeout_ms / 1000
+        self._iterated: Iterator[ConsumerRecord] | None = None
         self._closed = False
-
-        self._group = group_id
-        self._session_timeout = session_timeout_ms / 1000
-        self._clock = clock
-        self._auto_commit = auto_commit_interval_ms / 1000 if enable_auto_commit and group_id is not None else None
-        self._commit_due = clock() + (self._auto_commit or 0)
-        self._committed: dict[TopicPartition, int] = {}
-
-        self._topics: tuple[str, ...] = ()
-        self._membership: Membership | None = None
-        self._on_assign: PartitionsCallback = _ignore
-        self._on_revoke: PartitionsCallback = _ignore
 
     # --- which partitions --------------------------------------------------------------------------------------------
 
@@ -134,27 +131,16 @@ class Consumer:
         self._check_open()
         if isinstance(topics, str):  # its letters would be topics that are not there yet
             raise InvalidTypeError(f"subscribe() takes several topics: subscribe([{topics!r}])")
-        self._on_assign, self._on_revoke = on_assign or _ignore, on_revoke or _ignore
-        if not self._topics:
-            self._lose(list(self._positions))
-        self._topics = tuple(topics)
-        if self._group is not None:
-            if self._membership is None:
-                self._membership = Membership(self._log.journal, self._group, self._session_timeout, self._clock)
-            self._membership.subscribe(self._topics)
+        mine = self._subscriptions
+        mine.on_assign, mine.on_revoke = on_assign or ignore, on_revoke or ignore
+        if not mine.topics:
+            mine.lose(list(mine.partitions))
+        mine.topics = tuple(topics)
+        self._coordinator.subscribe()
 
     def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group."""
-        if self._auto_commit is not None:
-            self._commit_consumed()
-        leaving = list(self._positions)
-        if leaving and self._topics:
-            self._on_revoke(leaving)
-        self._lose(leaving)
-        self._topics = ()
-        membership, self._membership = self._membership, None
-        if membership is not None:
-            membership.leave()
+        self._coordinator.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions, and no others; no group decides on them.
@@ -164,7 +150,7 @@ class Consumer:
             InvalidProgramError: when topics are subscribed to.
         """
         self._check_open()
-        if self._topics:
+        if self._subscriptions.topics:
             raise InvalidProgramError(
                 "the consumer has subscribed to topics: unsubscribe() before partitions are assigned"
             )
@@ -172,32 +158,25 @@ class Consumer:
         for each in wanted:
             expect(each, TopicPartition, "assign()")
         self._log.end_offsets(wanted)
-        self._positions = {each: self._positions.get(each) for each in wanted}
-        self._fetched = {}
-        self._remember_topics(wanted)
-        self._paused &= set(wanted)
+        self._subscriptions.assign(wanted)
 
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read."""
-        return list(self._positions)
+        return list(self._subscriptions.partitions)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Give no records of these partitions for now."""
-        self._paused |= set(self._assigned(partitions))
+        self._subscriptions.pause(partitions, paused=True)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Give records of these partitions again."""
-        self._paused -= set(self._assigned(partitions))
+        self._subscriptions.pause(partitions, paused=False)
 
     # --- positions ---------------------------------------------------------------------------------------------------
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on reading a partition at an offset."""
-        self._assigned([partition])
-        if offset < 0:
-            raise InvalidProgramError(f"{offset} is no offset: they begin at 0")
-        self._positions[partition] = offset
-        self._fetched.pop(partition, None)
+        self._subscriptions.seek(partition, offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record of partitions, of all that are read if none is named."""
@@ -215,11 +194,7 @@ class Consumer:
         Raises:
             OffsetOutOfRangeError: when there is none, and it was said to be an error.
         """
-        self._assigned([partition])
-        position = self._positions[partition]
-        if position is None:
-            position = self._positions[partition] = self._first_position(partition)
-        return position
+        return self._subscriptions.position(partition)
 
     def offsets_for_times(self, timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """For each partition the offset of its first record with a timestamp or a later one; None without such."""
@@ -227,7 +202,8 @@ class Consumer:
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each partition is ahead."""
-        return {each: end - self.position(each) for each, end in self._log.end_offsets(self._positions).items()}
+        ends = self._log.end_offsets(self._subscriptions.partitions)
+        return {each: end - self.position(each) for each, end in ends.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Have the group remember how far it has come.
@@ -239,20 +215,7 @@ class Consumer:
             CommitFailedError: when the group has given a partition to others.
             InvalidProgramError: when the consumer is of no group.
         """
-        group = self._needed_group()
-        if offsets is None:
-            self._log.journal.refresh()
-            self._begin_remade_topics()
-            offsets = {each: position for each, position in self._positions.items() if position is not None}
-        now = self._log.journal.clock()
-        committed = {partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()}
-        if not committed:
-            return
-        if self._membership is not None:
-            self._membership.commit(committed, self._created)
-        else:
-            commit_without_members(self._log.journal, group, committed, self._created)
-        self._committed.update(offsets)
+        self._coordinator.commit(offsets)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """How far the group has come in partitions; None where nothing was committed.
@@ -260,8 +223,7 @@ class Consumer:
         Raises:
             InvalidProgramError: when the consumer is of no group.
         """
-        found = self._log.committed(self._needed_group())
-        return {each: found[each].offset if each in found else None for each in partitions}
+        return self._coordinator.committed(partitions)
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -273,6 +235,7 @@ class Consumer:
             max_records: how many at most.
 
         Raises:
+            InvalidProgramError: when nothing was subscribed to or assigned.
             OffsetOutOfRangeError: when a position was deleted, and that was said to be an error.
             LogCorruptedError: when a file is damaged.
             OSError: when a file cannot be read.
@@ -294,6 +257,22 @@ class Consumer:
             return found[0]
         table = pa.Table.from_batches(found).unify_dictionaries().combine_chunks()
         return table.to_batches()[0]
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record, which is waited for; :meth:`position` and :meth:`commit` count those given so far.
+
+        Errors as with :meth:`poll`.
+        """
+        if self._iterated is None:
+            self._iterated = self._one_by_one()
+        try:
+            return next(self._iterated)
+        except BaseException:
+            self._iterated = None
+            raise
 
     def close(self) -> None:
         """Commit how far it has come, if it does so by itself, and leave the group; closing it again does nothing.
@@ -317,190 +296,44 @@ class Consumer:
 
     def _poll(self, timeout: float, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         self._check_open()
+        if not self._subscriptions.topics and not self._subscriptions.partitions:
+            raise InvalidProgramError("there is nothing to poll: subscribe() to topics, or assign() partitions, first")
         if max_records < 1:
             raise InvalidProgramError(f"at least one record has to be asked for, not {max_records}")
         until = time.monotonic() + timeout
         while True:
             version = self._log.journal.refresh()
-            self._begin_remade_topics()
-            self._keep_up()
-            found = self._take(max_records)
+            self._subscriptions.begin_remade_topics()
+            self._coordinator.keep_up()
+            found = self._fetcher.take(max_records)
             left = until - time.monotonic()
             if found or left <= 0:
                 return found
-            self._log.journal.wait(version, min(left, self._membership.interval if self._membership else left))
+            self._log.journal.wait(version, self._coordinator.longest_wait(left))
 
-    def _keep_up(self) -> None:
-        """Commit what was consumed, if it is time to, and see which partitions come and go."""
-        if self._auto_commit is not None and self._clock() >= self._commit_due:
-            with contextlib.suppress(CommitFailedError):  # what is lost is taken away below
-                self._commit_consumed()
-            self._commit_due = self._clock() + self._auto_commit
-        if self._membership is not None:
-            self._keep_up_with_group(self._membership)
-        elif self._topics:
-            with self._log.journal.lock:
-                counts = self._log.journal.state().partition_counts()
-            wanted = [TopicPartition(topic, n) for topic in self._topics for n in range(counts.get(topic, 0))]
-            existing = set(wanted)
-            self._lose([each for each in self._positions if each not in existing])
-            known = {each.topic for each in self._positions}
-            self._gain([each for each in wanted if each not in self._positions], known)
-
-    def _keep_up_with_group(self, membership: Membership) -> None:
-        member = membership.keep_up()
-        if member is None:  # taken for dead
-            lost = list(self._positions)
-            if lost:
-                self._on_revoke(lost)
-            self._lose(lost)
-            membership.subscribe(self._topics)
-            member = membership.member() or Member(())
-        target = set(member.target)
-        leaving = [each for each in self._positions if each not in target]
-        if leaving:
-            self._on_revoke(leaving)
-        if set(member.owned) - target:
-            positions = self._consumed() if self._auto_commit is not None else {}
-            now = self._log.journal.clock()
-            given_up = {each: positions[each] for each in leaving if each in positions}
-            membership.release({each: CommittedOffset(at, "", now) for each, at in given_up.items()})
-            member = membership.member() or Member(())
-        owned = set(member.owned)
-        self._lose([each for each in self._positions if each not in owned])
-        self._gain([each for each in member.owned if each not in self._positions], set())
-
-    def _remember_topics(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remember which topics positions are of."""
-        with self._log.journal.lock:
-            topics = self._log.journal.state().topics
-            for name in {each.topic for each in partitions} & set(topics):
-                self._created.setdefault(name, topics[name].created)
-
-    def _begin_remade_topics(self) -> None:
-        """Read topics from their beginning that were deleted and made again; positions are of the ones before."""
-        with self._log.journal.lock:
-            topics = self._log.journal.state().topics
-            created = {topic: topics[topic].created for topic in self._created if topic in topics}
-        remade = {topic for topic, version in created.items() if self._created[topic] != version}
-        self._created |= created
-        for each in [each for each in self._positions if each.topic in remade] if remade else ():
-            self._positions[each] = 0
-            self._fetched.pop(each, None)
-            self._committed.pop(each, None)
-
-    def _gain(self, partitions: list[TopicPartition], known_topics: set[str]) -> None:
-        """Begin with partitions, where the group has come to."""
-        if not partitions:
-            return
-        self._remember_topics(partitions)
-        committed = self._log.committed(self._group) if self._group is not None else {}
-        for each in partitions:
-            if each in committed:
-                self._positions[each] = committed[each].offset
-                self._committed[each] = committed[each].offset
-            else:
-                self._positions[each] = 0 if each.topic in known_topics else None
-        if self._membership is not None and self._reset == "latest":
-            # Who takes over from a member that has died before its first commit has to begin where that began.
-            self.commit({each: self.position(each) for each in partitions if each not in committed})
-        self._on_assign(partitions)
-
-    def _lose(self, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            del self._positions[each]
-            self._fetched.pop(each, None)
-            self._committed.pop(each, None)
-            self._paused.discard(each)
-
-    def _consumed(self) -> dict[TopicPartition, int]:
-        """The positions that were not committed yet."""
-        positions = {each: position for each, position in self._positions.items() if position is not None}
-        return {each: position for each, position in positions.items() if self._committed.get(each) != position}
-
-    def _commit_consumed(self) -> None:
-        consumed = self._consumed()
-        if consumed:
-            self.commit(consumed)
+    def _one_by_one(self) -> Iterator[ConsumerRecord]:
+        while found := self._poll(self._iteration_timeout, _ITERATED):
+            partitions = self._subscriptions.partitions
+            positions = {partition: batch.column("offset")[0].as_py() for partition, batch in reversed(found)}
+            for partition, position in positions.items():
+                partitions[partition].position = position
+            for partition, batch in found:
+                for record in to_records(partition, batch):
+                    state = self._subscriptions.partitions.get(partition)
+                    if state is None or state.paused or state.position != positions[partition]:
+                        break  # it was taken away, or somebody has gone elsewhere
+                    state.position = positions[partition] = record.offset + 1
+                    yield record
 
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidProgramError("the consumer is closed")
 
-    def _needed_group(self) -> str:
-        if self._group is None:
-            raise InvalidProgramError("offsets are committed for a group: Consumer(log, group_id=…)")
-        return self._group
-
-    def _take(self, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """The next records of partitions in turn, as far as this process knows the log."""
-        found = []
-        for partition in list(self._positions):
-            if max_records <= 0:
-                break
-            if partition in self._paused:
-                continue
-            batches = self._next(partition, max_records)
-            if not batches:
-                continue
-            found += [(partition, batch) for batch in batches]
-            max_records -= sum(batch.num_rows for batch in batches)
-            del self._positions[partition]  # others have their turn first next time
-            self._positions[partition] = batches[-1].column("offset")[-1].as_py() + 1
-        return found
-
-    def _next(self, partition: TopicPartition, count: int) -> list[pa.RecordBatch]:
-        """The next records of a partition, of those that were fetched together."""
-        waiting = self._fetched.pop(partition, None) or self._fetch(partition)
-        taken: list[pa.RecordBatch] = []
-        for number, batch in enumerate(waiting):
-            taken.append(batch.slice(0, count))
-            count -= taken[-1].num_rows
-            if not count:
-                rest = batch.slice(taken[-1].num_rows)
-                self._fetched[partition] = [*([rest] if rest.num_rows else []), *waiting[number + 1 :]]
-                break
-        return taken
-
-    def _fetch(self, partition: TopicPartition) -> list[pa.RecordBatch]:
-        position = self.position(partition)
-        try:
-            fetched = self._log.fetch(partition, position, max_bytes=_FETCH_BYTES)
-        except OffsetOutOfRangeError:
-            if self._reset == "none":
-                raise
-            self._positions[partition] = self._reset_offset(partition)
-            return []
-        if not fetched.batches and fetched.next_offset > position:  # all there was has been superseded
-            self._positions[partition] = fetched.next_offset
-            return self._fetch(partition)
-        return list(fetched.batches)
-
-    def _first_position(self, partition: TopicPartition) -> int:
-        if self._group is not None:
-            committed = self._log.committed(self._group).get(partition)
-            if committed is not None:
-                return committed.offset
-        return self._reset_offset(partition)
-
-    def _reset_offset(self, partition: TopicPartition) -> int:
-        if self._reset == "none":
-            raise OffsetOutOfRangeError(
-                f"{partition} has no position: seek to one, or let auto_offset_reset be earliest or latest"
-            )
-        find = self._log.beginning_offsets if self._reset == "earliest" else self._log.end_offsets
-        return find([partition])[partition]
-
     def _named(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        return self._assigned(partitions) or list(self._positions)
-
-    def _assigned(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        found = list(partitions)
-        for each in found:
-            if each not in self._positions:
-                raise InvalidProgramError(f"{each} is not assigned to this consumer")
-        return found
+        return self._subscriptions.checked(partitions) or list(self._subscriptions.partitions)
 
 
-def _ignore(partitions: list[TopicPartition]) -> None:
-    """What is called when nobody wants to know."""
+def _check_at_least(least: int, **settings: int | None) -> None:
+    for name, value in settings.items():
+        if value is not None and value < least:
+            raise ConfigurationError(f"{name} is {value}; expected {least} milliseconds or more")

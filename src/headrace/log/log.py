@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
+from headrace.log.chunk_names import CHUNKS
 from headrace.log.commits import Commit, TopicDescription
 from headrace.log.journal import Journal
 from headrace.log.maintenance import Maintained, maintain
 from headrace.log.records import POLLED, TopicPartition, with_partition
-from headrace.log.store import CHUNKS, LogStore
+from headrace.log.store import LogStore
 from headrace.log.topics import TopicConfig, checked_partitions, checked_topic
 from headrace.storage.locations import open_storage
 
@@ -265,12 +266,15 @@ class Log:
         """Forget how far a group has come.
 
         Raises:
-            LogError: when it has members.
+            LogError: when there is none, or it has members.
         """
 
         def describe(commit: Commit, state: LogState) -> Commit:
             found = state.groups.get(name)
-            if found is not None and found.members:
+            if found is None:
+                there = ", ".join(sorted(state.groups)[:20]) or "none at all"
+                raise LogError(f"{self} has no group {name!r}; there is {there}")
+            if found.members:
                 raise LogError(f"group {name!r} has {len(found.members)} members: they have to be closed first")
             return replace(commit, groups={name: None})
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import LogCorruptedError, UnknownTopicError
+from headrace.log.chunk_names import CHUNKS, abandoned, new_chunk
 from headrace.log.commits import Commit, Replacement
 from headrace.log.compaction import compact
 from headrace.log.merging import merge, small_segments
 from headrace.log.segments import HAS_OFFSETS, encode
 from headrace.log.staging import check_staged
-from headrace.log.store import CHUNKS, staged_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.log.topics import TopicConfig
 
 _STAGED_LIFE_MS: Final = 7 * 86_400_000
-"""How long records may be written before they are committed."""
+"""How long a writer that has its records in memory has until they are committed; then it has to write them anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _rewrite(
     start, end = segments[0].base_offset, segments[-1].end_offset
     found: list[Segment] = []
     for part in parts:
-        file = journal.store.new_chunk(version)
+        file = new_chunk(version)
         content, placed = encode([(partition, part.batch)], file, compression, part.compacted)
         journal.store.write_chunk(file, content)
         for _, segment in placed:
@@ -222,7 +222,7 @@ class _SupersededError(Exception):
 
 
 def _remove_files(journal: Journal, before: set[str]) -> int:
-    """Remove the files that nothing refers to: those that something did, and those that were staged too long ago."""
+    """Remove the files that nothing refers to: those that something did, and those that nobody can commit any more."""
     oldest = _oldest_staged(journal.state(), journal.clock())
     if oldest > journal.state().oldest_staged:
         journal.change(lambda commit, _: replace(commit, oldest_staged=oldest))
@@ -231,7 +231,7 @@ def _remove_files(journal: Journal, before: set[str]) -> int:
         state = journal.state()
         needed = state.files()
         names = {name for name in before if name.endswith(CHUNKS)}
-        names |= {name for name in journal.store.chunk_names() if staged_at(name) < state.oldest_staged}
+        names |= set(abandoned(journal.store.chunk_names(), state))
     unneeded = sorted(names - needed)
     journal.store.remove_chunks(unneeded)
     journal.store.remove_unfinished_chunks(journal.state().oldest_staged)

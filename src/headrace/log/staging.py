@@ -10,14 +10,15 @@ import pyarrow as pa
 
 from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
+from headrace.log.chunk_names import may_be_gone, new_chunk, staged_at
 from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.records import TopicPartition
 from headrace.log.segments import Segment, encode, inlined
-from headrace.log.store import staged_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from headrace.log.chunk_names import StagedFor
     from headrace.log.groups import CommittedOffset
     from headrace.log.journal import Journal
     from headrace.log.segments import Placed
@@ -56,12 +57,15 @@ class Staged:
         )
 
 
-def stage(journal: Journal, pieces: Sequence[tuple[TopicPartition, pa.RecordBatch]]) -> list[Staged]:
+def stage(
+    journal: Journal, pieces: Sequence[tuple[TopicPartition, pa.RecordBatch]], staged_for: StagedFor | None = None
+) -> list[Staged]:
     """Write records so that they can be committed; nobody sees them before.
 
     Args:
         journal: of the log.
         pieces: the records of partitions, in columns as the log stores them.
+        staged_for: the commit, if the files will be all there is of the records.
 
     Raises:
         UnknownTopicError: when there is no such topic.
@@ -74,7 +78,7 @@ def stage(journal: Journal, pieces: Sequence[tuple[TopicPartition, pa.RecordBatc
     found = []
     for compression in sorted(set(compressions), key=str):
         chosen = [piece for piece, its_own in zip(pieces, compressions, strict=True) if its_own == compression]
-        file = journal.store.new_chunk(version)
+        file = new_chunk(version, staged_for)
         content, segments = encode(chosen, file, compression)
         if content.size > _INLINE_BYTES:
             journal.store.write_chunk(file, content)
@@ -126,12 +130,12 @@ class StagedRecordsError(LogError):
 
 
 def check_staged(state: LogState, segments: Iterable[Segment]) -> None:
-    """See whether segments are so new that their files are there.
+    """See whether the files of segments are there for certain.
 
     Raises:
         StagedRecordsError: when they may be gone.
     """
-    if any(staged_at(segment.file) < state.oldest_staged for segment in segments):
+    if any(may_be_gone(segment.file, state) for segment in segments):
         raise StagedRecordsError(
             f"records that are to be committed were written before version {state.oldest_staged} of the log, and what "
             "was not committed of that time has been removed"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError
 from headrace.common.logs import get_logger
+from headrace.log.chunk_names import CHUNKS, is_chunk, staged_at
 from headrace.log.commits import SUFFIX, Commit, checksum_of, commit_name, commit_number, framed, unframed
 from headrace.log.segments import SegmentReader
 from headrace.log.state import LogState
@@ -28,16 +29,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-CHUNKS: Final = "arrow"
-"""How the names of files of records end."""
-
 _MARK: Final = "headrace-log"
 """The file that tells a log from another folder."""
 
 _FOLDERS: Final = ("commits", "snapshots", "records", "heartbeats")
 
 _SNAPSHOT: Final = re.compile(r"([0-9]{20})\.snapshot")
-_CHUNK: Final = re.compile(rf"([0-9]{{20}})-[0-9a-f]{{32}}\.{CHUNKS}")
 
 _KEPT_SNAPSHOTS: Final = 2
 
@@ -198,21 +195,13 @@ class LogStore:
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def new_chunk(self, version: int) -> str:
-        """A name for a file of records.
-
-        Args:
-            version: of the log as its writer knows it.
-        """
-        return f"{version:020}-{uuid.uuid4().hex}.{CHUNKS}"
-
     def write_chunk(self, name: str, content: pa.Buffer) -> None:
         """Write a file of records, durably."""
         self._chunks.write(name, (content,))
 
     def chunk_names(self) -> list[str]:
         """The names of all files of records, also of those that nothing refers to."""
-        return [name for name in self._chunks.names() if _CHUNK.fullmatch(name)]
+        return [name for name in self._chunks.names() if is_chunk(name)]
 
     def remove_chunks(self, names: list[str]) -> None:
         """Remove files of records."""
@@ -246,9 +235,3 @@ class LogStore:
 
 def _heartbeat(group: str, member_id: str) -> str:
     return f"{hashlib.blake2b(group.encode(), digest_size=8).hexdigest()}-{member_id}"
-
-
-def staged_at(name: str) -> int:
-    """The version at which a file of records was written."""
-    found = _CHUNK.fullmatch(name)
-    return int(found[1]) if found else 0

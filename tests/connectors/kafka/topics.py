@@ -16,7 +16,7 @@ from headrace.connectors.kafka import KafkaSource, KafkaSourceBuilder
 from headrace.connectors.partitions.offsets import OffsetResetStrategy
 from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
 
-_PATIENCE = 30.0
+_PATIENCE = 90.0
 _NOT_YET = (KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 

@@ -1,10 +1,12 @@
-"""A job on Spark that writes to Kafka exactly once, published in tasks, which die as planned.
+"""A job on Spark that writes to Kafka exactly once, published in tasks, which get a signal as planned.
 
-kafka_sink_on_spark.py FOLDER SERVERS TOPIC PLAN
+kafka_sink_on_spark.py FOLDER SERVERS TOPIC PLAN SIGNAL TRANSACTION-MILLIS
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,7 +16,7 @@ from typing import Any
 from headrace.connectors.kafka import committer
 from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.publisher import Publisher
-from tests.reliability.support.faults import FaultPlan, die
+from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.kafka_sinks import IN_TASKS, STEPS, kafka_job
 
 SETTINGS = {
@@ -28,38 +30,40 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class DyingSettings(ClientSettings):
-    """Settings that bring along what a publisher dies of; they are unpickled where it works."""
+class FaultySettings(ClientSettings):
+    """Settings that bring along what befalls a publisher; they are unpickled where it works."""
 
     faults: str
+    signal: str
 
     def producer(self, *args: Any) -> Any:
         if not hasattr(Publisher, "is_known"):
             Publisher.is_known = True  # type: ignore[attr-defined]
             for step in IN_TASKS:
                 name = STEPS[step].rpartition(".")[2]
-                setattr(Publisher, name, _dying(getattr(Publisher, name), step, FaultPlan(self.faults)))
+                setattr(Publisher, name, self._faulty(getattr(Publisher, name), step))
         return super().producer(*args)
 
+    def _faulty(self, original: Callable[..., Any], step: str) -> Callable[..., Any]:
+        plan, number = FaultPlan(self.faults), signal.Signals[self.signal]
 
-def _dying(original: Callable[..., Any], step: str, plan: FaultPlan) -> Callable[..., Any]:
-    def dying(*args: Any) -> Any:
-        if plan.strikes(f"before-{step}"):
-            die()
-        done = original(*args)
-        if plan.strikes(f"after-{step}"):
-            die()
-        return done
+        def faulty(*args: Any) -> Any:
+            if plan.strikes(f"before-{step}"):
+                os.kill(os.getpid(), number)
+            done = original(*args)
+            if plan.strikes(f"after-{step}"):
+                os.kill(os.getpid(), number)
+            return done
 
-    return dying
+        return faulty
 
 
-def main(folder: str, servers: str, topic: str, faults: str) -> None:
+def main(folder: str, servers: str, topic: str, faults: str, signal_name: str, millis: str) -> None:
     committer._IN_DRIVER_MESSAGES = 0
     Publisher.is_known = True  # type: ignore[attr-defined]  # those of the driver live
-    job = kafka_job(Path(folder), servers, topic, SETTINGS)
+    job = kafka_job(Path(folder), servers, topic, SETTINGS, {"transaction.timeout.ms": millis})
     sink: Any = job.sink
-    client = DyingSettings(sink._settings.properties, faults)
+    client = FaultySettings(sink._settings.properties, faults, signal_name)
     sink._transactions = replace(sink._transactions, client=client)
     job.environment().execute("small")
 

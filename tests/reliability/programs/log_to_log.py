@@ -16,7 +16,8 @@ from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.killed_logs import COUNT, DRIVER, KEYS, DyingLogSink, Numbering, end_at_steps
 
 
-def main(folder: Path, runtime: str, parallelism: int, plan: FaultPlan) -> None:
+def main(where: str, runtime: str, tasks: str, faults: str) -> None:
+    folder, parallelism, plan = Path(where), int(tasks), FaultPlan(faults)
     settings = canonical.configuration(
         folder,
         **{
@@ -45,4 +46,4 @@ def main(folder: Path, runtime: str, parallelism: int, plan: FaultPlan) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), FaultPlan(sys.argv[4]))
+    main(*sys.argv[1:])

@@ -50,3 +50,6 @@ TABLE: Final = {
     "visible part": [_L, _L, _L, _L, _L, _L, _N, _L, _X, _X],
 }
 """By kind, the outcome of each damage: one of the above, or an error that names the file."""
+
+STAGED: Final = [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X]
+"""That of messages that wait to be published to Kafka."""

@@ -13,12 +13,12 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from headrace.common import SerializationSchema
-from headrace.connectors.kafka import KafkaSink
+from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from tests.reliability.support.small_jobs import KEYS, SmallJob, expected
 
-_NO_SETTINGS: Final[Mapping[str, str]] = {}
+_NOTHING: Final[Mapping[str, str]] = {}
 _PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 _KAFKA: Final = "headrace.connectors.kafka."
 
@@ -73,6 +73,11 @@ class Place:
         step = chance.choice(steps)
         return Place(step, chance.randint(1, most) if step in OFTEN else 1, chance.random() < 0.5)
 
+    @property
+    def arguments(self) -> list[object]:
+        """As a program is told of it."""
+        return [self.step, self.count, self.after]
+
     def act(self, action: Callable[[], None], put: Callable[[Any, str, Any], None] = setattr) -> None:
         """Have something done there, once.
 
@@ -96,12 +101,22 @@ class Place:
         put(changed, name, acting)
 
 
-def kafka_job(folder: Path, servers: str, topic: str, settings: Mapping[str, str] = _NO_SETTINGS) -> SmallJob:
-    """A job that numbers the records of each key, and writes them to a topic."""
-    builder = KafkaSink.builder().set_bootstrap_servers(servers)
+def kafka_sink(servers: str, topic: str, properties: Mapping[str, str] = _NOTHING) -> KafkaSinkBuilder:
+    """A sink that writes to a topic exactly once."""
+    builder = KafkaSink.builder().set_bootstrap_servers(servers).set_properties(properties)
     builder.set_record_serializer(MessageSerializationSchema(topic, Text(), Key()))
-    builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
-    return SmallJob(folder, builder.build(), dict(settings))
+    return builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+
+
+def kafka_job(
+    folder: Path,
+    servers: str,
+    topic: str,
+    settings: Mapping[str, str] = _NOTHING,
+    properties: Mapping[str, str] = _NOTHING,
+) -> SmallJob:
+    """A job that numbers the records of each key, and writes them to a topic."""
+    return SmallJob(folder, kafka_sink(servers, topic, properties).build(), dict(settings))
 
 
 def committed(servers: str, topic: str) -> list[Message]:

@@ -23,7 +23,7 @@ SOURCES = Path(headrace.__file__).parents[1]
 TESTS = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-PATIENCE = 600.0
+PATIENCE = 240.0
 """Seconds after which a program hangs, also on a machine that has a lot else to do."""
 
 
@@ -127,6 +127,18 @@ class Running:
     def stands_still(self) -> bool:
         """Whether a signal has stopped it."""
         return psutil.Process(self._pid).status() == psutil.STATUS_STOPPED
+
+    def wait_until_it_stands_still(self, timeout: float = PATIENCE) -> None:
+        """Until a signal has stopped it."""
+        end = time.monotonic() + timeout
+        while not self.stands_still:
+            assert self.code is None, self.wait()
+            assert time.monotonic() < end, self.kill()
+            time.sleep(0.02)
+
+    def stand_still(self) -> None:
+        """Stop the driver where it is, with all its threads."""
+        os.kill(self._pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Wake the driver up that stands still."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_BELOW_MICROS: Final = re.compile(r"[.,]\d{6}(\d+)")
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _FIRST_MICROS: Final = (datetime.datetime.min - _EPOCH) // _MICROSECOND
 _LAST_MICROS: Final = (datetime.datetime.max - _EPOCH) // _MICROSECOND
@@ -196,7 +198,9 @@ class InstantHandler(BasicHandler):
 
     def parse(self, text: str) -> Instant:
         micros = (_parsed_with_zone(text) - _EPOCH_UTC) // _MICROSECOND
-        return Instant(micros // 1_000_000, micros % 1_000_000 * 1000)
+        nanos = _BELOW_MICROS.search(text)  # which Python leaves out
+        more = 0 if nanos is None else int(nanos[1].ljust(3, "0")[:3])
+        return Instant(micros // 1_000_000, micros % 1_000_000 * 1000 + more)
 
 
 def _parsed_with_zone(text: str) -> datetime.datetime:

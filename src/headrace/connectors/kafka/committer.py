@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -88,7 +88,7 @@ class KafkaCommitter(Committer):
                 raise InfrastructureError(str(error)) from error
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        staged = [StagedEpoch.from_json(each) for each in committables]
+        staged = [self._under_own_id(StagedEpoch.from_json(each)) for each in committables]
         ids = [each.transactional_id for each in staged]
         if epoch > self._attempted:
             self._attempted = epoch
@@ -111,6 +111,22 @@ class KafkaCommitter(Committer):
 
     def close(self) -> None:
         self._close_publishers(list(self._publishers))
+
+    def _under_own_id(self, staged: StagedEpoch) -> StagedEpoch:
+        """What waits under a former id that is another job's by now, under one of this sink's own.
+
+        Whether it was published the marker of that id does not tell any more, so somebody has to have said it.
+        """
+        former = staged.transactional_id
+        if former in self._ids or self._settings.missing_marker is MissingMarker.FAIL:
+            return staged
+        try:
+            marker = read_marker(self._settings.client, former, staged.marker_topic)
+        except InfrastructureError as error:
+            raise OSError(str(error)) from error
+        if marker is None or marker.owner == self._owner:
+            return staged
+        return replace(staged, transactional_id=f"{self._ids[0]}-{former}")
 
     def _claim(self, ids: Sequence[str], epoch: int) -> None:
         """See to it that ids have markers of this job, so that one that is missed later was lost.

@@ -31,6 +31,10 @@ logger = get_logger(__name__)
 _REQUEST_SECONDS: Final = 30
 _MARK_SECONDS: Final = 10
 _GRACE_SECONDS: Final = 2
+_LOOK: Final = (
+    "Look whether its messages are there; then have the job go on with set_missing_marker(MissingMarker.PUBLISH) if "
+    "they are not, or MissingMarker.SKIP if they are"
+)
 
 
 class MissingMarker(Enum):
@@ -139,19 +143,18 @@ class Publisher:
         marker = marker_in(self._group, publication.staged.marker_topic)
         if marker is not None and marker.owner == publication.owner:
             return marker.epoch
+        unknown = f"there is no telling whether epoch {publication.epoch} was published"
         if marker is not None:
             raise CommitRefusedError(
                 f"transactional id {self._id} at {self._servers} is used by {marker.owner}, as its marker says, and "
-                f"this is {publication.owner}: give each of them a set_transactional_id_prefix() of its own. What this "
-                "one has not published yet stays in its checkpoint"
+                f"this is {publication.owner}, whose marker it has replaced, so {unknown}. Give each of them a "
+                f"set_transactional_id_prefix() of its own. {_LOOK}"
             )
         if publication.missing_marker is MissingMarker.FAIL:
             raise CommitRefusedError(
                 f"the marker of transactional id {self._id} at {self._servers} (what group {self._id} has committed at "
-                f"topic {publication.staged.marker_topic}) is gone, so there is no telling whether epoch "
-                f"{publication.epoch} was published: it has expired (offsets.retention.minutes), or group or topic "
-                "were deleted. Look whether its messages are there; then have the job go on with "
-                "set_missing_marker(MissingMarker.PUBLISH) if they are not, or MissingMarker.SKIP if they are"
+                f"topic {publication.staged.marker_topic}) is gone, so {unknown}: it has expired "
+                f"(offsets.retention.minutes), or group or topic were deleted. {_LOOK}"
             )
         publishes = publication.missing_marker is MissingMarker.PUBLISH
         done = "published, perhaps again" if publishes else "taken for published"

@@ -56,10 +56,14 @@ class KafkaReader(SourceReader):
         settings: how the cluster is reached.
         schema: what records are made of.
         reject: whether there is an output for dead letters.
+        place: what people are told before the name of a topic.
     """
 
-    def __init__(self, settings: ClientSettings, schema: MessageDeserializationSchema, *, reject: bool) -> None:
+    def __init__(
+        self, settings: ClientSettings, schema: MessageDeserializationSchema, *, reject: bool, place: str = ""
+    ) -> None:
         self._settings = settings
+        self._place = place
         self._decoder = MessageDecoder(schema, reject=reject)
         self._wants_keys = schema.key is not None
         self._metadata = {name: _COLUMNS[name] for name in schema.metadata.values() if name in _COLUMNS}
@@ -83,6 +87,12 @@ class KafkaReader(SourceReader):
                 fetched, records, size = [], 0, 0
         if fetched:
             yield self._decoder.decode(_together(fetched))
+
+    def let_go(self, split_id: str) -> None:
+        """A partition is not read any more: let go of its connections."""
+        consumer = self._consumers.pop(split_id, None) or self._clients.take(self._key(split_id), PartitionConsumer)
+        if consumer is not None:
+            consumer.close()
 
     def close(self) -> None:
         for split_id, consumer in self._consumers.items():
@@ -114,6 +124,7 @@ class KafkaReader(SourceReader):
             pa.array(list(map(kind.key, messages)), pa.binary()) if self._wants_keys else None,
             _timestamps(messages),
             {name: column(messages) for name, column in self._metadata.items()},
+            self._place,
         )
 
 

@@ -113,7 +113,7 @@ def staged_messages(folder: Folder, file: StagedFile) -> Iterator[tuple[str, pa.
     where = folder.locate(file.name)
     try:
         content = folder.read(file.name)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise CommitRefusedError(f"{where} is missing, which waits to be published; put it back") from error
     if len(content) != file.size or _digest(content) != file.name.removesuffix(_SUFFIX).rpartition("-")[2]:
         raise CommitRefusedError(f"{where} is damaged: its content is not what a task wrote; put it back as it was")

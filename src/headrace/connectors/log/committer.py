@@ -11,6 +11,7 @@ from headrace.common.errors import (
     LogError,
     ProducerFencedError,
 )
+from headrace.connectors.log.marker import OutputMarker
 from headrace.connectors.sink import Committer
 from headrace.log.commits import Author, Commit
 from headrace.log.staging import Staged, publish
@@ -31,13 +32,15 @@ class LogCommitter(Committer):
         context: the job.
 
     Raises:
+        CheckpointError: when the log is an older copy.
         InfrastructureError: when a younger job manager has taken over.
     """
 
     def __init__(self, log: Log, context: CommitterContext) -> None:
         self._journal = log.journal
-        self._producer = producer_of(context)
+        self._producer = producer_of(context.job_id, context.operator_id)
         self._generation = context.generation
+        self._marker = marker_of(log, context)
         self._take_over()
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
@@ -48,6 +51,10 @@ class LogCommitter(Committer):
             raise InfrastructureError(str(error)) from error
         except LogError as error:
             raise CommitRefusedError(f"{self._journal} does not take the output of epoch {epoch}: {error}") from error
+        self._marker.write(epoch)
+
+    def finish(self) -> None:
+        self._marker.remove()
 
     def _take_over(self) -> None:
         """Have older generations be fenced; what they have committed stays known."""
@@ -59,26 +66,33 @@ class LogCommitter(Committer):
                     f"a younger job manager writes to {self._journal} (generation {known.epoch}, this one is "
                     f"{self._generation}): this one has to stop"
                 )
+            self._marker.check(known)
             author = Author(self._producer, self._generation, 0 if known is None else known.sequence)
             return Commit(author, self._journal.clock())
 
         self._journal.commit(None, describe)
 
 
-def producer_of(context: CommitterContext) -> str:
+def producer_of(job_id: str, operator_id: str) -> str:
     """The id under which a sink of a job commits."""
-    return f"headrace-{context.job_id}-{context.operator_id}"
+    return f"headrace-{job_id}-{operator_id}"
 
 
-def refuse_future(log: Log, context: CommitterContext) -> None:
-    """Notice that a checkpoint is older than the output.
+def marker_of(log: Log, context: CommitterContext) -> OutputMarker:
+    """What the job itself remembers of the output of a sink."""
+    return OutputMarker(context.folder, producer_of(context.job_id, context.operator_id), str(log))
+
+
+def refuse_other_times(log: Log, context: CommitterContext) -> None:
+    """Notice that the checkpoint is older than the output, or the log older than the checkpoint.
 
     Raises:
-        CheckpointError: naming the epoch of that.
+        CheckpointError: naming the epochs of both.
     """
     with log.journal.lock:
         log.journal.refresh()
-        known = log.journal.state().producers.get(producer_of(context))
+        known = log.journal.state().producers.get(producer_of(context.job_id, context.operator_id))
+    marker_of(log, context).check(known)
     if known is not None and known.sequence > context.restored_epoch:
         raise CheckpointError(
             f"the checkpoint directory is at epoch {context.restored_epoch}, but {log} holds output of this job up to "

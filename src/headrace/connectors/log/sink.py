@@ -8,7 +8,7 @@ from headrace.common.arguments import expect, refused
 from headrace.common.output_tag import OutputTag
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
-from headrace.connectors.log.committer import LogCommitter, refuse_future
+from headrace.connectors.log.committer import LogCommitter, refuse_other_times
 from headrace.connectors.log.writer import PublishingWriter, StagingWriter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, Sink
@@ -31,8 +31,9 @@ class LogSink(Sink[T_contra]):
     before the checkpoint: records are seen earlier, and again after a failure. The event time of a record is its
     timestamp; where it has none, the time of its epoch is.
 
-    Records that wait for their commit are files in the log. They are kept for a week, so a job that was stopped between
-    its last checkpoint and that commit has to go on within that time.
+    Records that wait for their commit are files in the log, which keeps them until their epoch, or a later one, is
+    committed: a job that was stopped before that may go on whenever it likes. That an older copy of the log has taken
+    its place is noticed when a job goes on, and stops it.
 
     Examples:
         >>> from headrace.common import SimpleStringSchema
@@ -99,7 +100,7 @@ class LogSink(Sink[T_contra]):
         if isinstance(self._schema.topic, str):
             log.partitions_of(self._schema.topic)  # an error at the start, if there is no such topic
         if self._stages:
-            refuse_future(log, context)
+            refuse_other_times(log, context)
 
     def _open(self, context: CommitterContext) -> Log:
         return Log.open(self._location, options=context.storage_options)

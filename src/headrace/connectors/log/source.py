@@ -160,6 +160,7 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         if self._location is None:
             raise refused("a LogSource needs a log: call set_log() with its path")
         plan = self._planned(
+            self._subscribed(),
             has_group=self._group is not None,
             commits=True,
             discovery_millis=self._discovery_millis,

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.connectors.dead_letters import encode_or_reject
+from headrace.connectors.log.committer import producer_of
 from headrace.connectors.sink import SinkWriter
+from headrace.log.chunk_names import StagedFor
 from headrace.log.commits import Author
-from headrace.log.outbox import SentBatch, merged
 from headrace.log.partitioner import Partitioner
+from headrace.log.producer_batch import ProducerBatch, merged
 from headrace.log.records import normalised
 from headrace.log.staging import discard, publish, stage
 from headrace.log.state import ANONYMOUS
@@ -45,6 +47,8 @@ class StagingWriter(SinkWriter):
         self._schema = schema
         self._subtask = context.subtask
         self._reject = context.reject
+        self._producer = producer_of(context.job_id, context.operator_id)
+        self._epoch = 0
         self._partitioner = Partitioner(context.subtask)
         self._now = 0
         self._pieces: list[tuple[TopicPartition, pa.RecordBatch]] = []
@@ -52,7 +56,7 @@ class StagingWriter(SinkWriter):
         self._staged: list[Staged] = []
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
-        self._now = epoch.processing_time
+        self._now, self._epoch = epoch.processing_time, epoch.number
         self._partitioner = Partitioner(self._subtask + epoch.number)  # the same when the epoch is run again
         self._journal.refresh()
 
@@ -62,7 +66,7 @@ class StagingWriter(SinkWriter):
             columns = {"value": messages.values, "timestamp": pa.array(messages.timestamps_or(self._now))}
             if messages.keys is not None:
                 columns["key"] = messages.keys
-            sent = SentBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
+            sent = ProducerBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
             self._pieces += sent.pieces(self._partitions(messages.topic), self._partitioner)
             self._bytes += messages.values.nbytes
         if self._bytes >= _STAGED_TOGETHER:
@@ -85,8 +89,12 @@ class StagingWriter(SinkWriter):
 
     def _stage(self) -> None:
         if self._pieces:
-            self._staged += stage(self._journal, merged(self._pieces))
+            self._staged += stage(self._journal, merged(self._pieces), self._staged_for())
         self._pieces, self._bytes = [], 0
+
+    def _staged_for(self) -> StagedFor | None:
+        """The commit of the epoch; a later generation of the job may do it."""
+        return StagedFor(self._producer, None, self._epoch)
 
     def _partitions(self, topic: str) -> int:
         with self._journal.lock:
@@ -113,3 +121,6 @@ class PublishingWriter(StagingWriter):
             publish(self._journal, self._author, self._staged)
             self._staged = []
         return ()
+
+    def _staged_for(self) -> None:
+        """Of no commit but the next one: where that fails, the epoch is run again."""

@@ -21,54 +21,18 @@ if TYPE_CHECKING:
     from headrace.connectors.partitions.subscription import Subscription
 
 
-class TopicSourceBuilder:
-    """Puts a source of topics together: which partitions, from where to where, and what records are made of."""
+class MessageSourceBuilder:
+    """Puts a source of messages together: from where to where, and what records are made of."""
 
     _name: ClassVar[str]
     """What is built, in errors."""
 
     def __init__(self) -> None:
-        self._subscription: Subscription | None = None
         self._schema: MessageDeserializationSchema | None = None
         self._start = OffsetsInitializer.earliest()
         self._stop: OffsetsInitializer | None = None
         self._is_bounded = False
         self._dead_letter: OutputTag | None = None
-
-    def set_topics(self, *topics: str) -> Self:
-        """Read all partitions of some topics.
-
-        Raises:
-            InvalidProgramError: when there are none, or what to read was said already.
-            InvalidTypeError: when one is no text.
-        """
-        for topic in topics:
-            expect(topic, str, "set_topics")
-        if not topics:
-            raise InvalidProgramError("set_topics() needs at least one topic")
-        return self._subscribe(Topics(tuple(dict.fromkeys(topics))))
-
-    def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """Read all partitions of the topics whose whole names match a regular expression, later ones too.
-
-        Raises:
-            InvalidProgramError: when it is none, or what to read was said already.
-        """
-        try:
-            re.compile(topic_pattern)
-        except re.error as error:
-            raise InvalidProgramError(f"{topic_pattern!r} is no regular expression: {error}") from None
-        return self._subscribe(TopicPattern(topic_pattern))
-
-    def set_partitions(self, partitions: set[TopicPartition]) -> Self:
-        """Read some partitions.
-
-        Raises:
-            InvalidProgramError: when there are none, or what to read was said already.
-        """
-        if not partitions or not all(isinstance(each, TopicPartition) for each in partitions):
-            raise InvalidProgramError(f"set_partitions() takes a set of TopicPartition, got {partitions!r}")
-        return self._subscribe(Partitions(tuple(sorted(partitions))))
 
     def set_starting_offsets(self, starting_offsets_initializer: OffsetsInitializer) -> Self:
         """Where the partitions start that are there at the job's first start; the beginning, unless said.
@@ -82,12 +46,6 @@ class TopicSourceBuilder:
     def set_bounded(self, stopping_offsets_initializer: OffsetsInitializer) -> Self:
         """Stop at offsets, which are found out when the job first starts; the source ends there."""
         self._stop, self._is_bounded = _initializer(stopping_offsets_initializer), True
-        return self
-
-    def set_unbounded(self, stopping_offsets_initializer: OffsetsInitializer | None = None) -> Self:
-        """Never end; with offsets, partitions stop there, but the job runs as one of a source that does not end."""
-        self._stop = None if stopping_offsets_initializer is None else _initializer(stopping_offsets_initializer)
-        self._is_bounded = False
         return self
 
     def set_value_only_deserializer(self, deserialization_schema: DeserializationSchema) -> Self:
@@ -127,10 +85,19 @@ class TopicSourceBuilder:
         self._dead_letter = output_tag
         return self
 
-    def _planned(self, *, has_group: bool, commits: bool, discovery_millis: int, resets_to: str | None) -> ReadingPlan:
+    def _planned(
+        self,
+        subscription: Subscription,
+        *,
+        has_group: bool,
+        commits: bool,
+        discovery_millis: int,
+        resets_to: str | None,
+    ) -> ReadingPlan:
         """What is read.
 
         Args:
+            subscription: which partitions.
             has_group: whether there is a consumer group.
             commits: whether it is to be told how far the job has come, if there is one.
             discovery_millis: how often to look for new partitions; never where it is not positive.
@@ -138,15 +105,12 @@ class TopicSourceBuilder:
 
         Raises:
             ConfigurationError: when offsets are those of a group, and there is none.
-            InvalidProgramError: when topics are missing.
         """
-        if self._subscription is None:
-            raise InvalidProgramError(f"a {self._name} needs set_topics(), set_topic_pattern() or set_partitions()")
         if not has_group and any(each is not None and each.needs_group for each in (self._start, self._stop)):
             raise ConfigurationError("committed offsets are those of a group: set_group_id(...)")
         interval = discovery_millis if discovery_millis > 0 else None
         return ReadingPlan(
-            self._subscription, self._start, self._stop, self._is_bounded, interval, commits and has_group, resets_to
+            subscription, self._start, self._stop, self._is_bounded, interval, commits and has_group, resets_to
         )
 
     def _made_of(self) -> MessageDeserializationSchema:
@@ -158,6 +122,65 @@ class TopicSourceBuilder:
         if self._schema is None:
             raise InvalidProgramError(f"a {self._name} needs set_value_only_deserializer() or set_deserializer()")
         return self._schema
+
+
+class TopicSourceBuilder(MessageSourceBuilder):
+    """Puts a source of topics together: which partitions, beside what any source of messages is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._subscription: Subscription | None = None
+
+    def set_topics(self, *topics: str) -> Self:
+        """Read all partitions of some topics.
+
+        Raises:
+            InvalidProgramError: when there are none, or what to read was said already.
+            InvalidTypeError: when one is no text.
+        """
+        for topic in topics:
+            expect(topic, str, "set_topics")
+        if not topics:
+            raise InvalidProgramError("set_topics() needs at least one topic")
+        return self._subscribe(Topics(tuple(dict.fromkeys(topics))))
+
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
+        """Read all partitions of the topics whose whole names match a regular expression, later ones too.
+
+        Raises:
+            InvalidProgramError: when it is none, or what to read was said already.
+        """
+        try:
+            re.compile(topic_pattern)
+        except re.error as error:
+            raise InvalidProgramError(f"{topic_pattern!r} is no regular expression: {error}") from None
+        return self._subscribe(TopicPattern(topic_pattern))
+
+    def set_partitions(self, partitions: set[TopicPartition]) -> Self:
+        """Read some partitions.
+
+        Raises:
+            InvalidProgramError: when there are none, or what to read was said already.
+        """
+        if not partitions or not all(isinstance(each, TopicPartition) for each in partitions):
+            raise InvalidProgramError(f"set_partitions() takes a set of TopicPartition, got {partitions!r}")
+        return self._subscribe(Partitions(tuple(sorted(partitions))))
+
+    def set_unbounded(self, stopping_offsets_initializer: OffsetsInitializer | None = None) -> Self:
+        """Never end; with offsets, partitions stop there, but the job runs as one of a source that does not end."""
+        self._stop = None if stopping_offsets_initializer is None else _initializer(stopping_offsets_initializer)
+        self._is_bounded = False
+        return self
+
+    def _subscribed(self) -> Subscription:
+        """Which partitions are read.
+
+        Raises:
+            InvalidProgramError: when that was not said.
+        """
+        if self._subscription is None:
+            raise InvalidProgramError(f"a {self._name} needs set_topics(), set_topic_pattern() or set_partitions()")
+        return self._subscription
 
     def _subscribe(self, subscription: Subscription) -> Self:
         if self._subscription is not None:

@@ -14,7 +14,7 @@ from headrace.connectors.source import SplitEnumerator, SplitRead
 from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from headrace.connectors.partitions.log import PartitionedLog
     from headrace.connectors.partitions.subscription import Subscription
@@ -169,6 +169,12 @@ class PartitionEnumerator(SplitEnumerator):
         target = first if self._plan.resets_to == "earliest" else end
         logger.warning("%s: offsets %d to %d were deleted before they were read", split_id, position, first - 1)
         return target
+
+
+def narrowed_state(state: Json, topics: Collection[str]) -> Json:
+    """What a :meth:`PartitionEnumerator.snapshot` says about some topics alone."""
+    stops = {split: stop for split, stop in state["stops"].items() if TopicPartition.parse(split).topic in topics}
+    return {"topics": {topic: of for topic, of in state["topics"].items() if topic in topics}, "stops": stops}
 
 
 def _by_split(offsets: dict[TopicPartition, int]) -> dict[str, int]:

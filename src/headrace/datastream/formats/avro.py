@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.formats.avro import (
+    AvroBulkWriters,
+    AvroFormat,
+    AvroInputFormat,
     AvroRowDeserializationSchema,
     AvroRowSerializationSchema,
     AvroSchema,
@@ -11,6 +14,9 @@ from headrace.formats.avro import (
 )
 
 __all__ = [
+    "AvroBulkWriters",
+    "AvroFormat",
+    "AvroInputFormat",
     "AvroRowDeserializationSchema",
     "AvroRowSerializationSchema",
     "AvroSchema",

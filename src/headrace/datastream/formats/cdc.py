@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.cdc import (
+from headrace.formats.cdc.avro import DebeziumAvroDeserializationSchema, DebeziumAvroSerializationSchema
+from headrace.formats.cdc.json_reader import (
     CanalJsonDeserializationSchema,
-    CanalJsonSerializationSchema,
-    DebeziumAvroDeserializationSchema,
-    DebeziumAvroSerializationSchema,
     DebeziumJsonDeserializationSchema,
-    DebeziumJsonSerializationSchema,
     MaxwellJsonDeserializationSchema,
-    MaxwellJsonSerializationSchema,
     OggJsonDeserializationSchema,
+)
+from headrace.formats.cdc.json_writer import (
+    CanalJsonSerializationSchema,
+    DebeziumJsonSerializationSchema,
+    MaxwellJsonSerializationSchema,
     OggJsonSerializationSchema,
 )
 

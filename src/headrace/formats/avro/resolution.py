@@ -93,9 +93,20 @@ class AvroReader:
 
 
 @lru_cache(maxsize=256)
-def avro_reader(writer: AvroSchema, reader: AvroSchema, *, legacy_timestamp_mapping: bool) -> AvroReader:
-    """What reads values of one schema as those of another one; arguments and errors as with :class:`AvroReader`."""
-    nodes = [schema.node(legacy_timestamp_mapping=legacy_timestamp_mapping) for schema in (writer, reader)]
+def avro_reader(
+    writer: AvroSchema, reader: AvroSchema, *, legacy_timestamp_mapping: bool, as_dicts: bool = False
+) -> AvroReader:
+    """What reads values of one schema as those of another one.
+
+    Args:
+        writer: as for :class:`AvroReader`, with its errors.
+        reader: likewise.
+        legacy_timestamp_mapping: as for :meth:`AvroSchema.node`.
+        as_dicts: likewise.
+    """
+    nodes = [
+        schema.node(legacy_timestamp_mapping=legacy_timestamp_mapping, as_dicts=as_dicts) for schema in (writer, reader)
+    ]
     return AvroReader(*nodes)
 
 

@@ -43,6 +43,30 @@ def read_varints(data: Bytes, positions: Positions) -> tuple[npt.NDArray[np.uint
     return values, positions
 
 
+def read_integer(data: bytes, position: int) -> tuple[int, int]:
+    """One integer with a sign, and the position behind it.
+
+    Raises:
+        IndexError: when it does not end within the data.
+        ValueError: when it has more than 64 bits.
+    """
+    value = shift = 0
+    while shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    raise ValueError("an integer has more than 64 bits")
+
+
+def write_integer(value: int) -> bytes:
+    """The bytes of one integer with a sign."""
+    written: bytes = write_varints(zigzag(np.array([value], np.int64)))[0].as_py()
+    return written
+
+
 def unzigzag(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """Signed integers of those in which small ones of both signs are small."""
     return (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)

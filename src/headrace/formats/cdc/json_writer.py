@@ -48,11 +48,8 @@ class ChangesSerializationSchema(SerializationSchema):
 
     takes_changes = True
 
-    texts: ClassVar[tuple[str, str]]
-    """What is around a row that is there from now on: before it, and after it."""
-
-    texts_of_removed: ClassVar[tuple[str, str]]
-    """The same for one that is not there any more."""
+    templates: ClassVar[tuple[str, str]]
+    """The message of a row that is there from now on, and of one that is not there any more; ``%`` is the row."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         changes = changelog_type(type_info)
@@ -66,9 +63,8 @@ class ChangesSerializationSchema(SerializationSchema):
     def serialize_batch(self, batch: Batch) -> pa.Array:
         rows = json_texts(columns_as(batch, self._type), self._type)
         removed = are_removed(batch).astype(np.int64)
-        before, after = (
-            pa.array(pair).take(pa.array(removed)) for pair in zip(self.texts, self.texts_of_removed, strict=True)
-        )
+        around = zip(*(template.split("%") for template in self.templates), strict=True)
+        before, after = (pa.array(texts).take(pa.array(removed)) for texts in around)
         return join_text([before, rows, after]).cast(pa.binary())
 
     def validate(self, input_type: TypeInformation) -> None:
@@ -87,8 +83,7 @@ class DebeziumJsonSerializationSchema(ChangesSerializationSchema):
         b'{"before":{"id":7},"after":null,"op":"d"}'
     """
 
-    texts = ('{"before":null,"after":', ',"op":"c"}')
-    texts_of_removed = ('{"before":', ',"after":null,"op":"d"}')
+    templates = ('{"before":null,"after":%,"op":"c"}', '{"before":%,"after":null,"op":"d"}')
 
 
 @hides_engine_of_methods
@@ -102,8 +97,7 @@ class CanalJsonSerializationSchema(ChangesSerializationSchema):
         b'{"data":[{"id":7}],"type":"INSERT"}'
     """
 
-    texts = ('{"data":[', '],"type":"INSERT"}')
-    texts_of_removed = ('{"data":[', '],"type":"DELETE"}')
+    templates = ('{"data":[%],"type":"INSERT"}', '{"data":[%],"type":"DELETE"}')
 
 
 @hides_engine_of_methods
@@ -117,8 +111,7 @@ class MaxwellJsonSerializationSchema(ChangesSerializationSchema):
         b'{"data":{"id":7},"type":"insert"}'
     """
 
-    texts = ('{"data":', ',"type":"insert"}')
-    texts_of_removed = ('{"data":', ',"type":"delete"}')
+    templates = ('{"data":%,"type":"insert"}', '{"data":%,"type":"delete"}')
 
 
 @hides_engine_of_methods
@@ -132,5 +125,4 @@ class OggJsonSerializationSchema(ChangesSerializationSchema):
         b'{"before":null,"after":{"id":7},"op_type":"I"}'
     """
 
-    texts = ('{"before":null,"after":', ',"op_type":"I"}')
-    texts_of_removed = ('{"before":', ',"after":null,"op_type":"D"}')
+    templates = ('{"before":null,"after":%,"op_type":"I"}', '{"before":%,"after":null,"op_type":"D"}')

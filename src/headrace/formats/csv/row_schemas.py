@@ -125,7 +125,7 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         Each holds something, and a quote that one opens it closes. So each is a line at least, and there are as many
         records as messages only where each is one.
         """
-        texts = pc.utf8_rtrim(messages.cast(pa.binary()).cast(pa.string()), "\\r\\n")
+        texts = pc.utf8_rtrim(messages.cast(pa.binary()).cast(pa.string()), "\r\n")
         if pc.any(pc.equal(pc.utf8_length(texts), 0), min_count=0).as_py():
             raise ValueError("the message is empty")
         quote = self._schema.quote
@@ -133,7 +133,7 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         _refuse_open_lines(texts, quote if multiline else None)
         boundary = NewlinesOutsideQuotes(quote) if multiline and quote is not None else None
         names = [column.name for column in self._schema.columns]
-        joined = "\\n".join(texts.to_pylist()).encode()
+        joined = "\n".join(texts.to_pylist()).encode()
         columns = CsvDecoder(self._schema, names, boundary)(joined).columns
         assert columns is not None
         if columns.num_rows != len(messages):
@@ -144,7 +144,7 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
 def _refuse_open_lines(texts: pa.Array, quote: str | None) -> None:
     """Refuse messages that leave a quote open, or have several lines where none may hold a newline."""
     if quote is None:
-        if pc.any(pc.match_substring(texts, "\\n"), min_count=0).as_py():
+        if pc.any(pc.match_substring(texts, "\n"), min_count=0).as_py():
             raise ValueError("the message has more than one line")
     elif pc.any(pc.equal(pc.bit_wise_and(pc.count_substring(texts, quote), 1), 1), min_count=0).as_py():
         raise ValueError("a quote is not closed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
@@ -11,7 +12,8 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.formats.column_text import bytes_of, join_text, simple_text
+from headrace.common.typeinfo import SequenceTypeInfo, Types
+from headrace.formats.column_text import bytes_of, join_text, simple_text, whole_number_text
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.encoders import BatchEncoder, BulkWriter, BulkWriterFactory
 
@@ -73,18 +75,32 @@ class CsvEncoder(BatchEncoder):
 def csv_texts(batch: pa.RecordBatch, schema: CsvSchema) -> pa.Array:
     """The records of columns as strings, each a line with its end."""
     columns = zip(batch.columns, schema.columns, strict=True)
-    texts = [_column_text(array, schema.separator_of(column)) for array, column in columns]
+    texts = [_column_text(array, column.kind, schema.separator_of(column)) for array, column in columns]
     return _line_texts([_quoted(text, schema) for text in texts], schema)
 
 
-def _column_text(column: pa.Array, separator: str) -> pa.Array:
-    if not pa.types.is_list(column.type):
-        return simple_text(column)
-    if not column.values.null_count:
-        return pc.binary_join(column.cast(pa.list_(pa.string())), separator)
-    texts = pa.ListArray.from_arrays(column.offsets, simple_text(column.values), mask=column.is_null())
+def _column_text(column: pa.Array, kind: TypeInformation, separator: str) -> pa.Array:
+    if not isinstance(kind, SequenceTypeInfo):
+        return _value_text(column, kind)
+    offsets = column.offsets.to_numpy()
+    values = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    texts = pa.ListArray.from_arrays(
+        pa.array(offsets - offsets[0]), _value_text(values, kind.element_type), mask=column.is_null()
+    )
+    if not texts.values.null_count:
+        return pc.binary_join(texts, separator)
     joined = [None if values is None else separator.join(v or "" for v in values) for values in texts.to_pylist()]
     return pa.array(joined, pa.string())
+
+
+def _value_text(column: pa.Array, kind: TypeInformation) -> pa.Array:
+    """The values of a column of simple values as strings; bytes are Base64, as in Flink."""
+    if kind == Types.BIG_INT():
+        return whole_number_text(column)
+    if not pa.types.is_binary(column.type):
+        return simple_text(column)
+    texts = [None if value is None else base64.b64encode(value).decode("ascii") for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def _quoted(column: pa.Array, schema: CsvSchema) -> pa.Array:

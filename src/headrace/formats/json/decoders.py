@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 _NULL_RECORD = re.compile(rb"\}\s*null")
 """A line that is ``null`` is a record of nulls to Arrow, and crashes the process when it is the first of a block."""
 
-_TIMESTAMPS = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT})
+_TIMESTAMPS = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ})
 _BY_ARROW = {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMESTAMPS
-_AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME})
+_AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME, BasicType.INSTANT})
+
+_NOT_FINITE = re.compile(rb'"(?:NaN|-?Infinity)"')
+"""Numbers that are strings, which Arrow does not read."""
 
 _BLANKS: Final = b" \t\r\n"
 
@@ -63,7 +66,9 @@ class JsonDecoder(Protocol):
 @lru_cache(maxsize=256)
 def decoder_of(kind: TypeInformation) -> JsonDecoder:
     """What reads documents of a type that has columns."""
-    return _ArrowDecoder(kind) if _fits_arrow(kind) else _PythonDecoder(kind)
+    if not _fits_arrow(kind):
+        return _PythonDecoder(kind)
+    return _RealsDecoder(kind) if _has_reals(kind) else _ArrowDecoder(kind)
 
 
 def lines_of(data: bytes) -> list[str]:
@@ -132,6 +137,30 @@ class _ArrowDecoder:
             raise ValueError("there is not one JSON object, and nothing else")
         columns = [_typed(_whole(table.column(name)), kind) for name, kind in self._fields]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+class _RealsDecoder(_ArrowDecoder):
+    """Reads types that Arrow's reader knows, where numbers may be none that are finite."""
+
+    def __init__(self, kind: TypeInformation) -> None:
+        super().__init__(kind)
+        self._any = _PythonDecoder(kind)
+
+    def lines(self, data: bytes) -> pa.RecordBatch:
+        try:
+            return super().lines(data)
+        except ValueError:
+            if _NOT_FINITE.search(data) is None:
+                raise
+            return self._any.lines(data)
+
+    def messages(self, messages: pa.Array) -> pa.RecordBatch:
+        try:
+            return super().messages(messages)
+        except ValueError:
+            if not any(map(_NOT_FINITE.search, messages.to_pylist())):
+                raise
+            return self._any.messages(messages)
 
 
 def refuse_missing_fields(messages: pa.Array, columns: pa.RecordBatch, kind: TypeInformation) -> None:
@@ -226,3 +255,11 @@ def _value_fits(kind: Any) -> bool:
     if isinstance(kind, ListTypeInfo):
         return _value_fits(kind.element_type)
     return isinstance(kind, CompositeTypeInfo) and _fits_arrow(kind) and not any(map(_is_string, kind.field_types))
+
+
+def _has_reals(kind: Any) -> bool:
+    if isinstance(kind, CompositeTypeInfo):
+        return any(map(_has_reals, kind.field_types))
+    if isinstance(kind, ListTypeInfo):
+        return _has_reals(kind.element_type)
+    return isinstance(kind, BasicTypeInfo) and kind.basic_type in FLOATS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
-from headrace.formats.json.values import json_text
+from headrace.formats.json.values import USUAL, JsonStyle, json_text
 from headrace.formats.json.writer import json_texts
 from headrace.formats.messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 
@@ -109,6 +110,11 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     Args:
         type_info: the type of the records; a dataclass says it, too.
+        timestamp_format: how moments are written: ``ISO-8601``, or ``SQL``, which has a blank in place of the ``T``.
+        ignore_null_fields: whether fields without a value are left out.
+
+    Raises:
+        ConfigurationError: when there is no such format.
 
     Examples:
         >>> from headrace.common import JsonRowSerializationSchema, Row, Types
@@ -118,8 +124,15 @@ class JsonRowSerializationSchema(SerializationSchema):
         b'{"name":"ann","age":31}'
     """
 
-    def __init__(self, type_info: TypeInformation | type) -> None:
+    def __init__(
+        self,
+        type_info: TypeInformation | type,
+        *,
+        timestamp_format: str = "ISO-8601",
+        ignore_null_fields: bool = False,
+    ) -> None:
         self._type = Types.of(type_info)
+        self._style = JsonStyle(timestamp_format, ignore_null_fields)
 
     @staticmethod
     def builder() -> JsonRowSerializationSchemaBuilder:
@@ -128,12 +141,12 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def serialize(self, element: Any) -> bytes:
         """The JSON object of one record."""
-        return json_text(element, self._type).encode()
+        return json_text(element, self._type, self._style).encode()
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
         if batch.type.arrow_type is None:
             return super().serialize_batch(batch)
-        return json_texts(columns_as(batch, self._type), self._type).cast(pa.binary())
+        return json_texts(columns_as(batch, self._type), self._type, style=self._style).cast(pa.binary())
 
     def validate(self, input_type: TypeInformation) -> None:
         refuse_other_fields(self._type, input_type)
@@ -145,10 +158,21 @@ class JsonRowSerializationSchemaBuilder:
 
     def __init__(self) -> None:
         self._type: TypeInformation | type | None = None
+        self._style = USUAL
 
     def with_type_info(self, type_info: TypeInformation | type) -> JsonRowSerializationSchemaBuilder:
         """The type of the records."""
         self._type = type_info
+        return self
+
+    def with_timestamp_format(self, timestamp_format: str) -> JsonRowSerializationSchemaBuilder:
+        """How moments are written: ``ISO-8601``, which is the default, or ``SQL``."""
+        self._style = replace(self._style, timestamp_format=timestamp_format)
+        return self
+
+    def ignore_null_fields(self) -> JsonRowSerializationSchemaBuilder:
+        """Leave fields without a value out."""
+        self._style = replace(self._style, ignore_null_fields=True)
         return self
 
     def build(self) -> JsonRowSerializationSchema:
@@ -159,4 +183,8 @@ class JsonRowSerializationSchemaBuilder:
         """
         if self._type is None:
             raise InvalidProgramError("JsonRowSerializationSchema needs a type: call with_type_info(...)")
-        return JsonRowSerializationSchema(self._type)
+        return JsonRowSerializationSchema(
+            self._type,
+            timestamp_format=self._style.timestamp_format,
+            ignore_null_fields=self._style.ignore_null_fields,
+        )

@@ -9,16 +9,14 @@ import pyarrow as pa
 from pyarrow import orc
 
 from headrace.common.columns import layout_of
-from headrace.common.errors import CorruptFileError, InvalidTypeError
+from headrace.common.errors import CorruptFileError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import Types
-from headrace.formats.bulk_files import names_in_file, telling_damage, typed_batch
-from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
-from headrace.formats.parquet.types import type_of_schema
+from headrace.formats.bulk_files import ColumnFileFormat, names_in_file, telling_damage, typed_batch
+from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.file_format import FileRange
@@ -28,7 +26,7 @@ _BATCH_ROWS = 1 << 16
 
 
 @hides_engine_of_methods
-class OrcFormat(BulkFormat):
+class OrcFormat(ColumnFileFormat):
     """Rows of ORC files, columns straight as they are. Several tasks may read stripes of one file.
 
     ORC has no checksums: damage is noticed where it breaks what holds the values together, and nowhere else. Moments
@@ -54,6 +52,8 @@ class OrcFormat(BulkFormat):
         [Row(id=1, price=2.5), Row(id=2, price=4.0)]
     """
 
+    name = "ORC"
+
     def __init__(
         self,
         columns: Sequence[str] | None = None,
@@ -61,35 +61,11 @@ class OrcFormat(BulkFormat):
         *,
         case_sensitive: bool = True,
     ) -> None:
-        self._columns = None if columns is None else tuple(columns)
-        self._type = None if type_info is None else Types.of(type_info)
-        self._case_sensitive = case_sensitive
+        super().__init__(columns, type_info, case_sensitive=case_sensitive)
 
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records.
-
-        Raises:
-            InvalidTypeError: when it was not given and the format was not resolved.
-        """
-        if self._type is None:
-            raise InvalidTypeError("OrcFormat needs type_info, or a file to take it from when the source is built")
-        return self._type
-
-    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> OrcFormat:
-        if self._type is not None:
-            return self
-        files = list_files()
-        if not files:
-            raise InvalidTypeError("there is no ORC file yet that tells the type of the records: give type_info")
-        with _open(files[0]) as file:
-            schema = file.schema
-        chosen = schema.names if self._columns is None else self._columns
-        missing = [name for name in chosen if name not in schema.names]
-        if missing:
-            raise InvalidTypeError(f"{files[0].path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
-        kind = type_of_schema(pa.schema([_in_micros(schema.field(name)) for name in chosen]))
-        return OrcFormat(chosen, kind, case_sensitive=self._case_sensitive)
+    def file_schema(self, file: InputFile) -> pa.Schema:
+        with _open(file) as opened:
+            return pa.schema(map(_in_micros, opened.schema))
 
     def extent(self, file: InputFile) -> FileExtent:
         with _open(file) as found:

@@ -10,16 +10,16 @@ from pyarrow import orc
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import Types
-from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+from headrace.formats.bulk_files import ColumnWriterFactory, check_hadoop_config
+from headrace.formats.encoders import BulkWriter
 from headrace.formats.messages import columns_as
-from headrace.formats.parquet.types import check_hadoop_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.encoders import BulkWriterFactory
 
 _COMPRESSIONS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
 
@@ -52,7 +52,7 @@ class OrcBulkWriters:
             ConfigurationError: when there is another property, or its value is none.
         """
         check_hadoop_config(hadoop_config)
-        return _OrcWriterFactory(None if row_type is None else Types.of(row_type), _options(writer_properties or {}))
+        return _OrcWriterFactory(row_type, _options(writer_properties or {}))
 
 
 def _options(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -70,27 +70,21 @@ def _options(properties: Mapping[str, str]) -> dict[str, Any]:
     return options
 
 
-class _OrcWriterFactory(BulkWriterFactory):
-    def __init__(self, kind: TypeInformation | None, options: dict[str, Any]) -> None:
-        self._type = kind
+class _OrcWriterFactory(ColumnWriterFactory):
+    name = "ORC"
+
+    def __init__(self, kind: TypeInformation | type | None, options: dict[str, Any]) -> None:
+        super().__init__(kind)
         self._options = options
 
-    @property
-    def suffix(self) -> str:
-        return ".orc"
-
     def validate(self, input_type: TypeInformation) -> None:
-        if input_type.arrow_type is None:
-            raise InvalidTypeError("ORC needs records with columns: declare their type or annotate the function")
-        kind = self._type or input_type
-        if len(layout_of(kind).schema) != len(layout_of(input_type).schema):
-            raise InvalidTypeError(f"the ORC files have the columns of {kind}, but records are {input_type}")
-        for field in layout_of(kind).schema:
+        super().validate(input_type)
+        for field in layout_of(self.file_type(input_type)).schema:
             if _has_time(field.type):
                 raise InvalidTypeError(f"column {field.name!r}: ORC has no times of day: write it as a string")
 
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
-        return _OrcWriter(out, self._type or input_type, self._options)
+        return _OrcWriter(out, self.file_type(input_type), self._options)
 
 
 def _has_time(kind: pa.DataType) -> bool:

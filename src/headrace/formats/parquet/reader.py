@@ -10,16 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
-from headrace.common.errors import CorruptFileError, InvalidTypeError
+from headrace.common.errors import CorruptFileError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import Types
-from headrace.formats.bulk_files import names_in_file, telling_damage, typed_batch
-from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
-from headrace.formats.parquet.types import check_hadoop_config, type_of_schema
+from headrace.formats.bulk_files import (
+    ColumnFileFormat,
+    check_hadoop_config,
+    names_in_file,
+    telling_damage,
+    typed_batch,
+)
+from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.file_format import FileRange
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1 << 16
 
 
-class ParquetFormat(BulkFormat):
+class ParquetFormat(ColumnFileFormat):
     """Rows of Parquet files, columns straight as they are.
 
     Parts of a file that several tasks read are cut between row groups where that is possible.
@@ -54,6 +58,8 @@ class ParquetFormat(BulkFormat):
         [Row(id=1, price=2.5), Row(id=2, price=4.0)]
     """
 
+    name = "Parquet"
+
     def __init__(
         self,
         columns: Sequence[str] | None = None,
@@ -62,36 +68,12 @@ class ParquetFormat(BulkFormat):
         batch_size: int = _BATCH_ROWS,
         case_sensitive: bool = True,
     ) -> None:
-        self._columns = None if columns is None else tuple(columns)
-        self._type = None if type_info is None else Types.of(type_info)
+        super().__init__(columns, type_info, case_sensitive=case_sensitive)
         self._batch_size = batch_size
-        self._case_sensitive = case_sensitive
 
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records.
-
-        Raises:
-            InvalidTypeError: when it was not given and the format was not resolved.
-        """
-        if self._type is None:
-            raise InvalidTypeError("ParquetFormat needs type_info, or a file to take it from when the source is built")
-        return self._type
-
-    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> ParquetFormat:
-        if self._type is not None:
-            return self
-        files = list_files()
-        if not files:
-            raise InvalidTypeError("there is no Parquet file yet that tells the type of the records: give type_info")
-        with _open(files[0]) as file:
-            schema = file.schema_arrow
-        chosen = schema.names if self._columns is None else self._columns
-        missing = [name for name in chosen if name not in schema.names]
-        if missing:
-            raise InvalidTypeError(f"{files[0].path} has no column {missing[0]!r}; it has {', '.join(schema.names)}")
-        kind = type_of_schema(pa.schema([schema.field(name) for name in chosen]))
-        return ParquetFormat(chosen, kind, batch_size=self._batch_size, case_sensitive=self._case_sensitive)
+    def file_schema(self, file: InputFile) -> pa.Schema:
+        with _open(file) as opened:
+            return opened.schema_arrow
 
     def extent(self, file: InputFile) -> FileExtent:
         with _open(file) as parquet:

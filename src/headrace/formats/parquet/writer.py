@@ -8,15 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import Types
-from headrace.formats.encoders import BulkWriter, BulkWriterFactory
-from headrace.formats.parquet.types import check_hadoop_config
+from headrace.formats.bulk_files import ColumnWriterFactory, check_hadoop_config
+from headrace.formats.encoders import BulkWriter
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.encoders import BulkWriterFactory
 
 _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 64 << 20
@@ -49,29 +48,18 @@ class ParquetBulkWriters:
             compression: ``snappy``, ``zstd``, ``gzip``, ``lz4`` or ``none``.
         """
         check_hadoop_config(hadoop_config)
-        return _ParquetWriterFactory(None if row_type is None else Types.of(row_type), compression)
+        return _ParquetWriterFactory(row_type, compression)
 
 
-class _ParquetWriterFactory(BulkWriterFactory):
-    def __init__(self, kind: TypeInformation | None, compression: str) -> None:
-        self._type = kind
+class _ParquetWriterFactory(ColumnWriterFactory):
+    name = "Parquet"
+
+    def __init__(self, kind: TypeInformation | type | None, compression: str) -> None:
+        super().__init__(kind)
         self._compression = compression
 
-    @property
-    def suffix(self) -> str:
-        return ".parquet"
-
-    def validate(self, input_type: TypeInformation) -> None:
-        if input_type.arrow_type is None:
-            raise InvalidTypeError("Parquet needs records with columns: declare their type or annotate the function")
-        if self._type is not None and len(self._schema(input_type)) != len(layout_of(input_type).schema):
-            raise InvalidTypeError(f"the Parquet files have the columns of {self._type}, but records are {input_type}")
-
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
-        return _ParquetWriter(out, self._schema(input_type), self._compression)
-
-    def _schema(self, input_type: TypeInformation) -> pa.Schema:
-        return layout_of(input_type if self._type is None else self._type).schema
+        return _ParquetWriter(out, layout_of(self.file_type(input_type)).schema, self._compression)
 
 
 class _ParquetWriter(BulkWriter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import group_rows, group_times
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
     Mask = npt.NDArray[np.bool_]
+
+
+_LONG: Final = 1 << 13
+"""Stretches of windows with fewer rows are not worth being told apart."""
+
+_SHARED: Final = -1
+"""Stands for the table that knows a window where several do."""
 
 
 class Arrivals:
@@ -144,6 +151,12 @@ class Accumulators:
         columns = [column.slice(start, length) for column in self.columns]
         return Accumulators(self.ends[start:stop], self.hashes[start:stop], self.keys.slice(start, length), columns)
 
+    def between(self, first: int, last: int) -> Accumulators:
+        """The rows of the windows from one end up to another one; only when sorted."""
+        ends, bounds = self.windows
+        start, stop = np.searchsorted(ends, first), np.searchsorted(ends, last, side="right")
+        return self.slice(int(bounds[start]), int(bounds[stop]))
+
     def take(self, rows: Longs) -> Accumulators:
         """The rows at ``rows``, in that order."""
         columns = [gather(column, rows) for column in self.columns]
@@ -190,11 +203,21 @@ class Accumulators:
     def merged(
         aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
     ) -> Accumulators:
-        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier."""
+        """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier.
+
+        Where it is worth a look, windows that one piece alone knows stay as they are.
+        """
         pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
         if all(before.ends[-1] < after.ends[0] for before, after in pairwise(pieces)):
             return Accumulators.concat(pieces)
-        return Accumulators.regrouped(aggregators, pieces, known)
+        stretches = list(_stretches([piece.windows[0] for piece in pieces]))
+        if sum(map(len, pieces)) < _LONG * len(stretches):
+            return Accumulators.regrouped(aggregators, pieces, known)
+        done = []
+        for first, last, is_shared in stretches:
+            parts = [part for piece in pieces if len(part := piece.between(first, last))]
+            done.append(Accumulators.regrouped(aggregators, parts, known) if is_shared else Accumulators.concat(parts))
+        return Accumulators.concat(done)
 
     @staticmethod
     def regrouped(
@@ -221,6 +244,24 @@ class Accumulators:
         """The rows as they are in state: window end, hash, key, and the other columns."""
         arrays = [pa.array(self.ends), pa.array(self.hashes), self.keys, *self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _stretches(tables: Sequence[Longs]) -> Iterator[tuple[int, int, bool]]:
+    """The windows of several tables in stretches that are known to one table alone, or that several share.
+
+    Args:
+        tables: the ends of the windows of each, different and ascending.
+
+    Yields:
+        The first and the last end of a stretch, and whether it is shared.
+    """
+    ends, places = np.unique(np.concatenate(tables), return_inverse=True)
+    owners = np.full(len(ends), _SHARED)
+    owners[places] = np.repeat(np.arange(len(tables)), list(map(len, tables)))
+    owners[np.bincount(places) > 1] = _SHARED
+    starts = np.flatnonzero(np.diff(owners, prepend=_SHARED - 1))
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(ends)], strict=True):
+        yield int(ends[start]), int(ends[stop - 1]), bool(owners[start] == _SHARED)
 
 
 def _joined(pieces: Sequence[Longs]) -> Longs:

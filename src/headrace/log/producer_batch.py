@@ -1,8 +1,8 @@
-"""Records that a producer was given and that are not committed yet, in the order in which they came."""
+"""Batches of records that a producer was given, and where these have come to be."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,28 @@ _JOINED_BYTES: Final = 1 << 30
 """What is larger is not put together: a column of a batch has 2 GiB at most."""
 
 
-class SentBatch:
+_FIELDS: Final = 4
+"""How many values a record has in :attr:`ProducerBatch.records`: timestamp, key, value and details."""
+
+
+class Details(NamedTuple):
+    """What few records have.
+
+    Attributes:
+        headers: names and values.
+        partition: the one that the record is for, whatever its key; None where that decides.
+    """
+
+    headers: Headers
+    partition: int | None
+
+
+class ProducerBatch:
     """Records of one topic that were sent one after another, and where they have come to be.
+
+    Records that are sent one by one are added by one thread, without a lock, which would be a quarter of all that
+    ``send`` takes. Another thread seals the batch; who has added a record and finds the batch sealed asks whether it
+    was in time (:meth:`holds`).
 
     Args:
         topic: the topic.
@@ -33,11 +53,10 @@ class SentBatch:
         needs_keys: whether every record has to have a key.
 
     Attributes:
-        timestamps: of records that were added one by one, in milliseconds.
-        keys: of these.
-        values: of these.
-        headers: by their numbers, of those that have some.
-        partitions: by their numbers, of those that are for a certain one.
+        records: those that were added one by one: of each its timestamp in milliseconds, key, value, and details or
+            None. One list, so that a record is added in one step.
+        size: how many bytes were added that the accumulator does not know of.
+        is_sealed: whether what is added has come too late, or may have.
         error: why its records are not written at all, if so.
     """
 
@@ -46,15 +65,14 @@ class SentBatch:
         "_columns",
         "_ids",
         "_offsets",
+        "_rows",
         "error",
-        "headers",
-        "keys",
+        "is_sealed",
         "needs_keys",
         "partition",
-        "partitions",
-        "timestamps",
+        "records",
+        "size",
         "topic",
-        "values",
     )
 
     def __init__(
@@ -68,19 +86,28 @@ class SentBatch:
         self.topic = topic
         self.partition = partition
         self.needs_keys = needs_keys
-        self.timestamps: list[int] = []
-        self.keys: list[bytes | None] = []
-        self.values: list[bytes | None] = []
-        self.headers: dict[int, Headers] = {}
-        self.partitions: dict[int, int] = {}
+        self.records: list[Any] = []
+        self.size = 0
+        self.is_sealed = False
         self.error: UnknownTopicError | None = None
+        self._rows = 0 if columns is None else columns.num_rows
         self._columns = columns
         self._ids: NDArray[np.int32] | None = None
         self._bases: Mapping[int, int] | None = None
         self._offsets: NDArray[np.int64] | None = None
 
+    def seal(self) -> None:
+        """Take no more records; only one thread at a time may do so."""
+        if not self.is_sealed:
+            self.is_sealed = True  # first: who adds a record after the next line is to see it
+            self._rows = self._rows or len(self.records) // _FIELDS
+
+    def holds(self, place: int) -> bool:
+        """Whether a sealed batch has a record; ``place`` is where in :attr:`records` it begins."""
+        return place < self._rows * _FIELDS
+
     def __len__(self) -> int:
-        return len(self.values) if self._columns is None else self._columns.num_rows
+        return self._rows
 
     @property
     def is_committed(self) -> bool:
@@ -98,7 +125,8 @@ class SentBatch:
             UnknownTopicError: when a record is for a partition that there is not.
         """
         if self._columns is None:
-            self._columns = to_columns(self.timestamps, self.keys, self.values, self.headers)
+            headers = {row: each.headers for row, each in self._details() if each.headers}
+            self._columns = to_columns(self._values(0), self._values(1), self._values(2), headers)
         if self._ids is None:
             self._ids = self._partitions(self._columns, partitions, partitioner)
         ids = self._ids
@@ -122,8 +150,9 @@ class SentBatch:
         """Take the offset of the first record in each partition."""
         self._bases = bases
 
-    def metadata(self, row: int) -> RecordMetadata:
-        """Where a record has come to be."""
+    def metadata(self, place: int) -> RecordMetadata:
+        """Where a record has come to be; ``place`` is where in :attr:`records` it begins."""
+        row = place // _FIELDS
         assert self._ids is not None
         assert self._bases is not None
         assert self._columns is not None
@@ -141,12 +170,24 @@ class SentBatch:
             ids = np.full(columns.num_rows, self.partition, np.int32)
         else:
             ids = partitioner.partition(columns.column("key"), partitions)
-            for row, chosen in self.partitions.items():
-                ids[row] = chosen
+            for row, each in self._details():
+                if each.partition is not None:
+                    ids[row] = each.partition
         if ids.max() >= partitions or ids.min() < 0:
             wrong = int(ids.max() if ids.max() >= partitions else ids.min())
             raise UnknownTopicError(f"topic {self.topic!r} has no partition {wrong}: it has {partitions}, from 0 on")
         return ids
+
+    def _values(self, field: int) -> list[Any]:
+        """One field of all records that were added one by one."""
+        return self.records[field : self._rows * _FIELDS : _FIELDS]
+
+    def _details(self) -> list[tuple[int, Details]]:
+        """The rows with details."""
+        details = self._values(3)
+        if details.count(None) == len(details):
+            return []
+        return [(row, each) for row, each in enumerate(details) if each is not None]
 
 
 def stable_order(ids: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -176,7 +217,7 @@ def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 
 
 def bases_of(
-    batches: Sequence[tuple[SentBatch, list[tuple[TopicPartition, int]]]], firsts: Mapping[TopicPartition, int]
+    batches: Sequence[tuple[ProducerBatch, list[tuple[TopicPartition, int]]]], firsts: Mapping[TopicPartition, int]
 ) -> None:
     """Tell batches their offsets.
 

@@ -1,4 +1,4 @@
-"""Types of records by the schema of a file, and what of Flink's arguments has nothing to act on."""
+"""Types of records by a schema of Arrow, that of a file say."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 
@@ -64,12 +63,3 @@ def _type_of(field: pa.Field) -> TypeInformation:
     if pa.types.is_struct(kind):
         return Types.ROW_NAMED([inner.name for inner in kind], [_type_of(inner) for inner in kind])
     raise InvalidTypeError(f"column {field.name!r} is {kind}, which has no type in headrace: choose other columns")
-
-
-def check_hadoop_config(config: object | None) -> None:
-    """Warn at the program's line that a configuration of Hadoop, as PyFlink takes one, is not read."""
-    if config is not None:
-        warn_caller(
-            "hadoop_config has no effect: Arrow reads and writes the files, and storages are reached as the options "
-            "that begin with headrace.storage. say"
-        )

@@ -1,0 +1,188 @@
+"""The driver's half of a source of several clusters, which follows where its streams lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.common.logs import get_logger
+from headrace.connectors.kafka.dynamic.cluster_reading import ClusterReading
+from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
+from headrace.connectors.partitions.enumerator import narrowed_state
+from headrace.connectors.partitions.subscription import Topics
+from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
+from headrace.log.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata
+    from headrace.connectors.kafka.dynamic.topology import StreamTopology
+    from headrace.connectors.partitions.enumerator import ReadingPlan
+    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.source import Json, ReadBudget
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicPlan:
+    """What a source of several clusters reads.
+
+    Attributes:
+        each: what is read of every cluster, but for the topics.
+        properties: settings of all clients; not those that the metadata says.
+        threshold: how often in a row a cluster, or the metadata service, may fail.
+    """
+
+    each: ReadingPlan
+    properties: Mapping[str, str]
+    threshold: int
+
+
+class DynamicKafkaEnumerator(SplitEnumerator):
+    """Plans what is read of several clusters; a split is a partition of one of them, as ``cluster/topic-partition``.
+
+    What is not to be read any more ends where it is. Its position is forgotten with that, as in Flink.
+
+    Args:
+        topology: the clusters.
+        plan: what is read of them.
+        connect: reaches a cluster.
+        state: what :meth:`snapshot` gave.
+    """
+
+    def __init__(
+        self,
+        topology: StreamTopology,
+        plan: DynamicPlan,
+        connect: Callable[[ClientSettings], PartitionedLog],
+        state: Json | None,
+    ) -> None:
+        self._topology = topology
+        self._plan = plan
+        self._connect = connect
+        self._restored: dict[str, Json] = {} if state is None else dict(state["clusters"])
+        self._wanted: Mapping[str, ClusterMetadata] = {}
+        self._clusters: dict[str, ClusterReading] = {}
+        self._were_wanted: dict[str, Mapping[str, str]] = {}
+        self._leaving: set[str] = set()
+        self._left: set[str] = set()
+
+    def discover(self, now: int) -> Sequence[str]:
+        self._follow(self._topology.clusters(now))
+        for cluster in self._clusters.values():
+            cluster.begin_to_look(now)
+        for cluster in self._clusters.values():
+            cluster.end_looking()
+        found = (f"{name}/{each}" for name, cluster in self._clusters.items() for each in cluster.splits)
+        listed = [split_id for split_id in found if split_id not in self._leaving]
+        # What has come back is a new split once the old one is forgotten, for which it must not be listed once
+        self._leaving -= self._left
+        self._left.clear()
+        return listed
+
+    def initial_position(self, split_id: str) -> Json:
+        name, partition = _parsed(split_id)
+        return self._clusters[name].initial_position(partition)
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        name, partition = _parsed(split_id)
+        if self._is_gone(split_id):
+            return SplitRead(split_id, position, position, self._last_pieces(name, partition))
+        read = self._clusters[name].plan(partition, position, budget, now)
+        if read is None:
+            return None
+        properties = self._wanted[name].properties
+        pieces = tuple(ClusterPiece(name, properties, *piece).to_json() for piece in read.pieces)
+        return replace(read, split_id=split_id, pieces=pieces)
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        if self._is_gone(split_id):
+            self._leaving.add(split_id)
+            return True
+        name, partition = _parsed(split_id)
+        return self._clusters[name].is_finished(partition, position)
+
+    def is_complete(self) -> bool:
+        return self._topology.is_fixed and all(cluster.is_complete() for cluster in self._clusters.values())
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        if self._is_gone(split_id):
+            return Pending(0, 0)
+        name, partition = _parsed(split_id)
+        return self._clusters[name].pending(partition, position, now)
+
+    def snapshot(self) -> Json:
+        states = {name: cluster.snapshot() for name, cluster in self._clusters.items()}
+        return {"clusters": self._restored | {name: state for name, state in states.items() if state is not None}}
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        self._left |= self._leaving & positions.keys()
+        by_cluster: dict[str, dict[str, Json]] = {}
+        for split_id, position in positions.items():
+            if not self._is_gone(split_id):
+                name, partition = _parsed(split_id)
+                by_cluster.setdefault(name, {})[partition] = position
+        for name, of_cluster in by_cluster.items():
+            self._clusters[name].checkpoint_completed(of_cluster)
+
+    def close(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.close()
+        self._topology.close()
+
+    def _last_pieces(self, name: str, partition: str) -> tuple[Json, ...]:
+        """What has tasks let go of a partition; nothing of a cluster that no task has heard of since the start."""
+        properties = self._were_wanted.get(name)
+        return () if properties is None else (ClusterPiece.last(name, properties, partition).to_json(),)
+
+    def _is_gone(self, split_id: str) -> bool:
+        """Whether a split is not to be read any more."""
+        name, partition = _parsed(split_id)
+        metadata = self._wanted.get(name)
+        return metadata is None or TopicPartition.parse(partition).topic not in metadata.topics
+
+    def _follow(self, wanted: Mapping[str, ClusterMetadata]) -> None:
+        """Read what the metadata says now; of clusters that stay, what is known stays."""
+        if wanted == self._wanted:
+            return
+        states = self.snapshot()["clusters"]
+        changed = [name for name, metadata in wanted.items() if metadata != self._wanted.get(name)]
+        settings = {name: cluster_settings(self._plan.properties, name, wanted[name].properties) for name in changed}
+        for name in [name for name in self._clusters if name not in wanted or name in settings]:
+            self._clusters.pop(name).close()
+        for name, of_cluster in settings.items():
+            self._clusters[name] = self._reading(name, of_cluster, wanted[name], states.get(name))
+            logger.info("of cluster %r topics %s are read from now on", name, ", ".join(sorted(wanted[name].topics)))
+        for name in self._wanted.keys() - wanted.keys():
+            logger.info("nothing is read of cluster %r any more", name)
+        self._were_wanted |= {name: metadata.properties for name, metadata in self._wanted.items()}
+        self._wanted, self._restored = wanted, {}
+
+    def _reading(
+        self, name: str, settings: ClientSettings, metadata: ClusterMetadata, state: Json | None
+    ) -> ClusterReading:
+        each = self._plan.each
+        topics = tuple(sorted(metadata.topics))
+        plan = replace(
+            each,
+            subscription=Topics(topics),
+            start=metadata.starting_offsets_initializer or each.start,
+            stop=(metadata.stopping_offsets_initializer or each.stop) if each.is_bounded else None,
+        )
+        return ClusterReading(
+            f"{name!r} at {settings.servers}",
+            self._connect(settings),
+            plan,
+            None if state is None else narrowed_state(state, topics),
+            self._plan.threshold,
+            lambda: self._topology.is_cluster_active(name),
+        )
+
+
+def _parsed(split_id: str) -> tuple[str, str]:
+    """The cluster, and its partition; there is no ``/`` in the name of a topic."""
+    name, _, partition = split_id.rpartition("/")
+    return name, partition

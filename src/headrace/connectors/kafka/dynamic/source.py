@@ -1,0 +1,218 @@
+"""``DynamicKafkaSource``: records of streams that lie in several clusters of Kafka."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic
+
+from headrace.common.arguments import expect, refused
+from headrace.common.errors import ConfigurationError
+from headrace.common.other_names import other_names
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.type_variables import T_co
+from headrace.connectors.kafka.client import check_library
+from headrace.connectors.kafka.cluster import KafkaOffsets
+from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder, whole_number
+from headrace.connectors.kafka.dynamic.cluster_reading import THRESHOLD
+from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
+from headrace.connectors.kafka.dynamic.metadata import KafkaMetadataService
+from headrace.connectors.kafka.dynamic.reader import DynamicKafkaReader
+from headrace.connectors.kafka.dynamic.subscribers import (
+    KafkaStreamSetSubscriber,
+    KafkaStreamSubscriber,
+    StreamPatternSubscriber,
+)
+from headrace.connectors.kafka.dynamic.topology import StreamTopology
+from headrace.connectors.partitions.subscription import Topics
+from headrace.connectors.source import Boundedness, Source
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
+
+_INTERVAL: Final = "stream-metadata-discovery-interval-ms"
+_MODE: Final = "stream-enumerator-mode"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSubscription:
+    """Which streams are read, and who tells where they lie.
+
+    Attributes:
+        subscriber: which.
+        service: tells.
+        interval: after how many milliseconds it is asked again; None for never.
+    """
+
+    subscriber: KafkaStreamSubscriber
+    service: KafkaMetadataService
+    interval: int | None
+
+
+@hides_engine_of_methods
+class DynamicKafkaSource(Source[T_co]):
+    """Reads streams exactly once, in whatever topics of whatever clusters they lie, also when that changes.
+
+    A metadata service tells where streams lie, and is asked again while the job runs. Every partition is a split, in
+    its own order and with a watermark of its own.
+
+    Examples:
+        >>> from headrace.common import SimpleStringSchema
+        >>> from headrace.datastream.connectors.dynamic_kafka import *
+        >>> from headrace.datastream.connectors.kafka import KafkaOffsetsInitializer
+        >>> source = (
+        ...     DynamicKafkaSource.builder()
+        ...     .set_stream_ids({"payments"})
+        ...     .set_kafka_metadata_service(YamlFileMetadataService("/etc/streams.yaml"))
+        ...     .set_property("stream-metadata-discovery-interval-ms", "10000")
+        ...     .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        ...     .set_value_only_deserializer(SimpleStringSchema())
+        ...     .build()
+        ... )
+        >>> source, source.produced_type
+        (DynamicKafkaSource(payments by YamlFileMetadataService), String)
+    """
+
+    def __init__(
+        self,
+        subscription: StreamSubscription,
+        plan: DynamicPlan,
+        schema: MessageDeserializationSchema,
+        dead_letter: OutputTag | None,
+    ) -> None:
+        self._subscription = subscription
+        self._plan = plan
+        self._schema = schema
+        self._dead_letter = dead_letter
+
+    @staticmethod
+    def builder() -> DynamicKafkaSourceBuilder[T_co]:
+        """Begin a source."""
+        return DynamicKafkaSourceBuilder()
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._plan.each.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation[T_co]:
+        return self._schema.produced_type
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._dead_letter
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (str(self._subscription.subscriber),)
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        check_library()
+        asked = self._subscription
+        topology = StreamTopology(asked.service, asked.subscriber, asked.interval, self._plan.threshold)
+        return DynamicKafkaEnumerator(topology, self._plan, KafkaOffsets, context.state)
+
+    def create_reader(self) -> SourceReader:
+        return DynamicKafkaReader(self._plan.properties, self._schema, reject=self._dead_letter is not None)
+
+    def __repr__(self) -> str:
+        return f"DynamicKafkaSource({self._subscription.subscriber} by {type(self._subscription.service).__name__})"
+
+
+@hides_engine_of_methods
+@other_names()
+class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
+    """Puts a :class:`DynamicKafkaSource` together.
+
+    Settings of clients are those of all clusters; what the metadata says of one goes before them. Beside these there
+    are ``stream-metadata-discovery-interval-ms`` (never, unless said) and
+    ``stream-metadata-discovery-failure-threshold`` (1): how often in a row the metadata service, or a cluster, may fail
+    before the job does.
+
+    Examples:
+        >>> from headrace.common import SimpleStringSchema
+        >>> from headrace.datastream.connectors.dynamic_kafka import *
+        >>> service = SingleClusterTopicMetadataService("east", {"bootstrap.servers": "east:9092"})
+        >>> builder = DynamicKafkaSource.builder().set_stream_pattern("^payments-").set_group_id("fraud")
+        >>> _ = builder.set_kafka_metadata_service(service).set_value_only_deserializer(SimpleStringSchema())
+        >>> builder.build()
+        DynamicKafkaSource(streams like ^payments- by SingleClusterTopicMetadataService)
+    """
+
+    _name = "DynamicKafkaSource"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._subscriber: KafkaStreamSubscriber | None = None
+        self._service: KafkaMetadataService | None = None
+
+    def set_stream_ids(self, stream_ids: set[str]) -> Self:
+        """Read some streams.
+
+        Raises:
+            InvalidProgramError: when there are none, or what to read was said already.
+        """
+        return self.set_kafka_stream_subscriber(KafkaStreamSetSubscriber(stream_ids))
+
+    def set_stream_pattern(self, stream_pattern: str) -> Self:
+        """Read all streams in whose names a regular expression is found, later ones too.
+
+        Raises:
+            InvalidProgramError: when it is none, or what to read was said already.
+        """
+        return self.set_kafka_stream_subscriber(StreamPatternSubscriber(stream_pattern))
+
+    def set_kafka_stream_subscriber(self, kafka_stream_subscriber: KafkaStreamSubscriber) -> Self:
+        """Read what a subscriber says.
+
+        Raises:
+            InvalidTypeError: when it is none.
+            InvalidProgramError: when what to read was said already.
+        """
+        expect(kafka_stream_subscriber, KafkaStreamSubscriber, "set_kafka_stream_subscriber")
+        if self._subscriber is not None:
+            raise refused(f"the source reads {self._subscriber} already: say once what it is to read")
+        self._subscriber = kafka_stream_subscriber
+        return self
+
+    def set_kafka_metadata_service(self, kafka_metadata_service: KafkaMetadataService) -> Self:
+        """Who tells where streams lie.
+
+        Raises:
+            InvalidTypeError: when it is no such service.
+        """
+        expect(kafka_metadata_service, KafkaMetadataService, "set_kafka_metadata_service")
+        self._service = kafka_metadata_service
+        return self
+
+    def build(self) -> DynamicKafkaSource[T_co]:
+        """The source; nothing is connected to yet, and nobody is asked.
+
+        Raises:
+            ConfigurationError: when a setting is malformed.
+            InvalidProgramError: when streams, the metadata service or the schema are missing.
+        """
+        if self._subscriber is None:
+            raise refused("a DynamicKafkaSource needs set_stream_ids() or set_stream_pattern()")
+        if self._service is None:
+            raise refused("a DynamicKafkaSource needs set_kafka_metadata_service()")
+        properties = dict(self._properties)
+        interval = whole_number(_INTERVAL, properties.pop(_INTERVAL, "-1"))
+        threshold = whole_number(THRESHOLD, properties.pop(THRESHOLD, "1"))
+        _check_mode(properties.pop(_MODE, "global"))
+        follows = interval > 0 and not self._is_bounded
+        subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
+        each = self._reading_plan(Topics(()), properties)
+        plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold)
+        return DynamicKafkaSource(subscription, plan, self._made_of(), self._dead_letter)
+
+
+def _check_mode(text: str) -> None:
+    if text != "global":
+        raise ConfigurationError(
+            f"{_MODE!r} is global, not {text!r}: partitions are spread over all tasks, of whatever cluster they are"
+        )

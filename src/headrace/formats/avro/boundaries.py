@@ -1,0 +1,175 @@
+"""Where the records of a block begin: they stand there one behind the other, with nothing between them.
+
+Only going through them in order can tell. That is done without making any value, so that the values can then be read
+side by side, as those of messages are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
+from headrace.formats.avro.varints import read_integer
+
+Step = tuple[int, Any]
+"""What to do about a part of a record, and what that takes."""
+
+_INTEGER: Final = 0
+_BINARY: Final = 1
+_WIDTH: Final = 2
+"""So many bytes."""
+
+_UNION: Final = 3
+"""The steps of one of some branches, of which there are fewer than 64, so that a byte says which."""
+
+_CALL: Final = 4
+"""A function from position to position."""
+
+_PRIMITIVES: Final[dict[str, list[Step]]] = {
+    "null": [],
+    "boolean": [(_WIDTH, 1)],
+    "int": [(_INTEGER, None)],
+    "long": [(_INTEGER, None)],
+    "float": [(_WIDTH, 4)],
+    "double": [(_WIDTH, 8)],
+    "bytes": [(_BINARY, None)],
+    "string": [(_BINARY, None)],
+}
+
+
+class Boundaries:
+    """Finds the records of blocks.
+
+    Args:
+        writer: the schema that they were written with.
+    """
+
+    def __init__(self, writer: Node) -> None:
+        self._steps = _merged(_steps_of(writer))
+
+    def of(self, data: bytes, count: int) -> npt.NDArray[np.int64]:
+        """Where each record of a block begins; the last position is the end of the block.
+
+        Args:
+            data: the block.
+            count: how many records it should have.
+
+        Raises:
+            ValueError: when it does not hold so many.
+        """
+        if count > len(data) and self._steps:
+            raise ValueError(f"{count} records do not fit into {len(data)} bytes")
+        positions = [0]
+        position, steps, add = 0, self._steps, positions.append
+        try:
+            for _ in range(count):
+                position = _skip(steps, data, position)
+                add(position)
+        except IndexError:
+            position = -1
+        if position != len(data):
+            raise ValueError(f"it does not hold {count} records of its schema")
+        return np.array(positions, np.int64)
+
+
+def _skip(steps: tuple[Step, ...], data: bytes, position: int) -> int:
+    """The position behind a value. Everything in one loop: it runs for each field of each record."""
+    for kind, what in steps:
+        if kind == _INTEGER:
+            while data[position] > 127:
+                position += 1
+            position += 1
+        elif kind == _BINARY:
+            length = data[position]
+            if length > 127 or length & 1:
+                position = _skip_binary(data, position)
+            else:  # the usual one, of less than 64 bytes
+                position += 1 + (length >> 1)
+        elif kind == _WIDTH:
+            position += what
+        elif kind == _UNION:
+            number = data[position]
+            if number & 1:
+                raise ValueError("a union has no branch of such a number")
+            branch = what[number >> 1]
+            position = _skip(branch, data, position + 1) if branch else position + 1
+        else:
+            position = what(data, position)
+    return position
+
+
+def _skip_binary(data: bytes, position: int) -> int:
+    length, position = read_integer(data, position)
+    if length < 0:
+        raise ValueError("a length is negative")
+    return position + length
+
+
+def _steps_of(node: Node) -> list[Step]:
+    if isinstance(node, Record):
+        return [step for field in node.fields for step in _steps_of(field.node)]
+    if isinstance(node, Primitive):
+        return _PRIMITIVES[node.kind]
+    return [_step_of(node)]
+
+
+def _step_of(node: Fixed | Enum | Union | Array | Map) -> Step:
+    match node:
+        case Fixed():
+            return _WIDTH, node.size
+        case Enum():
+            return _INTEGER, None
+        case Union():
+            return _step_of_union([_merged(_steps_of(branch)) for branch in node.branches])
+        case Array():
+            return _CALL, _items(_merged(_steps_of(node.items)))
+        case Map():
+            return _CALL, _items(_merged([(_BINARY, None), *_steps_of(node.values)]))
+
+
+def _merged(steps: list[Step]) -> tuple[Step, ...]:
+    """Steps of known width become one where they follow each other."""
+    merged: list[Step] = []
+    for kind, what in steps:
+        if kind == _WIDTH and merged and merged[-1][0] == _WIDTH:
+            merged[-1] = (_WIDTH, merged[-1][1] + what)
+        else:
+            merged.append((kind, what))
+    return tuple(merged)
+
+
+def _step_of_union(branches: list[tuple[Step, ...]]) -> Step:
+    if len(branches) < 64:
+        return _UNION, branches
+
+    def skip(data: bytes, position: int) -> int:
+        number, position = read_integer(data, position)
+        if not 0 <= number < len(branches):
+            raise ValueError("a union has no branch of such a number")
+        return _skip(branches[number], data, position)
+
+    return _CALL, skip
+
+
+def _items(steps: tuple[Step, ...]) -> Callable[[bytes, int], int]:
+    """Over the items of an array or a map, which come in blocks."""
+
+    def skip(data: bytes, position: int) -> int:
+        while True:
+            count, position = read_integer(data, position)
+            if not count:
+                return position
+            if count < 0:  # then the size of the items in bytes follows
+                size, position = read_integer(data, position)
+                if size < 0:
+                    raise ValueError("a size is negative")
+                position += size
+            elif steps:
+                for _ in range(count):
+                    position = _skip(steps, data, position)
+
+    return skip

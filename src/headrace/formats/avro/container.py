@@ -1,0 +1,227 @@
+"""Files of Avro: a header with the schema, and blocks of records with a marker between them.
+
+A block begins behind a marker, wherever that stands. So all cuts of a file agree on its blocks, and what is behind a
+damaged one is found again.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import CorruptFileError
+from headrace.formats.avro.codecs import CODECS, DAMAGED
+from headrace.formats.avro.varints import read_integer
+from headrace.storage.files import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.storage.files import InputFile
+
+MAGIC: Final = b"Obj\x01"
+MARKER_BYTES: Final = 16
+
+_WINDOW_BYTES: Final = 1 << 20
+_NUMBERS_BYTES: Final = 20
+"""Of the two numbers in front of a block, at most."""
+
+_MOST_BYTES: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file begins with.
+
+    Attributes:
+        schema: the schema of its records, in JSON.
+        codec: how its blocks are compressed.
+        marker: what stands behind each block.
+        end: where the first block begins.
+    """
+
+    schema: str
+    codec: str
+    marker: bytes
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileBlock:
+    """Some records.
+
+    Attributes:
+        offset: where the block begins in the file.
+        count: how many records it has.
+        data: their bytes.
+        stored: how many bytes it takes in the file, with the marker behind it.
+    """
+
+    offset: int
+    count: int
+    data: bytes
+    stored: int
+
+
+def read_header(file: InputFile) -> Header:
+    """The header of a file.
+
+    Raises:
+        CorruptFileError: when there is none, or nobody can read such a file.
+    """
+    with file.open() as stream:
+        return _header(_Window(stream, file.size), shown(file.path))
+
+
+def read_blocks(file: InputFile, start: int, end: int) -> Iterator[FileBlock | CorruptFileError]:
+    """The blocks that begin in ``[start, end)``, in order; an error in the place of each that is damaged.
+
+    Raises:
+        CorruptFileError: when there is no header.
+        OSError: when the file is gone, or on a passing fault.
+    """
+    with file.open() as stream:
+        window, path = _Window(stream, file.size), shown(file.path)
+        header = _header(window, path)
+        at: int | None = header.end
+        if start > header.end:
+            at = window.behind(header.marker, start - MARKER_BYTES)
+        while at is not None and at < min(end, file.size):
+            try:
+                block = _block(window, header, at)
+                yield block
+                at += block.stored
+            except _DamagedBlockError as error:
+                yield CorruptFileError(f"{path} is damaged: in the block at byte {at}, {error}")
+                at = window.behind(header.marker, at) if error.behind is None else error.behind
+
+
+class _DamagedBlockError(Exception):
+    """A block cannot be read; ``behind`` is where the next one begins, as far as that is known."""
+
+    def __init__(self, reason: str, behind: int | None = None) -> None:
+        super().__init__(reason)
+        self.behind = behind
+
+
+def _block(window: _Window, header: Header, at: int) -> FileBlock:
+    """The block at a place."""
+    head = window.read(at, _NUMBERS_BYTES)
+    try:
+        count, place = read_integer(head, 0)
+        size, place = read_integer(head, place)
+    except (IndexError, ValueError):
+        raise _DamagedBlockError("it does not say how long it is") from None
+    marker_at = at + place + size
+    if count < 0 or size < 0 or marker_at + MARKER_BYTES > window.size:
+        raise _DamagedBlockError("it says that it is longer than the file, or it was cut")
+    if window.read(marker_at, MARKER_BYTES) != header.marker:
+        raise _DamagedBlockError("there is no marker at its end")
+    behind = marker_at + MARKER_BYTES
+    data = _decompressed(header, window.read(at + place, size), behind)
+    return FileBlock(at, count, data, behind - at)
+
+
+def _decompressed(header: Header, stored: bytes, behind: int) -> bytes:
+    try:
+        data = CODECS[header.codec].decompress(stored)
+    except DAMAGED as error:
+        raise _DamagedBlockError(f"what is compressed with {header.codec} cannot be read: {error}", behind) from error
+    if len(data) > _MOST_BYTES:
+        raise _DamagedBlockError("it has more than 2 GiB", behind)
+    return data
+
+
+def _header(window: _Window, path: str) -> Header:
+    if window.read(0, len(MAGIC)) != MAGIC:
+        raise CorruptFileError(f"{path} is not an Avro file")
+    length = _WINDOW_BYTES
+    while True:
+        data = window.read(0, length)
+        try:
+            metadata, place = _metadata(data)
+            break
+        except IndexError:
+            if len(data) < length:
+                raise CorruptFileError(f"{path} is damaged: it ends within its header") from None
+            length *= 2
+        except ValueError as error:
+            raise CorruptFileError(f"{path} is damaged: its header cannot be read: {error}") from None
+    marker = window.read(place, MARKER_BYTES)
+    codec = metadata.get("avro.codec", b"null").decode("latin-1")
+    if "avro.schema" not in metadata or len(marker) < MARKER_BYTES:
+        raise CorruptFileError(f"{path} is damaged: its header has no schema, or was cut")
+    if codec not in CODECS:
+        raise CorruptFileError(f"{path} is compressed with {codec!r}; what can be read is {', '.join(CODECS)}")
+    schema = metadata["avro.schema"].decode("utf-8", errors="replace")
+    return Header(schema, codec, marker, place + MARKER_BYTES)
+
+
+def _metadata(data: bytes) -> tuple[dict[str, bytes], int]:
+    """What a header says, by name, and where that ends; ``IndexError`` where there are not enough bytes."""
+    found: dict[str, bytes] = {}
+    place = len(MAGIC)
+    while True:
+        count, place = read_integer(data, place)
+        if not count:
+            return found, place
+        if count < 0:
+            _, place = read_integer(data, place)
+        for _ in range(abs(count)):
+            name, place = _binary(data, place)
+            found[name.decode("utf-8", errors="replace")], place = _binary(data, place)
+
+
+def _binary(data: bytes, place: int) -> tuple[bytes, int]:
+    length, place = read_integer(data, place)
+    if length < 0 or place + length > len(data):
+        raise IndexError
+    return data[place : place + length], place + length
+
+
+class _Window:
+    """Any bytes of a file; those that follow each other are read together.
+
+    Args:
+        stream: the file.
+        size: how many of its bytes are looked at.
+    """
+
+    def __init__(self, stream: io.RawIOBase, size: int) -> None:
+        self._stream = stream
+        self.size = size
+        self._start = 0
+        self._data = b""
+
+    def read(self, start: int, length: int) -> bytes:
+        """So many bytes from a place on, fewer at the end of the file."""
+        end = min(start + length, self.size)
+        if start < self._start or end > self._start + len(self._data):
+            self._load(start, end)
+        return self._data[start - self._start : end - self._start]
+
+    def behind(self, marker: bytes, start: int) -> int | None:
+        """The place behind the first marker that begins at or after a place; None when there is none."""
+        while start < self.size:
+            data = self.read(start, _WINDOW_BYTES)
+            found = data.find(marker)
+            if found >= 0:
+                return start + found + len(marker)
+            if len(data) < _WINDOW_BYTES:
+                return None
+            start += len(data) - len(marker) + 1
+        return None
+
+    def _load(self, start: int, end: int) -> None:
+        kept = self._data[start - self._start :] if self._start <= start < self._start + len(self._data) else b""
+        self._stream.seek(start + len(kept))
+        parts, left = [kept], min(max(end, start + _WINDOW_BYTES), self.size) - start - len(kept)
+        while left > 0:
+            data = self._stream.read(left)
+            if not data:
+                raise OSError(errno.EIO, f"the file ends {left} bytes too early")
+            parts.append(data)
+            left -= len(data)
+        self._start, self._data = start, b"".join(parts)

@@ -1,0 +1,174 @@
+"""Writing files of Avro."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import Types
+from headrace.formats.avro.codecs import CODECS
+from headrace.formats.avro.container import MAGIC
+from headrace.formats.avro.encoder import encode_records
+from headrace.formats.avro.schema import AvroSchema, Record
+from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.varints import write_integer
+from headrace.formats.column_text import bytes_of
+from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+from headrace.formats.messages import columns_as, refuse_other_fields
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.avro.schema import Node
+
+_BLOCK_BYTES: Final = 1 << 16
+"""About how large a block is before it is compressed; Avro's own library makes them as large."""
+
+
+@hides_engine_of_methods
+class AvroBulkWriters:
+    """Makes writers of Avro files, under PyFlink's name.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.avro import AvroBulkWriters, AvroSchema
+        >>> order = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+        >>> writers = AvroBulkWriters.for_generic_record(AvroSchema.parse_string(order))
+        >>> sink = FileSink.for_bulk_format("/data/out", writers).build()
+    """
+
+    @staticmethod
+    def for_generic_record(schema: AvroSchema, *, codec: str = "null") -> BulkWriterFactory:
+        """Writers of records with the fields of a schema, dicts or rows.
+
+        Args:
+            schema: the schema of a record.
+            codec: how blocks are compressed: ``null`` (they are not, as in Flink), ``deflate``, ``snappy``,
+                ``zstandard``, ``bzip2``, ``xz`` or ``lz4``.
+
+        Raises:
+            InvalidTypeError: when the schema is none of a record.
+            ConfigurationError: when there is no such codec.
+        """
+        return _AvroWriterFactory(schema, None, legacy=True, codec=codec)
+
+    @staticmethod
+    def for_row_type(row_type: TypeInformation | type | None = None, *, codec: str = "snappy") -> BulkWriterFactory:
+        """Writers of records of a type, in whose schema every field may be ``null``.
+
+        Args:
+            row_type: the names and types of the fields; those of the stream's records when left out.
+            codec: as above.
+
+        Raises:
+            InvalidTypeError: when no schema of Avro can be made of the type.
+            ConfigurationError: when there is no such codec.
+        """
+        kind = None if row_type is None else Types.of(row_type)
+        schema = None if kind is None else avro_schema_of(kind)
+        return _AvroWriterFactory(schema, kind, legacy=False, codec=codec)
+
+
+class _AvroWriterFactory(BulkWriterFactory):
+    """Makes writers of one schema.
+
+    Args:
+        schema: the schema; that of the stream's records when None.
+        kind: the type that the schema was made of.
+        legacy: see :meth:`AvroSchema.node`.
+        codec: how blocks are compressed.
+    """
+
+    def __init__(self, schema: AvroSchema | None, kind: TypeInformation | None, *, legacy: bool, codec: str) -> None:
+        if codec not in CODECS:
+            raise ConfigurationError(f"there is no codec {codec!r} of Avro files: choose one of {', '.join(CODECS)}")
+        self._schema = schema
+        self._type = kind
+        self._legacy = legacy
+        self._codec = codec
+        if schema is not None:
+            self._node(schema)
+
+    @property
+    def suffix(self) -> str:
+        return ".avro"
+
+    def validate(self, input_type: TypeInformation) -> None:
+        if input_type.arrow_type is None:
+            raise InvalidTypeError("Avro needs records with columns: declare their type or annotate the function")
+        schema = self._schema_for(input_type)
+        refuse_other_fields(self._type or self._node(schema).type_info, input_type)
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        schema = self._schema_for(input_type)
+        return _AvroWriter(out, str(schema), self._node(schema), self._codec)
+
+    def _schema_for(self, input_type: TypeInformation) -> AvroSchema:
+        return avro_schema_of(input_type) if self._schema is None else self._schema
+
+    def _node(self, schema: AvroSchema) -> Node:
+        AvroSchema(str(schema)).node()  # a file has to say all by itself
+        node = schema.node(legacy_timestamp_mapping=self._legacy)
+        if not isinstance(node, Record):
+            raise InvalidTypeError(f"the records of Avro files have a schema of type record, not {schema}")
+        return node
+
+
+class _AvroWriter(BulkWriter):
+    """Puts records together to blocks.
+
+    The marker between blocks follows from the schema and the first block, as an epoch that runs again has to write the
+    same bytes.
+    """
+
+    def __init__(self, out: BinaryIO, schema: str, node: Node, codec: str) -> None:
+        self._out = out
+        self._schema = schema.encode()
+        self._node = node
+        self._codec = codec
+        self._waiting: list[pa.Array] = []
+        self._bytes = 0
+        self._marker = b""
+
+    def add_batch(self, batch: Batch) -> None:
+        records = encode_records(self._node, columns_as(batch, self._node.type_info))
+        self._waiting.append(records)
+        self._bytes += records.nbytes
+        if self._bytes >= _BLOCK_BYTES:
+            self._write_blocks()
+
+    def _write_blocks(self) -> None:
+        """Write what waits as blocks of about equal size."""
+        records = pa.concat_arrays(self._waiting)
+        self._waiting, self._bytes = [], 0
+        offsets = np.frombuffer(records.buffers()[1], np.int32)[records.offset : records.offset + len(records) + 1]
+        blocks = (offsets[1:] - offsets[0]) // _BLOCK_BYTES
+        bounds = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(records)]
+        for first, last in pairwise(bounds):
+            if last > first:
+                self._write_block(last - first, bytes_of(records.slice(first, last - first)))
+
+    def _write_block(self, count: int, data: bytes) -> None:
+        stored = CODECS[self._codec].compress(data)
+        self._begin(stored)
+        self._out.write(write_integer(count) + write_integer(len(stored)) + stored + self._marker)
+
+    def _begin(self, first: bytes) -> None:
+        """Write the header, where it is not there yet."""
+        if self._marker:
+            return
+        self._marker = hashlib.md5(self._schema + first, usedforsecurity=False).digest()
+        metadata = {"avro.codec": self._codec.encode(), "avro.schema": self._schema}
+        pairs = [write_integer(len(part)) + part for pair in metadata.items() for part in (pair[0].encode(), pair[1])]
+        self._out.write(b"".join([MAGIC, write_integer(len(metadata)), *pairs, write_integer(0), self._marker]))
+
+    def finish(self) -> None:
+        if self._waiting:
+            self._write_blocks()
+        self._begin(b"")

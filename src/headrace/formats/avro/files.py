@@ -1,0 +1,250 @@
+"""Reading files of Avro, measured in bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace.common.errors import BadRecordError, CorruptFileError, InvalidProgramError, InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import Types
+from headrace.formats.avro.boundaries import Boundaries
+from headrace.formats.avro.container import FileBlock, read_blocks, read_header
+from headrace.formats.avro.resolution import avro_reader
+from headrace.formats.avro.schema import AvroSchema, Record
+from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.varints import binary_array
+from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
+from headrace.formats.lines.bad_lines import shorten
+from headrace.formats.messages import columns_under, decode_good_messages
+from headrace.storage.files import shown
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.avro.resolution import AvroReader
+    from headrace.formats.file_format import FileRange
+    from headrace.storage.files import InputFile
+
+_BATCH_BYTES: Final = 4 << 20
+"""Blocks are read together up to about so many bytes: values of all their records side by side."""
+
+
+@hides_engine_of_methods
+class AvroFormat(BulkFormat):
+    """Records of Avro files, read into columns. Several tasks may read blocks of one file.
+
+    A file says what it was written with; its records are read as those of the schema that is given, as the
+    specification says: fields by name or alias, defaults, wider numbers.
+
+    Args:
+        schema: the schema of the records, or its text. When it is left out, as ``type_info``, it is that of the first
+            file that is there when the source is built.
+        type_info: the type of the records, in place of a schema: each of its fields may be ``null``.
+        legacy_timestamp_mapping: whether moments of a schema are times without a zone, as in Flink; else they are
+            times of UTC.
+
+    Raises:
+        InvalidProgramError: when the schema is none, or both are given.
+        InvalidTypeError: when no schema can be made of the type.
+
+    Examples:
+        >>> from headrace.common import Row, WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSink, FileSource
+        >>> from headrace.datastream.formats.avro import AvroBulkWriters, AvroFormat
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_collection([Row(id=1, price=2.5), Row(id=2, price=4.0)])
+        >>> sink = FileSink.for_bulk_format("prices", AvroBulkWriters.for_row_type()).build()
+        >>> _ = prices.sink_to(sink)
+        >>> _ = env.execute()
+        >>> source = FileSource.for_bulk_file_format(AvroFormat(), "prices").build()
+        >>> read = env.from_source(source, WatermarkStrategy.no_watermarks(), "prices")
+        >>> read.execute_and_collect(limit=10)
+        [Row(id=1, price=2.5), Row(id=2, price=4.0)]
+    """
+
+    as_dicts = False
+    """Whether records are dicts; else they are rows."""
+
+    def __init__(
+        self,
+        schema: AvroSchema | str | None = None,
+        type_info: TypeInformation | type | None = None,
+        *,
+        legacy_timestamp_mapping: bool = True,
+    ) -> None:
+        if schema is not None and type_info is not None:
+            raise InvalidProgramError("an AvroFormat takes a schema or type_info, not both")
+        self._legacy = legacy_timestamp_mapping
+        self._type = None if type_info is None else Types.of(type_info)
+        self._schema = AvroSchema(schema) if isinstance(schema, str) else schema
+        if self._type is not None:
+            self._legacy = False  # a type says itself which of its times have a zone
+            self._schema = avro_schema_of(self._type)
+        elif self._schema is not None:
+            self._type = self._type_of(self._schema)
+
+    def _type_of(self, schema: AvroSchema) -> TypeInformation:
+        node = schema.node(legacy_timestamp_mapping=self._legacy, as_dicts=self.as_dicts)
+        if not isinstance(node, Record):
+            raise InvalidTypeError(f"the records of Avro files have a schema of type record, not {schema}")
+        return node.type_info
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        """The type of the records.
+
+        Raises:
+            InvalidTypeError: when it was not given and the format was not resolved.
+        """
+        if self._type is None:
+            raise InvalidTypeError(
+                f"{type(self).__name__} needs a schema or type_info, or a file to take it from when the source is built"
+            )
+        return self._type
+
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> AvroFormat:
+        if self._schema is not None:
+            return self
+        files = list_files()
+        if not files:
+            raise InvalidTypeError("there is no Avro file yet that tells the type of the records: give a schema")
+        try:
+            schema = AvroSchema(read_header(files[0]).schema)
+            return AvroFormat(schema, legacy_timestamp_mapping=self._legacy)
+        except (InvalidProgramError, InvalidTypeError) as error:
+            raise InvalidTypeError(f"{shown(files[0].path)}: {error}") from error
+
+    def extent(self, file: InputFile) -> FileExtent:
+        self._reader(file)
+        first = next(read_blocks(file, 0, file.size), None)
+        per_byte = first.count / first.stored if isinstance(first, FileBlock) else 1 / max(file.size, 1)
+        return FileExtent(file.size, records_per_unit=per_byte)
+
+    def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
+        reader, boundaries = self._reader(part.file)
+        waiting = _Blocks(shown(part.file.path), boundaries, self._columns(reader), reject=reject)
+        for block in read_blocks(part.file, part.start, part.end):
+            damage = block if isinstance(block, CorruptFileError) else waiting.add(block)
+            if damage is not None or waiting.bytes >= _BATCH_BYTES:
+                yield from waiting.decoded()
+            if damage is not None:
+                yield Decoded(damage=damage)
+        yield from waiting.decoded()
+
+    def _reader(self, file: InputFile) -> tuple[AvroReader, Boundaries]:
+        """What reads the records of a file.
+
+        Raises:
+            CorruptFileError: when they cannot be read as those of the format's schema.
+        """
+        assert self._schema is not None
+        written = read_header(file).schema
+        try:
+            return _reader_of(written, self._schema, self._legacy, self.as_dicts)
+        except InvalidProgramError as error:
+            raise CorruptFileError(
+                f"{shown(file.path)} does not fit the schema that it is read with: {error}"
+            ) from error
+
+    def _columns(self, reader: AvroReader) -> Callable[[pa.Array], pa.RecordBatch]:
+        kind = self.produced_type
+        return lambda messages: columns_under(reader.read(messages), kind)
+
+
+@lru_cache(maxsize=64)
+def _reader_of(written: str, schema: AvroSchema, legacy: bool, as_dicts: bool) -> tuple[AvroReader, Boundaries]:
+    writer = AvroSchema(written)
+    reader = avro_reader(writer, schema, legacy_timestamp_mapping=legacy, as_dicts=as_dicts)
+    return reader, Boundaries(writer.node())
+
+
+class _Blocks:
+    """Blocks that are read together.
+
+    Args:
+        path: the file, for messages.
+        boundaries: finds their records.
+        decode: reads records as columns of the produced type.
+        reject: whether records that cannot be read are handed over; else they are an error.
+    """
+
+    def __init__(
+        self, path: str, boundaries: Boundaries, decode: Callable[[pa.Array], pa.RecordBatch], *, reject: bool
+    ) -> None:
+        self._path = path
+        self._boundaries = boundaries
+        self._decode = decode
+        self._reject = reject
+        self._blocks: list[FileBlock] = []
+        self._starts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+        self.bytes = 0
+
+    def add(self, block: FileBlock) -> CorruptFileError | None:
+        """Take a block; gives what is wrong with one that has not the records that it should."""
+        try:
+            starts = self._boundaries.of(block.data, block.count)
+        except ValueError as error:
+            return CorruptFileError(f"{self._path} is damaged: in the block at byte {block.offset}, {error}")
+        self._blocks.append(block)
+        self._starts.append(starts[:-1] + self.bytes)
+        self.bytes += len(block.data)
+        return None
+
+    def decoded(self) -> Iterator[Decoded]:
+        """The records of all blocks that were taken, which are forgotten then."""
+        if not self._blocks:
+            return
+        data = np.frombuffer(b"".join(block.data for block in self._blocks), np.uint8)
+        messages = binary_array(data, np.concatenate([*self._starts, [self.bytes]]))
+        read = decode_good_messages(self._decode, messages)
+        rejected = [self._bad(messages, index, reason) for index, reason in read.rejected]
+        self._blocks, self._starts, self.bytes = [], [], 0
+        yield Decoded(read.columns, rejected=rejected)
+
+    def _bad(self, messages: pa.Array, index: int, reason: str) -> tuple[str, str, str]:
+        ends = np.cumsum([block.count for block in self._blocks])
+        number = int(np.searchsorted(ends, index, side="right"))
+        place = index - int(ends[number]) + self._blocks[number].count
+        where = f"{self._path}: record {place} of the block at byte {self._blocks[number].offset}"
+        raw = shorten(messages[index].as_py())
+        if not self._reject:
+            raise BadRecordError(
+                f"{where}: {reason}; it is {raw!r}. To go on without such records, call set_dead_letter() on the "
+                "builder that FileSource.for_bulk_file_format() gives"
+            )
+        return where, raw, reason
+
+
+@hides_engine_of_methods
+class AvroInputFormat(AvroFormat):
+    """Files of Avro as records that are dicts, under PyFlink's name: for ``env.create_input()``, and for a FileSource.
+
+    Args:
+        path: a file, a folder or a pattern.
+        schema: the schema of the records.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.formats.avro import AvroInputFormat, AvroSchema
+        >>> schema = AvroSchema({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
+        >>> AvroInputFormat("/data/orders", schema).get_produced_type().get_field_names()
+        ['id']
+    """
+
+    as_dicts = True
+
+    def __init__(self, path: str | os.PathLike[str], schema: AvroSchema) -> None:
+        super().__init__(schema)
+        self.path = path
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self.produced_type

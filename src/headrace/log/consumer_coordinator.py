@@ -1,0 +1,181 @@
+"""``ConsumerCoordinator``: a consumer's part in its group: which partitions it has, and what it commits."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import CommitFailedError, InvalidProgramError
+from headrace.log.groups import CommittedOffset, Member
+from headrace.log.membership import Membership, commit_without_members
+from headrace.log.records import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from headrace.log.log import Log
+    from headrace.log.subscription_state import SubscriptionState
+
+
+class ConsumerCoordinator:
+    """Keeps the partitions of a consumer those that it is to read; commits how far it has come.
+
+    Args:
+        log: the log.
+        subscriptions: which partitions are read, and how far.
+        group: the group; None for none.
+        auto_commit: how often to commit by itself, in seconds; None for never.
+        session_timeout: after how many seconds without a poll a member is taken for dead.
+        clock: seconds that pass.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        subscriptions: SubscriptionState,
+        group: str | None,
+        *,
+        auto_commit: float | None,
+        session_timeout: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._log = log
+        self._subscriptions = subscriptions
+        self._group = group
+        self._auto_commit = auto_commit if group is not None else None
+        self._session_timeout = session_timeout
+        self._clock = clock
+        self._commit_due = clock() + (auto_commit or 0)
+        self._membership: Membership | None = None
+
+    def subscribe(self) -> None:
+        """Have the group know what was subscribed to, if there is one."""
+        if self._group is None:
+            return
+        if self._membership is None:
+            self._membership = Membership(self._log.journal, self._group, self._session_timeout, self._clock)
+        self._membership.subscribe(self._subscriptions.topics)
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group."""
+        self._commit_by_itself()
+        leaving = list(self._subscriptions.partitions)
+        if leaving and self._subscriptions.topics:
+            self._subscriptions.on_revoke(leaving)
+        self._subscriptions.lose(leaving)
+        self._subscriptions.topics = ()
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.leave()
+
+    def longest_wait(self, left: float) -> float:
+        """How many seconds a poll may wait before it has to keep up, of those that it has left."""
+        return min(left, self._membership.interval) if self._membership is not None else left
+
+    def keep_up(self) -> None:
+        """Commit what was consumed, if it is time to, and see which partitions come and go."""
+        if self._auto_commit is not None and self._clock() >= self._commit_due:
+            self._commit_by_itself()
+            self._commit_due = self._clock() + self._auto_commit
+        if self._membership is not None:
+            self._keep_up_with_group(self._membership)
+        elif self._subscriptions.topics:
+            self._keep_up_with_topics()
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit offsets; the positions, if none are given.
+
+        Raises:
+            CommitFailedError: when the group has given a partition to others.
+            InvalidProgramError: when there is no group.
+        """
+        group = self._needed_group()
+        if offsets is None:
+            self._log.journal.refresh()
+            self._subscriptions.begin_remade_topics()
+            offsets = self._subscriptions.positions()
+        if not offsets:
+            return
+        committed, created = self._timed(offsets), self._subscriptions.created
+        if self._membership is not None:
+            self._membership.commit(committed, created)
+        else:
+            commit_without_members(self._log.journal, group, committed, created)
+        for each, offset in offsets.items():
+            if each in self._subscriptions.partitions:
+                self._subscriptions.partitions[each].committed = offset
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """How far the group has come; None where nothing was committed.
+
+        Raises:
+            InvalidProgramError: when there is no group.
+        """
+        found = self._log.committed(self._needed_group())
+        return {each: found[each].offset if each in found else None for each in partitions}
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _commit_by_itself(self) -> None:
+        """Commit what was consumed, if nobody else does; of what others have taken over it is read again."""
+        consumed = self._subscriptions.uncommitted() if self._auto_commit is not None else {}
+        if consumed:
+            with contextlib.suppress(CommitFailedError):
+                self.commit(consumed)
+
+    def _keep_up_with_topics(self) -> None:
+        """Read all partitions of the topics; those that a topic is given later from their beginning."""
+        reading, topics = self._subscriptions.partitions, self._subscriptions.topics
+        with self._log.journal.lock:
+            counts = self._log.journal.state().partition_counts()
+        wanted = [TopicPartition(topic, number) for topic in topics for number in range(counts.get(topic, 0))]
+        existing = set(wanted)
+        self._subscriptions.lose([each for each in reading if each not in existing])
+        self._gain([each for each in wanted if each not in reading], {each.topic for each in reading})
+
+    def _keep_up_with_group(self, membership: Membership) -> None:
+        member = membership.keep_up() or self._join_again(membership)
+        reading, target = self._subscriptions.partitions, set(member.target)
+        leaving = [each for each in reading if each not in target]
+        if leaving:
+            self._subscriptions.on_revoke(leaving)
+        if set(member.owned) - target:
+            positions = self._subscriptions.uncommitted() if self._auto_commit is not None else {}
+            membership.release(self._timed({each: positions[each] for each in leaving if each in positions}))
+            member = membership.member() or Member(())
+        owned = set(member.owned)
+        self._subscriptions.lose([each for each in reading if each not in owned])
+        self._gain([each for each in member.owned if each not in reading], set())
+
+    def _join_again(self, membership: Membership) -> Member:
+        """Become a member again after having been taken for dead."""
+        lost = list(self._subscriptions.partitions)
+        if lost:
+            self._subscriptions.on_revoke(lost)
+        self._subscriptions.lose(lost)
+        membership.subscribe(self._subscriptions.topics)
+        return membership.member() or Member(())
+
+    def _gain(self, partitions: list[TopicPartition], known_topics: set[str]) -> None:
+        """Begin with partitions, where the group has come to."""
+        if not partitions:
+            return
+        found = self._log.committed(self._group) if self._group is not None else {}
+        committed = {each: found[each].offset for each in partitions if each in found}
+        begun: dict[TopicPartition, int | None] = {
+            each: committed.get(each, 0 if each.topic in known_topics else None) for each in partitions
+        }
+        self._subscriptions.gain(begun, committed)
+        if self._membership is not None and self._subscriptions.reset == "latest":
+            # Who takes over from a member that has died before its first commit has to begin where that began.
+            self.commit({each: self._subscriptions.position(each) for each in partitions if each not in committed})
+        self._subscriptions.on_assign(partitions)
+
+    def _timed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+        now = self._log.journal.clock()
+        return {partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()}
+
+    def _needed_group(self) -> str:
+        if self._group is None:
+            raise InvalidProgramError("offsets are committed for a group: Consumer(log, group_id=…)")
+        return self._group

@@ -1,0 +1,140 @@
+"""``TransactionManager``: who a producer commits as, and what belongs to its transaction."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import InvalidProgramError, LogError
+from headrace.log.chunk_names import StagedFor
+from headrace.log.commits import Author, Commit
+from headrace.log.groups import CommittedOffset
+from headrace.log.state import ANONYMOUS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.log.journal import Journal
+    from headrace.log.records import TopicPartition
+    from headrace.log.state import LogState
+
+
+class TransactionManager:
+    """Who a producer commits as, so that nothing is written twice; and its transaction, if it has one.
+
+    Args:
+        journal: of the log.
+        transactional_id: makes it a producer of transactions.
+
+    Attributes:
+        offsets: by group, how far it comes with the transaction.
+        in_transaction: whether there is one.
+
+    Raises:
+        InvalidProgramError: when the id cannot be one.
+    """
+
+    def __init__(self, journal: Journal, transactional_id: str | None) -> None:
+        if transactional_id is not None and (not transactional_id or transactional_id.startswith(ANONYMOUS)):
+            raise InvalidProgramError(
+                f"{transactional_id!r} is no transactional id: one is not empty, nor begins with ~"
+            )
+        self.offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self.in_transaction = False
+        self._journal = journal
+        self._transactional_id = transactional_id
+        self._author = Author(transactional_id or f"{ANONYMOUS}{uuid.uuid4().hex}")
+        self._initialised = False
+
+    def next_author(self) -> Author:
+        """The author of the next commit."""
+        self._author = Author(self._author.producer, self._author.epoch, self._author.sequence + 1)
+        return self._author
+
+    def staged_for(self) -> StagedFor | None:
+        """The commit that records are written for; of a transaction its producer has them no more once it has flushed.
+
+        Without one they wait in memory until they are committed.
+        """
+        if not self.in_transaction:
+            return None
+        return StagedFor(self._author.producer, self._author.epoch, self._author.sequence + 1)
+
+    def initialise(self) -> None:
+        """Take over the transactional id.
+
+        Raises:
+            InvalidProgramError: when there is none.
+            OSError: when that cannot be done.
+        """
+        producer = self._needed_id()
+
+        def describe(state: LogState) -> Commit:
+            known = state.producers.get(producer)
+            author = Author(producer, known.epoch + 1 if known else 0)
+            return Commit(author, self._journal.clock())
+
+        self._author = Author(producer, self._journal.commit(None, describe).epoch)
+        self._initialised = True
+
+    def begin(self) -> None:
+        """Begin a transaction.
+
+        Raises:
+            InvalidProgramError: when there is one already, or no transactional id.
+            OSError: when the id cannot be taken over.
+        """
+        self._needed_id()
+        if self.in_transaction:
+            raise InvalidProgramError("there is a transaction already: commit it or abort it first")
+        if not self._initialised:
+            self.initialise()
+        self.in_transaction = True
+
+    def check_may_send(self) -> None:
+        """See whether records may be sent.
+
+        Raises:
+            InvalidProgramError: when there has to be a transaction first.
+        """
+        if self._transactional_id is not None and not self.in_transaction:
+            raise InvalidProgramError(
+                "a producer with a transactional id sends within transactions: begin_transaction()"
+            )
+
+    def check_transaction(self) -> None:
+        """See whether there is a transaction.
+
+        Raises:
+            InvalidProgramError: when there is none.
+        """
+        self._needed_id()
+        if not self.in_transaction:
+            raise InvalidProgramError("there is no transaction: begin_transaction() begins one")
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets of a group with the transaction."""
+        self.check_transaction()
+        now = self._journal.clock()
+        mine = self.offsets.setdefault(group, {})
+        mine.update({partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()})
+
+    def give_up(self, author: Author) -> None:
+        """See to it that a commit whose answer never came is not done after all: another takes its place.
+
+        Raises:
+            LogError: when it was done.
+        """
+        known = self._journal.commit(author, lambda _: Commit(author, self._journal.clock()))
+        if known.placed:
+            raise LogError("the transaction was committed, though the answer was lost: it cannot be aborted any more")
+
+    def end(self) -> None:
+        """End the transaction."""
+        self.offsets = {}
+        self.in_transaction = False
+
+    def _needed_id(self) -> str:
+        if self._transactional_id is None:
+            raise InvalidProgramError("transactions need a transactional id: Producer(log, transactional_id=…)")
+        return self._transactional_id

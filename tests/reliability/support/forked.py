@@ -1,0 +1,99 @@
+"""Programs as forks of a process that has imported everything: most of a short life would be spent on that."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.reliability.support.processes import SOURCES, TESTS, Running
+
+_PROGRAMS: Final = "tests.reliability.programs."
+_IMPORTED: Final = ("kafka_sink", "log_to_log")
+
+
+class Forked(Running):
+    """A program that runs in a process of its own; its ``main`` is called with its arguments.
+
+    Args:
+        program: the name of its module.
+        arguments: its arguments.
+        folder: where it runs; its output is kept there.
+    """
+
+    def __init__(self, program: str, arguments: tuple[str, ...], folder: Path) -> None:
+        self._output = folder / f"output-{time.monotonic_ns()}.txt"
+        self._errors = self._output.with_suffix(".errors")
+        self._output.touch()
+        self._errors.touch()
+        context = multiprocessing.get_context("forkserver")
+        told = (_PROGRAMS + program, arguments, self._output, self._errors)
+        self._fork = context.Process(target=_run, args=told)
+        self._fork.start()
+        assert self._fork.pid is not None
+        self._pid = self._fork.pid
+
+    @property
+    def code(self) -> int | None:
+        return self._fork.exitcode
+
+    def clean_up(self) -> None:
+        if self._fork.is_alive():
+            os.kill(self._pid, signal.SIGKILL)
+        self._fork.join(30)
+
+
+class Forks:
+    """Starts programs.
+
+    Args:
+        folder: where they run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: list[Forked] = []
+
+    def start(self, program: str, *arguments: object) -> Forked:
+        """Start a module of the folder ``programs``."""
+        running = Forked(program, tuple(map(str, arguments)), self._folder)
+        self._started.append(running)
+        return running
+
+    def clean_up(self) -> None:
+        """End all that were started."""
+        for running in self._started:
+            running.clean_up()
+
+
+@contextmanager
+def launcher_of_forks(folder: Path) -> Iterator[Forks]:
+    """A launcher that leaves no program behind; the process that is forked stays until the tests end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCES), str(TESTS)]))
+        multiprocessing.set_forkserver_preload([_PROGRAMS + name for name in _IMPORTED])
+        started = Forks(folder)
+        try:
+            yield started
+        finally:
+            started.clean_up()
+
+
+def _run(module: str, arguments: tuple[str, ...], output: Path, errors: Path) -> None:
+    os.setsid()
+    for path, descriptor in ((output, 1), (errors, 2)):
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND)
+        os.dup2(opened, descriptor)
+        os.close(opened)
+    os.chdir(output.parent)
+    sys.argv = [module, *arguments]
+    importlib.import_module(module).main(*arguments)
