@@ -76,6 +76,13 @@ def test_keys_values_and_metadata_side_by_side() -> None:
     ]
 
 
+def test_the_timestamp_of_a_message_from_before_1970_is_a_field_too() -> None:
+    schema = MessageDeserializationSchema(SimpleStringSchema(), metadata=["timestamp"])
+    records = decode(schema, messages_of([b"old", b"none"], timestamps=np.array([-1, NO_TIMESTAMP])))
+    before = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, datetime.UTC)
+    assert [row["timestamp"] for row in rows(schema, records)] == [before, None]
+
+
 @pytest.mark.parametrize("value", [Numbers(), SimpleStringSchema(), ByteArraySchema()])
 def test_a_value_without_fields_is_a_field(value: DeserializationSchema) -> None:
     schema = MessageDeserializationSchema(value, metadata={"n": "offset"})
@@ -161,3 +168,20 @@ def test_several_records_of_a_message() -> None:
     assert records.timestamps.tolist() == [1, 1, 2, 2]
     with pytest.raises(InvalidProgramError, match="several records of one key"):
         decode(MessageDeserializationSchema(SimpleStringSchema(), Twice()), messages_of([b"x"], [b"k"]))
+
+
+class Until(SimpleStringSchema):
+    """Ends the stream, as sources of old did."""
+
+    def is_end_of_stream(self, element: object) -> bool:
+        return element == "end"
+
+
+def test_the_end_of_a_stream_is_not_what_a_schema_says() -> None:
+    """As with Flink's KafkaSource, but not silently."""
+    with pytest.warns(UserWarning, match=r"Until\.is_end_of_stream\(\) is not asked, .* set_bounded\(\)") as told:
+        schema = MessageDeserializationSchema(Until())
+    assert told[0].filename == __file__
+    read = MessageDecoder(schema, reject=False).decode(messages_of([b"a", b"end", b"b"]))
+    assert read.columns is not None
+    assert read.columns.column(0).to_pylist() == ["a", "end", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import pickle
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.common import Row, RowKind, Types
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema
 from headrace.datastream.formats.cdc import (
     CanalJsonDeserializationSchema,
@@ -263,3 +264,88 @@ def test_what_is_refused() -> None:
         DebeziumJsonDeserializationSchema(STOCK).deserialize(b"{}")
     with pytest.raises(InvalidTypeError, match="have the fields of"):
         MaxwellJsonSerializationSchema(STOCK).validate(Types.TUPLE([int]))
+
+
+MOMENT = datetime.datetime(2020, 5, 13, 13, 39, 35, 766_000, datetime.UTC)
+MILLIS = int(MOMENT.timestamp() * 1000)
+SOURCE = {
+    "db": "shop",
+    "schema": "public",
+    "table": "stock",
+    "ts_ms": MILLIS,
+    "snapshot": False,
+    "gtid": None,
+    "pos": 7,
+}
+WHOLE = {"database": "shop", "table": "stock", "type": "INSERT", "data": [OLD], "ts": MILLIS, "es": MILLIS}
+
+
+@pytest.mark.parametrize(
+    ("schema", "message", "expected"),
+    [
+        (
+            DebeziumJsonDeserializationSchema,
+            debezium(None, OLD, "c") | {"source": SOURCE, "ts_ms": MILLIS},
+            {
+                "schema": None, "ingestion-timestamp": MOMENT, "source.timestamp": MOMENT, "source.database": "shop",
+                "source.schema": "public", "source.table": "stock",
+                "source.properties": {"db": "shop", "schema": "public", "table": "stock", "ts_ms": str(MILLIS),
+                                      "snapshot": "false", "gtid": None, "pos": "7"},
+            },
+        ),
+        (
+            CanalJsonDeserializationSchema,
+            WHOLE | {"sqlType": {"id": 4}, "pkNames": ["id"]},
+            {
+                "database": "shop", "table": "stock", "sql-type": {"id": 4}, "pk-names": ["id"],
+                "ingestion-timestamp": MOMENT, "event-timestamp": MOMENT,
+            },
+        ),
+        (
+            MaxwellJsonDeserializationSchema,
+            WHOLE | {"type": "insert", "data": OLD, "ts": MILLIS // 1000, "primary_key_columns": ["id"]},
+            {
+                "database": "shop", "table": "stock", "primary-key-columns": ["id"],
+                "ingestion-timestamp": MOMENT.replace(microsecond=0),
+            },
+        ),
+        (
+            OggJsonDeserializationSchema,
+            debezium(None, OLD, "I", "op_type")
+            | {"table": "stock", "primary_keys": ["id"], "current_ts": "2020-05-13T13:39:35.766000",
+               "op_ts": "2020-05-13 13:39:35.766000"},
+            {
+                "table": "stock", "primary-keys": ["id"], "ingestion-timestamp": MOMENT, "event-timestamp": MOMENT,
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_metadata(schema: Any, message: dict[str, Any], expected: dict[str, Any]) -> None:
+    reader = schema(STOCK, metadata=list(expected))
+    assert reader.get_produced_type().field_names == (*STOCK.field_names, *expected)
+    rows, messages, rejected = read(reader, [message, b"{", message])
+    assert rows == [change(INSERT, OLD | expected)] * 2
+    assert (messages, list(rejected)) == ([0, 2], [1])
+    few = dict.fromkeys(message, None) | {
+        key: message[key] for key in ("op", "op_type", "type", "after", "data") if key in message
+    }
+    assert read(reader, [few])[0] == [change(INSERT, OLD | dict.fromkeys(expected))]
+
+
+def test_metadata_by_other_names_and_for_each_row_of_a_message() -> None:
+    reader = DebeziumJsonDeserializationSchema(
+        STOCK, schema_include=True, metadata={"of": "source.table", "described": "schema"}
+    )
+    payloads = [
+        debezium(OLD, NEW, "u") | {"source": {"table": "stock"}},
+        debezium(None, OLD, "c") | {"source": {"table": "other"}},
+        debezium(None, OLD, "c") | {"source": "none"},
+    ]
+    rows, messages, rejected = read(reader, [{"schema": {"type": "struct"}, "payload": each} for each in payloads])
+    assert [row[-2:] for _, row in rows] == [(name, '{"type": "struct"}') for name in ("stock", "stock", "other")]
+    assert messages == [0, 0, 1]
+    assert list(rejected) == [2]
+    with pytest.raises(InvalidProgramError, match=r"have no metadata 'source\.tabel'"):
+        DebeziumJsonDeserializationSchema(STOCK, metadata=["source.tabel"])
+    with pytest.raises(InvalidProgramError, match="two fields are called 'name'"):
+        DebeziumJsonDeserializationSchema(STOCK, metadata={"name": "source.table"})

@@ -22,7 +22,7 @@ from headrace.common.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from headrace.log import accumulator, producer_batch
+from headrace.log import accumulator, fetcher, producer_batch
 from headrace.log import producer as producer_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
@@ -205,6 +205,17 @@ def test_a_large_append_becomes_several_segments(log: Log, topic: str) -> None:
             break
         seen += batch.column("value").to_pylist()
     assert seen == [b"%06d" % number for number in range(300_000)]
+
+
+def test_what_is_more_than_a_batch_can_hold_comes_with_the_next_poll(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetcher, "_POLL_BYTES", 2_000)
+    log.create_topic("three", 3)
+    with Producer(log) as producer:
+        for partition in range(3):
+            producer.append("three", pa.table({"value": [b"%d" % partition * 1_500]}), partition)
+    consumer = reader(log, *log.partitions_of("three"))
+    polled = [consumer.poll_batch().column("partition").to_pylist() for _ in range(3)]
+    assert polled == [[0, 1], [2], []]
 
 
 def test_partitions_take_turns(log: Log) -> None:

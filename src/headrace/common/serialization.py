@@ -158,7 +158,11 @@ class DeserializationSchema(ABC):
         """The type of the records."""
 
     def is_end_of_stream(self, element: Any) -> bool:
-        """Whether a record says that none will follow."""
+        """Whether a record says that none will follow.
+
+        Nobody asks, as with Flink's KafkaSource: where a source ends is said by its builder, ``set_bounded`` say. A
+        source warns of a schema that overrides this.
+        """
         return False
 
 

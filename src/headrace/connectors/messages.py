@@ -14,19 +14,23 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
+from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.metadata import chosen_metadata, row_type
+from headrace.common.serialization import DeserializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.metadata import chosen_metadata, columns_of, fields_of, row_type
+from headrace.connectors.metadata import columns_of, fields_of
 from headrace.connectors.source import SourceRecords
 from headrace.formats.lines.bad_lines import shorten
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.common.serialization import DeserializationSchema, DeserializedBatch
+    from headrace.common.serialization import DeserializedBatch
     from headrace.common.typeinfo import TypeInformation
 
 RECORDS_IN_ERRORS: Final = "numRecordsInErrors"
@@ -83,8 +87,8 @@ class Messages:
             case "offset":
                 return pa.array(self.offsets, storage)
             case "timestamp" if self.timestamps is not None:
-                known = self.timestamps >= 0
-                return pa.array(self.timestamps * 1000, pa.int64(), mask=~known).view(storage)
+                unknown = self.timestamps == NO_TIMESTAMP
+                return pa.array(self.timestamps * 1000, pa.int64(), mask=unknown).view(storage)
         return self.metadata.get(name, pa.nulls(count, storage))
 
     def where(self, index: int) -> str:
@@ -127,6 +131,9 @@ class MessageDeserializationSchema:
         key_fields_prefix: str = "",
         metadata: Mapping[str, str] | Sequence[str] = (),
     ) -> None:
+        for schema in (value, key):
+            if schema is not None:
+                _warn_of_end(schema)
         self.value = value
         self.key = key
         self.metadata = chosen_metadata(metadata, METADATA, "messages")
@@ -149,6 +156,14 @@ class MessageDeserializationSchema:
     def is_value_only(self) -> bool:
         """Whether records are made of values alone."""
         return self.key is None and not self.metadata
+
+
+def _warn_of_end(schema: DeserializationSchema) -> None:
+    if type(schema).is_end_of_stream is not DeserializationSchema.is_end_of_stream:
+        warn_caller(
+            f"{type(schema).__name__}.is_end_of_stream() is not asked, as with Flink's KafkaSource: say where the "
+            "source ends with set_bounded() on its builder, or filter() what comes behind"
+        )
 
 
 class MessageDecoder:

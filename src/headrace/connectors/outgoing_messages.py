@@ -17,9 +17,10 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.connectors.key_fields import KeyFields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -63,32 +64,41 @@ class MessageSerializationSchema:
         topic: the topic of all records, or a function that gives the one of a record.
         value: writes values.
         key: writes keys, which decide the partition; messages have none without it.
+        key_fields: names of fields of the record that the key is made of: ``key`` gets rows of these fields. Without
+            ``key`` it is one field of text or bytes, as it is.
 
     Raises:
         InvalidTypeError: when an argument is of another class.
+        InvalidProgramError: when there are several fields, and nothing that writes them.
 
     Examples:
-        >>> from headrace.common import JsonRowSerializationSchema, SerializationSchema, Types
+        >>> from headrace.common import JsonRowSerializationSchema, Types
         >>> from headrace.datastream.connectors.base import MessageSerializationSchema
-        >>> class Card(SerializationSchema):
-        ...     def serialize(self, element):
-        ...         return element["card"].encode()
         >>> kind = Types.ROW_NAMED(["card", "amount"], [str, float])
         >>> values = JsonRowSerializationSchema.builder().with_type_info(kind).build()
-        >>> schema = MessageSerializationSchema("payments", values, key=Card())
+        >>> schema = MessageSerializationSchema("payments", values, key_fields=["card"])
     """
 
     def __init__(
-        self, topic: str | TopicSelector, value: SerializationSchema, key: SerializationSchema | None = None
+        self,
+        topic: str | TopicSelector,
+        value: SerializationSchema,
+        key: SerializationSchema | None = None,
+        *,
+        key_fields: Sequence[str] = (),
     ) -> None:
         if not isinstance(topic, str) and not callable(topic):
             raise refused(f"a topic is a name, or a function that gives one, not {topic!r}", InvalidTypeError)
         expect(value, SerializationSchema, "MessageSerializationSchema")
         if key is not None:
             expect(key, SerializationSchema, "MessageSerializationSchema")
+        if isinstance(key_fields, str):
+            raise refused(f"key_fields are several names, as in key_fields=[{key_fields!r}]", InvalidTypeError)
+        if len(key_fields) > 1 and key is None:
+            raise refused("a key of several fields needs what writes them: give a schema of the key")
         self.topic = topic
         self.value = value
-        self.key = key
+        self.key = KeyFields(key_fields, key) if key_fields else key
 
     @property
     def takes_changes(self) -> bool:

@@ -253,10 +253,7 @@ class Consumer:
         found = [with_partition(partition, batch) for partition, batch in self._poll(timeout, max_records)]
         if not found:
             return pa.RecordBatch.from_pylist([], schema=POLLED)
-        if len(found) == 1:
-            return found[0]
-        table = pa.Table.from_batches(found).unify_dictionaries().combine_chunks()
-        return table.to_batches()[0]
+        return found[0] if len(found) == 1 else pa.concat_batches(found)
 
     def __iter__(self) -> Self:
         return self

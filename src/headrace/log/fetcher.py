@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _FETCH_BYTES: Final = 16 << 20
 
+_POLL_BYTES: Final = 256 << 20
+"""With so much no other partition has its turn: a column of a batch has 2 GiB at most, and one record may have half."""
+
 
 class Fetcher:
     """Reads what comes next.
@@ -29,7 +32,7 @@ class Fetcher:
         self._subscriptions = subscriptions
 
     def take(self, max_records: int) -> list[tuple[TopicPartition, pa.RecordBatch]]:
-        """The next records of partitions in turn, as far as this process knows the log.
+        """The next records of partitions in turn, as far as this process knows the log; few enough for one batch.
 
         Raises:
             OffsetOutOfRangeError: when a position was deleted, and that was said to be an error.
@@ -37,14 +40,16 @@ class Fetcher:
             OSError: when a file cannot be read.
         """
         found = []
+        size = 0
         partitions = self._subscriptions.partitions
         for partition in [each for each, state in partitions.items() if not state.paused]:
-            if max_records <= 0:
+            if max_records <= 0 or size >= _POLL_BYTES:
                 break
             batches = self._next(partition, max_records)
             if batches:
                 found += [(partition, batch) for batch in batches]
                 max_records -= sum(batch.num_rows for batch in batches)
+                size += sum(batch.nbytes for batch in batches)
                 partitions[partition] = partitions.pop(partition)  # others have their turn first next time
         return found
 

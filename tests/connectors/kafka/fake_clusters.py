@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ class FakeCluster:
         ids: by name, which topic that is.
         committed: what the group has committed.
         is_away: whether it does not answer.
+        answers: until it is set, whoever asks has to wait.
     """
 
     def __init__(self, **topics: int) -> None:
@@ -44,6 +46,8 @@ class FakeCluster:
         self.ids: dict[str, str] = {}
         self.committed: dict[TopicPartition, int] = {}
         self.is_away = False
+        self.answers = threading.Event()
+        self.answers.set()
         for name, partitions in topics.items():
             self.make(name, partitions)
 
@@ -127,6 +131,7 @@ class FakeLog(PartitionedLog):
         self._cluster.committed |= offsets
 
     def _check(self) -> None:
+        self._cluster.answers.wait()
         if self._cluster.is_away:
             raise InfrastructureError("no broker answers")
 
@@ -149,8 +154,7 @@ class FakeSource(DynamicKafkaSource[str]):
     """A source whose clusters are these."""
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        asked = self._subscription
-        topology = StreamTopology(asked.service, asked.subscriber, asked.interval, self._plan.threshold)
+        topology = StreamTopology(self._subscription, self._plan.properties, self._plan.threshold)
         return DynamicKafkaEnumerator(topology, self._plan, FakeLog, context.state)
 
     def create_reader(self) -> SourceReader:

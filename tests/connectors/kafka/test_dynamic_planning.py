@@ -84,6 +84,48 @@ def test_a_cluster_that_comes_back_is_read_as_a_new_one(east: FakeCluster, west:
         assert step(job) == []
 
 
+def remembering(told: FakeMetadata) -> DynamicKafkaSourceBuilder[str]:
+    return builder(told.service).set_property("stream-metadata-removed-cluster-retention-ms", "5000")
+
+
+def test_a_cluster_that_comes_back_soon_is_read_on(east: FakeCluster, west: FakeCluster) -> None:
+    told = FakeMetadata(east=east.holding("a"), west=west.holding("a"))
+    with reading(remembering(told)) as job:
+        step(job)
+        del told.clusters["west"]
+        assert step(job) == ["west/a-0 is over"]
+        west.put("a", "w2")
+        told.clusters["west"] = west.holding("a")
+        assert step(job) + step(job) == ["w2"]
+        del told.clusters["west"]
+        step(job)
+        assert step(job, 5 * SECOND) == []
+        told.clusters["west"] = west.holding("a")
+        assert step(job) + step(job) == ["w1", "w2"], "it was away for too long"
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["answers", "away-at-first"])
+def test_how_far_a_cluster_was_read_outlasts_a_restart(east: FakeCluster, west: FakeCluster, is_away: bool) -> None:
+    told = FakeMetadata(east=east.holding("a"), west=west.holding("a"))
+    with reading(remembering(told)) as job:
+        step(job)
+        kept = job.checkpoint()
+    west.put("a", "w2")
+    del told.clusters["west"]
+    with reading(remembering(told), restore=kept) as job:
+        assert step(job) == []
+        kept = job.checkpoint()
+    told.clusters["west"] = west.holding("a")
+    west.is_away = is_away
+    made = remembering(told).set_property("stream-metadata-discovery-failure-threshold", "9")
+    with reading(made, restore=kept) as job:
+        found = step(job)
+        kept = job.checkpoint()
+    west.is_away = False
+    with reading(made, restore=kept) as job:
+        assert found + step(job) == ["w2"]
+
+
 def test_topics_of_a_cluster_come_and_go(east: FakeCluster) -> None:
     """Those that come are read from their beginning; those that stay, on; those that were made again are others."""
     told = FakeMetadata(east=east.holding("a"))
@@ -132,8 +174,12 @@ def test_a_job_that_starts_again_goes_on_in_each_cluster(east: FakeCluster, west
     north.put("a", "n1")
     with reading(told, restore=kept) as job:
         assert step(job) == ["on", "on"]
-    del told.clusters["west"]
-    told.clusters["north"] = north.holding("a")
+    told.clusters.clear()
+    with reading(told, restore=kept) as job:
+        assert step(job) == []
+        told.clusters["west"] = west.holding("a")
+        assert step(job) + step(job) == ["on", "w1"]
+    told.clusters = {"east": east.holding("a"), "north": north.holding("a")}
     with reading(told, restore=kept) as job:
         assert step(job) == ["n1", "on"], "no task holds a connection to the other one"
         told.clusters["west"] = west.holding("a")
@@ -175,6 +221,27 @@ def test_a_cluster_that_is_away_holds_up_no_other(
         step(job), step(job)
         with pytest.raises(InfrastructureError, match=r"cluster 'west' .* failed 3 times.*failure-threshold' is 2"):
             step(job)
+
+
+def test_a_cluster_that_hangs_holds_up_no_other(
+    east: FakeCluster, west: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.cluster_reading.PATIENCE_SECONDS", 0.01)
+    told = FakeMetadata(east=east.holding("a"), west=west.holding("a"))
+    with reading(told) as job:
+
+        def read(until: str) -> list[str]:
+            found: list[str] = []
+            while until not in found:
+                found += step(job)
+            return found
+
+        west.answers.clear()
+        assert "w1" not in read("e2")
+        east.put("a", "e4")
+        assert read("e4") == ["e4"]
+        west.answers.set()
+        assert read("w1") == ["w1"]
 
 
 def test_a_cluster_that_is_away_at_first_starts_where_it_should(east: FakeCluster, west: FakeCluster) -> None:
@@ -229,10 +296,24 @@ def test_a_metadata_service_that_fails(east: FakeCluster, caplog: pytest.LogCapt
         ({"bootstrap.servers": "there:1", "enable.auto.commit": "true"}, "is for the source itself to decide"),
     ],
 )
-def test_metadata_that_cannot_be(metadata: dict[str, str], said: str, east: FakeCluster) -> None:
+def test_metadata_that_cannot_be_at_first(metadata: dict[str, str], said: str, east: FakeCluster) -> None:
     told = FakeMetadata(east=type(east.holding("a"))({"a"}, metadata))
     with pytest.raises(ConfigurationError, match=said):
         step(reading(told))
+
+
+def test_metadata_that_cannot_be_later(east: FakeCluster) -> None:
+    """It counts as a failure of the service."""
+    told = FakeMetadata(east=east.holding("a"))
+    with reading(told) as job:
+        step(job)
+        told.clusters["west"] = type(east.holding("a"))({"a"}, {})
+        east.put("a", "e4")
+        assert step(job) == ["e4"]
+        with pytest.raises(
+            InfrastructureError, match=r"failed 2 times in a row: .*'bootstrap.servers' for cluster 'west'"
+        ):
+            step(job)
 
 
 def test_a_topic_that_is_not_there(east: FakeCluster) -> None:

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.time import Time
 from headrace.common.typeinfo import Types
 from headrace.operators.window.general.kept_windows import KeptWindows
 from headrace.operators.window.general.merging_windows import AskingWindowSet, MergingWindowSet, TouchingWindowSet
+from headrace.state.keyed.table import StateTable
 from headrace.state.keys.entries import KeyEntry
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
+from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
 from headrace.windowing.windows import TimeWindow
 
 KEY = KeyEntry(1, 1, 0)
@@ -97,3 +100,24 @@ def test_sessions_of_one_key(assigner: Any, sums: list[int], monkeypatch: pytest
         harness.push_all("numbers", [1, 1, 1], [0, 4, 20])
         harness.finish()
         assert harness.results("sums") == sums
+
+
+def test_state_of_sessions_that_grow_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that has grown is another window, with state of its own: none is looked up for each element."""
+    reads: list[int] = []
+    find = StateTable.find
+    monkeypatch.setattr(StateTable, "find", lambda table, *given: reads.append(1) or find(table, *given))
+
+    def job(harness: JobHarness) -> None:
+        numbers = harness.add_source("numbers", Types.LONG()).key_by(lambda number: number % 2, key_type=Types.LONG())
+        sessions = numbers.window(SESSIONS).trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(40)))
+        harness.add_sink("sums", sessions.reduce(lambda a, b: a + b).uid("windows"))
+
+    with JobHarness(job) as harness:
+        harness.push_all("numbers", [1, 2], [0, 0])
+        harness.run_epoch()
+        reads.clear()
+        harness.push_all("numbers", [1, 2] * 100, [time // 2 for time in range(200)])
+        harness.finish()
+        assert len(reads) < 20
+        assert harness.results("sums") == [101, 202] * 4

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
+from headrace.common.metadata import row_type
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.metadata import columns_of, fields_of, row_type
+from headrace.connectors.metadata import columns_of, fields_of
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import refused, uncalled
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.metadata import chosen_metadata
 from headrace.common.other_names import other_names
 from headrace.common.time import Duration, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -16,7 +17,6 @@ from headrace.connectors.file_system.metadata import METADATA, FileMetadata
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.reader import FileReader
 from headrace.connectors.file_system.tolerance import STRICT, Tolerance
-from headrace.connectors.metadata import chosen_metadata
 from headrace.connectors.source import Boundedness, Source
 from headrace.formats.file_format import FileFormat
 from headrace.storage.files import InputFile, shown

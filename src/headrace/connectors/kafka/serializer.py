@@ -70,6 +70,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def __init__(self) -> None:
         self._topic: str | Callable[[Any], str] | None = None
         self._key: SerializationSchema | None = None
+        self._key_fields: tuple[str, ...] = ()
         self._value: SerializationSchema | None = None
 
     def set_topic(self, topic: str) -> Self:
@@ -103,6 +104,16 @@ class KafkaRecordSerializationSchemaBuilder:
         self._key = key_serialization_schema
         return self
 
+    def set_key_fields(self, *names: str) -> Self:
+        """Make keys of some fields of the record, as ``key.fields`` of Flink's SQL does.
+
+        The key's schema then gets rows of these fields; without one, the key is one field of text or bytes, as it is.
+        """
+        for name in names:
+            expect(name, str, "set_key_fields")
+        self._key_fields = names
+        return self
+
     def set_value_serialization_schema(self, value_serialization_schema: SerializationSchema) -> Self:
         """Say how values are written."""
         expect(value_serialization_schema, SerializationSchema, "set_value_serialization_schema")
@@ -119,7 +130,7 @@ class KafkaRecordSerializationSchemaBuilder:
             raise refused("messages need a topic: call set_topic() or set_topic_selector()")
         if self._value is None:
             raise refused("messages need values: call set_value_serialization_schema()")
-        return KafkaRecordSerializationSchema(self._topic, self._value, self._key)
+        return KafkaRecordSerializationSchema(self._topic, self._value, self._key, key_fields=self._key_fields)
 
     def _set_topic(self, topic: str | Callable[[Any], str]) -> Self:
         if self._topic is not None:

@@ -78,7 +78,9 @@ def operations_of(column: pa.Array, known: Mapping[str, Operation]) -> npt.NDArr
     return operations
 
 
-def changelog(images: Images, kind: RowTypeInfo, names: pa.Array, known: Sequence[str]) -> DeserializedBatch:
+def changelog(
+    images: Images, kind: RowTypeInfo, names: pa.Array, known: Sequence[str], metadata: Sequence[pa.Array] = ()
+) -> DeserializedBatch:
     """The rows of images. Of a message that does not tell what it should there is none.
 
     Args:
@@ -86,6 +88,7 @@ def changelog(images: Images, kind: RowTypeInfo, names: pa.Array, known: Sequenc
         kind: the type of the rows, with a column for what they do.
         names: what each says has happened, for messages.
         known: what may have happened.
+        metadata: what messages say besides, a column for each field, in which messages are rows.
     """
     operations, messages = images.operations, images.messages
     no_before = images.before.is_null().to_numpy(zero_copy_only=False) & (operations >= Operation.UPDATE)
@@ -107,7 +110,8 @@ def changelog(images: Images, kind: RowTypeInfo, names: pa.Array, known: Sequenc
     takes_before = (kinds == RowKind.UPDATE_BEFORE.value) | (kinds == RowKind.DELETE.value)
     both = pa.concat_arrays([images.after, images.before]).take(pa.array(of + takes_before * len(operations)))
     schema = layout_of(kind).schema
-    columns = pa.RecordBatch.from_arrays([*both.flatten(), pa.array(kinds)], schema=schema)
+    besides = [column.take(pa.array(messages[of])) for column in metadata]
+    columns = pa.RecordBatch.from_arrays([*both.flatten(), *besides, pa.array(kinds)], schema=schema)
     return DeserializedBatch(columns, messages=messages[of], rejected=sorted(rejected.items()))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
@@ -14,12 +15,24 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import values_to_array
 from headrace.common.errors import UnsupportedOperationError
+from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS, BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
 from headrace.formats.cdc.images import Images, Operation, changelog, changelog_type, operations_of
+from headrace.formats.cdc.metadata import (
+    MetadataField,
+    document,
+    metadata_columns,
+    moment,
+    numbers,
+    properties,
+    text,
+    texts,
+    time_of_utc,
+)
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.messages import decode_good_messages
 
@@ -34,7 +47,11 @@ class ChangesDeserializationSchema(DeserializationSchema):
 
     Args:
         type_info: the type of the rows of the table, with fields.
+        metadata: names of metadata, or fields by name and the metadata that each holds; they follow those of the row.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Raises:
+        InvalidProgramError: when there is no such metadata, or two fields have one name.
     """
 
     operations: ClassVar[Mapping[str, Operation]]
@@ -43,8 +60,24 @@ class ChangesDeserializationSchema(DeserializationSchema):
     operation_field: ClassVar[str]
     """The field of a message that says what has happened."""
 
-    def __init__(self, type_info: TypeInformation, *, ignore_parse_errors: bool = False) -> None:
-        self._type = changelog_type(type_info)
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {}
+    """What messages say besides rows, by the names that Flink's SQL has."""
+
+    def __init__(
+        self,
+        type_info: TypeInformation,
+        *,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+        ignore_parse_errors: bool = False,
+    ) -> None:
+        changes = changelog_type(type_info)
+        self.row_type = RowTypeInfo(changes.types, changes.names)
+        chosen = chosen_metadata(metadata, self.known_metadata, f"messages of {type(self).__name__}")
+        self._metadata = [self.known_metadata[name] for name in chosen.values()]
+        named = zip(
+            [*changes.field_names, *chosen], [*changes.field_types, *(f.kind for f in self._metadata)], strict=True
+        )
+        self._type = changelog_type(row_type(list(named), "give metadata={'another name': ...}", changelog=True))
         self.ignore_parse_errors = ignore_parse_errors
 
     def get_produced_type(self) -> TypeInformation:
@@ -56,17 +89,25 @@ class ChangesDeserializationSchema(DeserializationSchema):
         raise UnsupportedOperationError("a message of changes may be several rows: call deserialize_batch(...)")
 
     def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
-        read = decode_good_messages(self.decode, messages)
+        read = decode_good_messages(self._decode_all, messages)
         assert read.columns is not None
         sources = np.arange(len(messages)) if read.messages is None else read.messages
         texts = messages if read.messages is None else messages.take(pa.array(sources))
         images = self.images(read.columns, texts)
         names = read.columns.column(self.operation_field).take(pa.array(images.messages))
-        made = changelog(images, self._type, names, list(self.operations))
+        besides = read.columns.columns[len(read.columns.columns) - len(self._metadata) :]
+        made = changelog(images, self._type, names, list(self.operations), besides)
         assert made.messages is not None
         more = [(int(sources[index]), reason) for index, reason in made.rejected]
         rejected = sorted([*read.rejected, *more])
         return DeserializedBatch(made.columns, messages=sources[made.messages], rejected=rejected)
+
+    def _decode_all(self, messages: pa.Array) -> pa.RecordBatch:
+        """What messages hold, with the metadata behind it."""
+        read = self.decode(messages)
+        for place, column in enumerate(metadata_columns(self._metadata, messages)):
+            read = read.append_column(f"metadata {place}", column)
+        return read
 
     @abstractmethod
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
@@ -75,11 +116,6 @@ class ChangesDeserializationSchema(DeserializationSchema):
     @abstractmethod
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
         """The rows before and after each change."""
-
-    @property
-    def row_type(self) -> RowTypeInfo:
-        """The rows, without a column for what they do."""
-        return RowTypeInfo(self._type.types, self._type.names)
 
 
 class _BeforeAndAfter(ChangesDeserializationSchema):
@@ -107,6 +143,9 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
         type_info: the type of the rows of the table.
         schema_include: whether messages are ``{"schema": ..., "payload": ...}``, as Kafka Connect writes them unless
             told otherwise.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``schema``,
+            ``ingestion-timestamp``, ``source.timestamp``, ``source.database``, ``source.schema``, ``source.table`` and
+            ``source.properties``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -121,12 +160,29 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
 
     operations: ClassVar[Mapping[str, Operation]] = {"c": _INSERT, "r": _INSERT, "u": _UPDATE, "d": _DELETE}
     operation_field = "op"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "schema": document("schema"),
+        "ingestion-timestamp": moment("ts_ms", unit="ms"),
+        "source.timestamp": moment("source", "ts_ms", unit="ms"),
+        "source.database": text("source", "db"),
+        "source.schema": text("source", "schema"),
+        "source.table": text("source", "table"),
+        "source.properties": properties("source"),
+    }
 
     def __init__(
-        self, type_info: TypeInformation, *, schema_include: bool = False, ignore_parse_errors: bool = False
+        self,
+        type_info: TypeInformation,
+        *,
+        schema_include: bool = False,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+        ignore_parse_errors: bool = False,
     ) -> None:
-        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
+        super().__init__(type_info, metadata=metadata, ignore_parse_errors=ignore_parse_errors)
         self._schema_include = schema_include
+        if schema_include:
+            inner = [f if f.path == ("schema",) else replace(f, path=("payload", *f.path)) for f in self._metadata]
+            self._metadata = inner
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         if not self._schema_include:
@@ -144,6 +200,8 @@ class OggJsonDeserializationSchema(_BeforeAndAfter):
 
     Args:
         type_info: the type of the rows of the table.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``table``, ``primary-keys``,
+            ``ingestion-timestamp`` and ``event-timestamp``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -154,6 +212,12 @@ class OggJsonDeserializationSchema(_BeforeAndAfter):
 
     operations: ClassVar[Mapping[str, Operation]] = {"I": _INSERT, "U": _UPDATE, "D": _DELETE, "T": Operation.NOTHING}
     operation_field = "op_type"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "table": text("table"),
+        "primary-keys": texts("primary_keys"),
+        "ingestion-timestamp": time_of_utc("current_ts"),
+        "event-timestamp": time_of_utc("op_ts"),
+    }
 
 
 @hides_engine_of_methods
@@ -164,6 +228,8 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
 
     Args:
         type_info: the type of the rows of the table.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``database``, ``table``,
+            ``primary-key-columns`` and ``ingestion-timestamp``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -174,6 +240,12 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
 
     operations: ClassVar[Mapping[str, Operation]] = {"insert": _INSERT, "update": _UPDATE, "delete": _DELETE}
     operation_field = "type"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "database": text("database"),
+        "table": text("table"),
+        "primary-key-columns": texts("primary_key_columns"),
+        "ingestion-timestamp": moment("ts", unit="s"),
+    }
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         envelope = Types.ROW_NAMED(["data", "old", "type"], [self.row_type, self.row_type, Types.STRING()])
@@ -198,6 +270,8 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
         type_info: the type of the rows of the table.
         database_include: a regular expression; messages of databases whose whole name does not match it are left out.
         table_include: likewise, of tables.
+        metadata: names of metadata, or fields by name and the metadata that each holds: ``database``, ``table``,
+            ``sql-type``, ``pk-names``, ``ingestion-timestamp`` and ``event-timestamp``.
         ignore_parse_errors: whether messages that cannot be read are left out and counted.
 
     Examples:
@@ -213,6 +287,14 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
         "CREATE": Operation.NOTHING,
     }
     operation_field = "type"
+    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
+        "database": text("database"),
+        "table": text("table"),
+        "sql-type": numbers("sqlType"),
+        "pk-names": texts("pkNames"),
+        "ingestion-timestamp": moment("ts", unit="ms"),
+        "event-timestamp": moment("es", unit="ms"),
+    }
 
     def __init__(
         self,
@@ -220,9 +302,10 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
         *,
         database_include: str | None = None,
         table_include: str | None = None,
+        metadata: Mapping[str, str] | Sequence[str] = (),
         ignore_parse_errors: bool = False,
     ) -> None:
-        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
+        super().__init__(type_info, metadata=metadata, ignore_parse_errors=ignore_parse_errors)
         self._include = {
             name: re.compile(pattern)
             for name, pattern in (("database", database_include), ("table", table_include))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.common.logs import get_logger
 from headrace.connectors.kafka.dynamic.cluster_reading import ClusterReading
 from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
+from headrace.connectors.kafka.dynamic.removed import RemovedClusters
 from headrace.connectors.partitions.enumerator import narrowed_state
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
@@ -34,17 +35,20 @@ class DynamicPlan:
         each: what is read of every cluster, but for the topics.
         properties: settings of all clients; not those that the metadata says.
         threshold: how often in a row a cluster, or the metadata service, may fail.
+        retention: for how many milliseconds it is remembered how far a cluster was read that is taken away.
     """
 
     each: ReadingPlan
     properties: Mapping[str, str]
     threshold: int
+    retention: int
 
 
 class DynamicKafkaEnumerator(SplitEnumerator):
     """Plans what is read of several clusters; a split is a partition of one of them, as ``cluster/topic-partition``.
 
-    What is not to be read any more ends where it is. Its position is forgotten with that, as in Flink.
+    What is not to be read any more ends where it is. Its position is forgotten with that, as in Flink, unless the
+    whole cluster has gone, and not for long.
 
     Args:
         topology: the clusters.
@@ -64,14 +68,17 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         self._plan = plan
         self._connect = connect
         self._restored: dict[str, Json] = {} if state is None else dict(state["clusters"])
+        self._removed = RemovedClusters(plan.retention, {} if state is None else state["removed"])
         self._wanted: Mapping[str, ClusterMetadata] = {}
         self._clusters: dict[str, ClusterReading] = {}
         self._were_wanted: dict[str, Mapping[str, str]] = {}
+        self._positions: dict[str, Json] = {} if state is None else dict(state["positions"])
         self._leaving: set[str] = set()
         self._left: set[str] = set()
 
     def discover(self, now: int) -> Sequence[str]:
-        self._follow(self._topology.clusters(now))
+        self._removed.forget(now)
+        self._follow(self._topology.clusters(now), now)
         for cluster in self._clusters.values():
             cluster.begin_to_look(now)
         for cluster in self._clusters.values():
@@ -85,6 +92,8 @@ class DynamicKafkaEnumerator(SplitEnumerator):
 
     def initial_position(self, split_id: str) -> Json:
         name, partition = _parsed(split_id)
+        if split_id in self._positions:
+            return self._positions.pop(split_id)
         return self._clusters[name].initial_position(partition)
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
@@ -99,10 +108,11 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         return replace(read, split_id=split_id, pieces=pieces)
 
     def is_finished(self, split_id: str, position: Json) -> bool:
+        name, partition = _parsed(split_id)
         if self._is_gone(split_id):
             self._leaving.add(split_id)
+            self._removed.ended(name, partition, position)
             return True
-        name, partition = _parsed(split_id)
         return self._clusters[name].is_finished(partition, position)
 
     def is_complete(self) -> bool:
@@ -115,8 +125,7 @@ class DynamicKafkaEnumerator(SplitEnumerator):
         return self._clusters[name].pending(partition, position, now)
 
     def snapshot(self) -> Json:
-        states = {name: cluster.snapshot() for name, cluster in self._clusters.items()}
-        return {"clusters": self._restored | {name: state for name, state in states.items() if state is not None}}
+        return {"clusters": self._states(), "removed": self._removed.snapshot(), "positions": dict(self._positions)}
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
         self._left |= self._leaving & positions.keys()
@@ -140,26 +149,38 @@ class DynamicKafkaEnumerator(SplitEnumerator):
 
     def _is_gone(self, split_id: str) -> bool:
         """Whether a split is not to be read any more."""
-        name, partition = _parsed(split_id)
-        metadata = self._wanted.get(name)
-        return metadata is None or TopicPartition.parse(partition).topic not in metadata.topics
+        return not _is_of(split_id, self._wanted)
 
-    def _follow(self, wanted: Mapping[str, ClusterMetadata]) -> None:
+    def _states(self) -> dict[str, Json]:
+        """By cluster, what its enumerator knows; those that were never looked at are left out."""
+        states = {name: cluster.snapshot() for name, cluster in self._clusters.items()}
+        return self._restored | {name: state for name, state in states.items() if state is not None}
+
+    def _follow(self, wanted: Mapping[str, ClusterMetadata], now: int) -> None:
         """Read what the metadata says now; of clusters that stay, what is known stays."""
-        if wanted == self._wanted:
+        if wanted == self._wanted and not self._restored:
             return
-        states = self.snapshot()["clusters"]
+        states = self._states()
         changed = [name for name, metadata in wanted.items() if metadata != self._wanted.get(name)]
         settings = {name: cluster_settings(self._plan.properties, name, wanted[name].properties) for name in changed}
         for name in [name for name in self._clusters if name not in wanted or name in settings]:
             self._clusters.pop(name).close()
-        for name, of_cluster in settings.items():
-            self._clusters[name] = self._reading(name, of_cluster, wanted[name], states.get(name))
-            logger.info("of cluster %r topics %s are read from now on", name, ", ".join(sorted(wanted[name].topics)))
-        for name in self._wanted.keys() - wanted.keys():
+        for name in (self._wanted.keys() | states.keys()) - wanted.keys():
+            self._removed.remove(name, states.get(name), now)
             logger.info("nothing is read of cluster %r any more", name)
+        for name, of_cluster in settings.items():
+            state = self._remembered(name, wanted) if name in self._removed else states.get(name)
+            self._clusters[name] = self._reading(name, of_cluster, wanted[name], state)
+            logger.info("of cluster %r topics %s are read from now on", name, ", ".join(sorted(wanted[name].topics)))
         self._were_wanted |= {name: metadata.properties for name, metadata in self._wanted.items()}
         self._wanted, self._restored = wanted, {}
+
+    def _remembered(self, name: str, wanted: Mapping[str, ClusterMetadata]) -> Json | None:
+        """What is known of a cluster that has come back; its partitions are read on where they were."""
+        known = self._removed.pop(name)
+        positions = {f"{name}/{partition}": position for partition, position in known.positions.items()}
+        self._positions |= {split_id: at for split_id, at in positions.items() if _is_of(split_id, wanted)}
+        return known.state
 
     def _reading(
         self, name: str, settings: ClientSettings, metadata: ClusterMetadata, state: Json | None
@@ -180,6 +201,12 @@ class DynamicKafkaEnumerator(SplitEnumerator):
             self._plan.threshold,
             lambda: self._topology.is_cluster_active(name),
         )
+
+
+def _is_of(split_id: str, wanted: Mapping[str, ClusterMetadata]) -> bool:
+    """Whether a split is to be read."""
+    name, partition = _parsed(split_id)
+    return name in wanted and TopicPartition.parse(partition).topic in wanted[name].topics
 
 
 def _parsed(split_id: str) -> tuple[str, str]:

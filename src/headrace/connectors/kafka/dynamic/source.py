@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic
 
 from headrace.common.arguments import expect, refused
@@ -22,39 +21,24 @@ from headrace.connectors.kafka.dynamic.subscribers import (
     KafkaStreamSubscriber,
     StreamPatternSubscriber,
 )
-from headrace.connectors.kafka.dynamic.topology import StreamTopology
+from headrace.connectors.kafka.dynamic.topology import StreamSubscription, StreamTopology
 from headrace.connectors.partitions.subscription import Topics
-from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.partitions.topic_source import TopicSource
 
 if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 _INTERVAL: Final = "stream-metadata-discovery-interval-ms"
+_RETENTION: Final = "stream-metadata-removed-cluster-retention-ms"
 _MODE: Final = "stream-enumerator-mode"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSubscription:
-    """Which streams are read, and who tells where they lie.
-
-    Attributes:
-        subscriber: which.
-        service: tells.
-        interval: after how many milliseconds it is asked again; None for never.
-    """
-
-    subscriber: KafkaStreamSubscriber
-    service: KafkaMetadataService
-    interval: int | None
-
-
 @hides_engine_of_methods
-class DynamicKafkaSource(Source[T_co]):
+class DynamicKafkaSource(TopicSource[T_co]):
     """Reads streams exactly once, in whatever topics of whatever clusters they lie, also when that changes.
 
     A metadata service tells where streams lie, and is asked again while the job runs. Every partition is a split, in
@@ -86,34 +70,17 @@ class DynamicKafkaSource(Source[T_co]):
     ) -> None:
         self._subscription = subscription
         self._plan = plan
-        self._schema = schema
-        self._dead_letter = dead_letter
+        super().__init__(str(subscription.subscriber), schema, dead_letter, is_bounded=plan.each.is_bounded)
 
     @staticmethod
     def builder() -> DynamicKafkaSourceBuilder[T_co]:
         """Begin a source."""
         return DynamicKafkaSourceBuilder()
 
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED if self._plan.each.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation[T_co]:
-        return self._schema.produced_type
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        return (str(self._subscription.subscriber),)
-
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
         asked = self._subscription
-        topology = StreamTopology(asked.service, asked.subscriber, asked.interval, self._plan.threshold)
+        topology = StreamTopology(asked, self._plan.properties, self._plan.threshold)
         return DynamicKafkaEnumerator(topology, self._plan, KafkaOffsets, context.state)
 
     def create_reader(self) -> SourceReader:
@@ -129,9 +96,10 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
     """Puts a :class:`DynamicKafkaSource` together.
 
     Settings of clients are those of all clusters; what the metadata says of one goes before them. Beside these there
-    are ``stream-metadata-discovery-interval-ms`` (never, unless said) and
-    ``stream-metadata-discovery-failure-threshold`` (1): how often in a row the metadata service, or a cluster, may fail
-    before the job does.
+    are ``stream-metadata-discovery-interval-ms`` (never, unless said),
+    ``stream-metadata-discovery-failure-threshold`` (1), which is how often in a row the metadata service, or a cluster,
+    may fail before the job does, and ``stream-metadata-removed-cluster-retention-ms`` (0), for how long it is
+    remembered how far a cluster was read that is taken away.
 
     Examples:
         >>> from headrace.common import SimpleStringSchema
@@ -203,11 +171,12 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         properties = dict(self._properties)
         interval = whole_number(_INTERVAL, properties.pop(_INTERVAL, "-1"))
         threshold = whole_number(THRESHOLD, properties.pop(THRESHOLD, "1"))
+        retention = whole_number(_RETENTION, properties.pop(_RETENTION, "0"))
         _check_mode(properties.pop(_MODE, "global"))
         follows = interval > 0 and not self._is_bounded
         subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
         each = self._reading_plan(Topics(()), properties)
-        plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold)
+        plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold, retention)
         return DynamicKafkaSource(subscription, plan, self._made_of(), self._dead_letter)
 
 

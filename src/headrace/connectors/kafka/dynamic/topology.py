@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from headrace.common.errors import ConfigurationError, HeadraceError, Infrastruc
 from headrace.common.logs import get_logger
 from headrace.connectors.kafka.dynamic.background import BackgroundCall
 from headrace.connectors.kafka.dynamic.cluster_reading import PATIENCE_SECONDS, THRESHOLD
+from headrace.connectors.kafka.dynamic.pieces import cluster_settings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -20,22 +21,35 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class StreamSubscription:
+    """Which streams are read, and who tells where they lie.
+
+    Attributes:
+        subscriber: which.
+        service: tells.
+        interval: after how many milliseconds it is asked again; None for never.
+    """
+
+    subscriber: KafkaStreamSubscriber
+    service: KafkaMetadataService
+    interval: int | None
+
+
 class StreamTopology:
     """The clusters of the streams that a source reads, as a metadata service tells now and then.
 
     Args:
-        service: tells.
-        subscriber: which streams.
-        interval: after how many milliseconds it is asked again; None for never.
-        threshold: how often in a row it may fail, once it has answered.
+        subscription: which streams, and who tells.
+        properties: settings of all clients.
+        threshold: how often in a row the service may fail, once it has answered.
     """
 
-    def __init__(
-        self, service: KafkaMetadataService, subscriber: KafkaStreamSubscriber, interval: int | None, threshold: int
-    ) -> None:
-        self._service = service
-        self._subscriber = subscriber
-        self._interval = interval
+    def __init__(self, subscription: StreamSubscription, properties: Mapping[str, str], threshold: int) -> None:
+        self._service = subscription.service
+        self._subscriber = subscription.subscriber
+        self._interval = subscription.interval
+        self._properties = properties
         self._threshold = threshold
         self._lock = Lock()
         self._asked: BackgroundCall[dict[str, ClusterMetadata]] | None = None
@@ -93,7 +107,10 @@ class StreamTopology:
 
     def _told(self) -> dict[str, ClusterMetadata]:
         with self._lock:
-            return clusters_of(self._subscriber.get_subscribed_streams(self._service))
+            found = clusters_of(self._subscriber.get_subscribed_streams(self._service))
+        for name, metadata in found.items():
+            cluster_settings(self._properties, name, metadata.properties)
+        return found
 
     def _take(self) -> None:
         """Take an answer that has come; only the first one is waited for, however long."""

@@ -129,6 +129,7 @@ class OneByOne(Intake):
         self._keyed.expect(self._pairs(entries, assigned))
         if self._merging is not None:
             self._merging.expect(chain(entries, (entry for entry, _ in due)))
+            self._keyed.expect(self._merging.foreseen(entries, assigned))
         reached = [self._time.watermark, *watermarks[:-1]]
         return zip(batch.rows, timestamps, reached, watermarks, entries, assigned, strict=True)
 

@@ -124,6 +124,10 @@ class TouchingWindowSet(MergingWindowSet[TimeWindow]):
         self._in_order = sorted(mapping)
         self._starts = [window.start for window in self._in_order]
 
+    def touched_by(self, new: TimeWindow) -> TimeWindow:
+        """The window that a new one would be, or be part of."""
+        return next((result for _, result in self._groups(new)), new)
+
     def _groups(self, new: TimeWindow) -> Sequence[tuple[Sequence[TimeWindow], TimeWindow]]:
         first = last = bisect_right(self._starts, new.end)
         while first and self._in_order[first - 1].end >= new.start:
@@ -254,6 +258,29 @@ class MergingWindows(Generic[W]):
     def expect(self, keys: Iterable[AnyKeyEntry]) -> None:
         """Says which keys' windows will be asked for, so that what they hold is read together."""
         self._keyed.expect(self._stored_of(dict.fromkeys(keys)))
+
+    def foreseen(
+        self, entries: Iterable[AnyKeyEntry], assigned: Iterable[Iterable[Any]]
+    ) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
+        """The windows that elements will be part of, as keys and namespaces: what is kept of them is read together.
+
+        Each element of a key is taken to come to the window of the one before, or to one that the key has. Where that
+        is wrong, or an assigner would have to be asked, a window is looked up when it is there.
+
+        Args:
+            entries: the key of each element.
+            assigned: the windows of each element.
+        """
+        last: dict[int, TimeWindow] = {}
+        for entry, windows in zip(entries, assigned, strict=True) if self._merges_touching else ():
+            self._keyed.current = entry
+            known = cast("TouchingWindowSet", self.of_current_key())
+            for window in windows:
+                before = last.get(entry.ordinal, window)
+                grown = known.touched_by(before.cover(window) if before.intersects(window) else window)
+                last[entry.ordinal] = grown
+                yield entry, self._serializer.namespace_of(cast("W", grown))
+        self._keyed.current = NO_KEY
 
     def end_epoch(self) -> None:
         """Puts what has changed into state."""
