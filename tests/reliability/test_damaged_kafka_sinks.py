@@ -17,7 +17,7 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
 from headrace.common.errors import CommitRefusedError, HeadraceError
-from headrace.connectors.kafka import MissingMarker
+from headrace.connectors.kafka import MissingMarker, writer
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.damage_table import DAMAGES, EXACT, STAGED
 from tests.reliability.support.damages import CASES, Scene, belongings
@@ -35,6 +35,12 @@ pytestmark = pytest.mark.integration
 NO_RESTARTS = {"restart-strategy.type": "none"}
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "100"}
 NAMESAKE = "1-0-0-0123456789abcdef.arrow"
+
+
+@pytest.fixture(autouse=True)
+def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even few messages are staged in files."""
+    monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 0)
 
 
 @pytest.fixture

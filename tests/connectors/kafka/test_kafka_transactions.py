@@ -24,10 +24,17 @@ from headrace.common.errors import (
 )
 from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder, MissingMarker
 from headrace.connectors.kafka import committer as committer_module
+from headrace.connectors.kafka import writer as writer_module
 from headrace.connectors.kafka.committer import KafkaCommitter
 from headrace.connectors.kafka.publisher import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
+from headrace.connectors.sink import (
+    CommitterContext,
+    DeliveryGuarantee,
+    WriterContext,
+    WriterEpoch,
+    as_in_a_checkpoint,
+)
 from headrace.storage.posix import PosixFolder
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.kafka_sinks import Key, Place, Text, check, committed, kafka_job, staged_files
@@ -83,7 +90,9 @@ class ByHand:
         return CommitterContext(self.job_id, "sink", Types.STRING(), generation, restored, **shared)
 
     def written(self, epoch: int, records: list[str], subtask: int = 0, generation: int = 0) -> list[Any]:
-        own = WriterContext(self.job_id, "sink", generation, subtask, 1, Types.STRING(), folder=self.folder)
+        own = WriterContext(
+            self.job_id, "sink", generation, subtask, self.parallelism, Types.STRING(), folder=self.folder
+        )
         writer = self.sink.create_writer(own)
         writer.begin_epoch(WriterEpoch(epoch, NOW))
         times = [NO_TIMESTAMP] * len(records)
@@ -92,7 +101,13 @@ class ByHand:
 
 
 @pytest.fixture
-def by_hand(topic: Topic, tmp_path: Path) -> ByHand:
+def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even few messages are staged in files."""
+    monkeypatch.setattr(writer_module, "_IN_MANIFEST_BYTES", 0)
+
+
+@pytest.fixture
+def by_hand(topic: Topic, tmp_path: Path, in_files: None) -> ByHand:
     return ByHand(to(topic).build(), PosixFolder(tmp_path / "staged"), topic.name)
 
 
@@ -121,6 +136,30 @@ def test_what_an_epoch_has_written_becomes_visible_after_its_checkpoint(topic: T
     committer.close()
     assert texts(topic) == ["a", "b", "c"]
     assert {message.timestamp()[1] for message in committed(topic.servers, topic.name)} == {NOW}
+
+
+def test_few_messages_wait_in_the_manifest(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "_IN_MANIFEST_BYTES", 1_000)
+    committer = by_hand.committer()
+    staged = as_in_a_checkpoint(by_hand.written(1, ["a", "é"]))
+    assert (by_hand.folder.names(), texts(topic)) == ([], [])
+    for _ in range(2):
+        committer.commit(1, staged, NOW)
+        assert texts(topic) == ["a", "é"]
+    assert by_hand.folder.names() == []
+    committer.commit(2, by_hand.written(2, ["b" * 1_000]), NOW)
+    committer.close()
+    assert texts(topic) == ["a", "b" * 1_000, "é"]
+
+
+def test_only_so_much_of_an_epoch_is_in_the_manifest_over_all_subtasks(
+    by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_IN_MANIFEST_BYTES", 131_072)
+    for parallelism, files in ((1, 0), (2, 1)):
+        by_hand.parallelism = parallelism
+        by_hand.written(1, ["a" * 100_000])
+        assert len(by_hand.folder.names()) == files
 
 
 def test_the_same_records_are_staged_in_the_same_file(by_hand: ByHand) -> None:

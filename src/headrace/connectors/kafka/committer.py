@@ -100,7 +100,9 @@ class KafkaCommitter(Committer):
         else:
             self._do_here({each.staged.transactional_id: partial(_publish, each) for each in publications})
         self._set_at.update(dict.fromkeys(ids, time.monotonic()))
-        self._folder.remove_all([file.name for each in staged for file in each.files])
+        files = [file.name for each in staged for file in each.files]
+        if files:
+            self._folder.remove_all(files)
 
     def recover(self, in_progress: Json | None) -> None:
         self._claim(self._ids, self._context.restored_epoch)

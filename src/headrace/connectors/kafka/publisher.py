@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import CommitRefusedError, ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.client import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors, error_of
 from headrace.connectors.kafka.markers import Marker, marker_in
 from headrace.connectors.kafka.sender import MessageSender
-from headrace.connectors.kafka.staging import staged_messages
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -63,7 +62,7 @@ class Publication:
     Attributes:
         epoch: the epoch.
         staged: the messages.
-        folder: where they are.
+        folder: where those are that are in files.
         owner: job and sink, as in its marker.
         missing_marker: what to do without one.
     """
@@ -163,9 +162,8 @@ class Publisher:
 
     def _run_transaction(self, publication: Publication) -> None:
         self._begin()
-        for file in publication.staged.files:
-            for topic, batch in staged_messages(publication.folder, file):
-                self._sender.send(topic, batch["value"], batch["key"], batch["timestamp"])
+        for topic, batch in publication.staged.batches(publication.folder):
+            self._sender.send(topic, batch["value"], batch["key"], batch["timestamp"])
         try:  # the marker and the messages are on their way together
             self._mark(Marker(publication.staged.marker_topic, publication.epoch, publication.owner))
         finally:

@@ -1,10 +1,11 @@
-"""Messages that wait in the checkpoint directory until their epoch is published."""
+"""Messages that wait in the checkpoint until their epoch is published: many in files beside it, few in the manifest."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -55,61 +56,80 @@ class StagedEpoch:
         transactional_id: under which id; it stays when the job goes on with another prefix.
         marker_topic: the topic at which the marker is; likewise.
         files: in their order.
+        content: what a file would hold, of messages that are in none.
     """
 
     transactional_id: str
     marker_topic: str
     files: tuple[StagedFile, ...]
+    content: bytes = field(default=b"", repr=False)
 
     @property
     def size(self) -> int:
         """In bytes."""
-        return sum(file.size for file in self.files)
+        return len(self.content) + sum(file.size for file in self.files)
 
     @property
     def messages(self) -> int:
-        """How many messages."""
+        """How many messages; of those in the manifest, which are few, it does not matter."""
         return sum(file.messages for file in self.files)
+
+    def batches(self, folder: Folder) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Batches of timestamp, key and value, with their topics.
+
+        Args:
+            folder: where the files are.
+
+        Raises:
+            CommitRefusedError: when a file is missing, or not as it was written.
+            OSError: when one cannot be read.
+        """
+        for file in self.files:
+            yield from _batches(_content(folder, file))
+        if self.content:
+            yield from _batches(self.content)
 
     def to_json(self) -> Json:
         """As it is in a manifest."""
         files = [[file.name, file.size, file.messages] for file in self.files]
-        return {"id": self.transactional_id, "marker": self.marker_topic, "files": files}
+        found = {"id": self.transactional_id, "marker": self.marker_topic, "files": files}
+        return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
 
     @staticmethod
     def from_json(found: Json) -> StagedEpoch:
         """As it was."""
-        return StagedEpoch(found["id"], found["marker"], tuple(StagedFile(*each) for each in found["files"]))
+        files = tuple(StagedFile(*each) for each in found["files"])
+        return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))
 
 
-def stage(folder: Folder, place: str, pieces: Sequence[tuple[OutgoingMessages, npt.NDArray[np.int64]]]) -> StagedFile:
+def content_of(pieces: Sequence[tuple[OutgoingMessages, npt.NDArray[np.int64]]]) -> pa.Buffer:
+    """What a file of messages holds: messages of one topic each, with their timestamps."""
+    output = pa.BufferOutputStream()
+    with pa.ipc.new_stream(output, _SCHEMA) as writer:
+        for messages, timestamps in pieces:
+            writer.write_batch(_columns(messages, timestamps), custom_metadata={_TOPIC: messages.topic})
+    return output.getvalue()
+
+
+def stage(folder: Folder, place: str, content: pa.Buffer, messages: int) -> StagedFile:
     """Write messages to a file, durably.
 
     Args:
         folder: where.
         place: the beginning of its name.
-        pieces: messages of one topic each, with their timestamps.
+        content: what :func:`content_of` gave.
+        messages: how many they are.
 
     Raises:
         OSError: when it cannot be written.
     """
-    output = pa.BufferOutputStream()
-    with pa.ipc.new_stream(output, _SCHEMA) as writer:
-        for messages, timestamps in pieces:
-            writer.write_batch(_columns(messages, timestamps), custom_metadata={_TOPIC: messages.topic})
-    content = output.getvalue()
     name = f"{place}-{_digest(content)}{_SUFFIX}"
     folder.write(name, [content])
-    return StagedFile(name, content.size, sum(len(messages) for messages, _ in pieces))
+    return StagedFile(name, content.size, messages)
 
 
-def staged_messages(folder: Folder, file: StagedFile) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What is in a file: batches of timestamp, key and value, with their topics.
-
-    Raises:
-        CommitRefusedError: when it is missing, or not as it was written.
-        OSError: when it cannot be read.
-    """
+def _content(folder: Folder, file: StagedFile) -> bytes:
+    """What is in a file, if it is as it was written."""
     where = folder.locate(file.name)
     try:
         content = folder.read(file.name)
@@ -117,6 +137,10 @@ def staged_messages(folder: Folder, file: StagedFile) -> Iterator[tuple[str, pa.
         raise CommitRefusedError(f"{where} is missing, which waits to be published; put it back") from error
     if len(content) != file.size or _digest(content) != file.name.removesuffix(_SUFFIX).rpartition("-")[2]:
         raise CommitRefusedError(f"{where} is damaged: its content is not what a task wrote; put it back as it was")
+    return content
+
+
+def _batches(content: bytes) -> Iterator[tuple[str, pa.RecordBatch]]:
     for found in pa.ipc.open_stream(content).iter_batches_with_custom_metadata():
         yield found.custom_metadata[_TOPIC.encode()].decode(), found.batch
 

@@ -9,13 +9,14 @@ import pyarrow.compute as pc
 
 from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.kafka.sender import MessageSender
-from headrace.connectors.kafka.staging import StagedEpoch, stage
+from headrace.connectors.kafka.staging import StagedEpoch, content_of, stage
 from headrace.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from headrace.common.batch import Batch
     from headrace.connectors.dead_letters import Reject
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 _STAGED_TOGETHER: Final = 32 << 20
 """With so many bytes a file is written, even if the epoch has more."""
+
+_IN_MANIFEST_BYTES: Final = 128 << 10
+"""So much of an epoch, over all subtasks, is part of the manifest: a small epoch has no files to write, to read and to
+remove."""
 
 
 class MessageEncoder:
@@ -106,6 +111,8 @@ class SendingWriter(SinkWriter):
 class StagingWriter(SinkWriter):
     """Writes messages to files in the checkpoint directory, out of which they are published after the checkpoint.
 
+    Where an epoch has few they are in the manifest itself.
+
     Args:
         context: what a writer is made with.
         encoder: makes the messages.
@@ -122,6 +129,7 @@ class StagingWriter(SinkWriter):
         self._transactional_id = transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
         self._marker_topic = transactions.marker_topic
         self._epoch: WriterEpoch | None = None
+        self._in_manifest = _IN_MANIFEST_BYTES // context.parallelism
         self._pieces: list[tuple[OutgoingMessages, npt.NDArray[np.int64]]] = []
         self._bytes = 0
         self._staged: list[StagedFile] = []
@@ -135,22 +143,27 @@ class StagingWriter(SinkWriter):
             self._pieces.append((messages, _timestamps(messages, self._epoch.processing_time)))
             self._bytes += messages.values.nbytes
         if self._bytes >= _STAGED_TOGETHER:
-            self._stage()
+            self._stage(content_of(self._pieces))
 
     def prepare_commit(self) -> Sequence[Json]:
-        self._stage()
-        staged = StagedEpoch(self._transactional_id, self._marker_topic, tuple(self._staged))
+        content = b""
+        if any(len(messages) for messages, _ in self._pieces):
+            last = content_of(self._pieces)
+            if self._staged or last.size > self._in_manifest:
+                self._stage(last)
+            else:
+                content = last.to_pybytes()
+        staged = StagedEpoch(self._transactional_id, self._marker_topic, tuple(self._staged), content)
         self._clear()
-        return [staged.to_json()] if staged.files else []
+        return [staged.to_json()] if staged.size else []
 
     def abort(self) -> None:
         self._clear()  # files stay: another attempt of the task has written the same ones, perhaps
 
-    def _stage(self) -> None:
-        if not any(len(messages) for messages, _ in self._pieces):
-            return
+    def _stage(self, content: pa.Buffer) -> None:
         assert self._epoch is not None
-        self._staged.append(stage(self._folder, f"{self._epoch.number}-{self._place}", self._pieces))
+        messages = sum(len(messages) for messages, _ in self._pieces)
+        self._staged.append(stage(self._folder, f"{self._epoch.number}-{self._place}", content, messages))
         self._pieces, self._bytes = [], 0
 
     def _clear(self) -> None:
