@@ -40,9 +40,9 @@ class KafkaSink(TopicSink[T_contra]):
     """Writes records into topics.
 
     ``AT_LEAST_ONCE``, the default, and ``NONE`` send them from the tasks, and a checkpoint waits until brokers have
-    acknowledged all of them, for what ``acks`` says that is worth. ``EXACTLY_ONCE`` keeps the messages of an epoch in the
-    checkpoint directory, and publishes them when the epoch is complete, in one transaction for each subtask; readers
-    have to ask for ``read_committed``.
+    acknowledged all of them, for what ``acks`` says that is worth. ``EXACTLY_ONCE`` keeps the messages of an epoch in
+    the checkpoint directory, and publishes them when the epoch is complete, in one transaction for each subtask;
+    readers have to ask for ``read_committed``.
 
     The event time of a record is the timestamp of its message; where it has none, or one before 1970, the time of its
     epoch is. A key decides the partition as Java's clients do.
