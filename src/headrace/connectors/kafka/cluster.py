@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import InfrastructureError, SourceChangedError
-from headrace.connectors.kafka.client import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors, error_of
 from headrace.connectors.kafka.group import GroupOffsets
 from headrace.connectors.partitions.log import PartitionedLog
 from headrace.log.records import TopicPartition

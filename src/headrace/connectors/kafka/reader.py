@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InfrastructureError, SourceChangedError
-from headrace.connectors.kafka.client import ClientErrors, check_library, error_of
+from headrace.connectors.kafka.client import check_library
+from headrace.connectors.kafka.errors import ClientErrors, error_of
 from headrace.connectors.kept_clients import KeptClients
 from headrace.connectors.messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.source import SourceReader

@@ -11,9 +11,10 @@ from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
-from headrace.connectors.kafka.client import SINK, ClientSettings, check_library, check_properties
+from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
+from headrace.connectors.kafka.properties import SINK, check_properties
 from headrace.connectors.kafka.publisher import MissingMarker, check_settings
 from headrace.connectors.kafka.writer import MessageEncoder, SendingWriter, StagingWriter
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
