@@ -77,6 +77,19 @@ def test_one_source_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run.rows == [Row(id=n, time=n) for n in (1, 2, 3)]
 
 
+def test_files_that_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    run_example("compaction", names)
+    settings = {"headrace.runtime": "local", "parallelism.default": "3", "headrace.epoch.first-records": "5"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.from_collection([f"{n}" for n in range(30)], Types.STRING()).sink_to(names["sink"])
+    env.execute()
+    files = list(tmp_path.glob("out/*/compacted-part-*"))
+    assert len(files) <= 2, "one, or those of two hours"
+    assert sorted(int(line) for file in files for line in file.read_text().split()) == [*range(30)]
+
+
 @pytest.mark.parametrize("example", ["sink"], indirect=True)
 def test_the_sink(example: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "database")
@@ -87,6 +100,32 @@ def test_the_sink(example: Any, tmp_path: Path) -> None:
     run.run_epoch([])
     with closing(sqlite3.connect(path)) as database:
         assert sorted(database.execute("select * from results")) == [("a", 1), ("a", 3), ("b", 2)]
+
+
+@pytest.mark.parametrize("example", ["publishing"], indirect=True)
+def test_the_sink_that_lists_what_it_has_published(example: Any, tmp_path: Path) -> None:
+    run_example("topologies", example.__dict__)
+    settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "20"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    pairs = env.from_collection([(f"p{n % 3}", n) for n in range(60)], Types.TUPLE([Types.STRING(), Types.LONG()]))
+    pairs.sink_to(example.ListedPartitionSink(str(tmp_path)))
+    env.execute()
+    listed = [name for path in (tmp_path / ".published").iterdir() for name in json.loads(path.read_text())]
+    assert sorted(listed) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("p*/*.json"))
+    epochs = [(name.split("/")[0], name.split("/")[1].split("-")[0]) for name in listed]
+    assert len(set(epochs)) == len(epochs), "one writer for each partition"
+
+
+@pytest.mark.parametrize("example", ["writer state"], indirect=True)
+def test_the_sink_whose_writers_have_state(example: Any, tmp_path: Path) -> None:
+    settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "30"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    texts = env.from_collection([f"text {n}" for n in range(430)], Types.STRING())
+    texts.sink_to(example.PackSink(str(tmp_path))).uid("packs")
+    env.execute()
+    packs = [path.read_text().splitlines() for path in tmp_path.glob("*.txt")]
+    assert sorted(text for pack in packs for text in pack) == sorted(f"text {n}" for n in range(430))
+    assert sum(len(pack) < 100 for pack in packs) <= 2
 
 
 @pytest.mark.parametrize("example", ["publishing"], indirect=True)

@@ -20,10 +20,11 @@ from headrace.common.errors import (
     InfrastructureError,
     InvalidProgramError,
     InvalidTypeError,
+    UnknownNameError,
     UnknownTopicError,
 )
 from headrace.common.typeinfo import Types
-from headrace.connectors.log import LogSink
+from headrace.connectors.log import LogSink, LogSource
 from headrace.connectors.log.committer import LogCommitter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sequence import NumberSequenceSource
@@ -136,6 +137,14 @@ def test_an_old_copy_of_a_checkpoint_is_noticed(log: Log) -> None:
     sink.check_output(committing(1, restored=3))
     with pytest.raises(CheckpointError, match="holds output of this job up to epoch 3"):
         sink.check_output(committing(1, restored=2))
+
+
+@pytest.mark.parametrize("builder", [LogSink.builder(), LogSource.builder()])
+def test_names_that_a_builder_does_not_have(builder: Any) -> None:
+    with pytest.raises(UnknownNameError, match=r"has no 'setLog': did you mean set_log\?"):
+        builder.setLog("shop.log")
+    with pytest.raises(UnknownNameError, match="has no 'set_property'"):
+        builder.set_property("retention.ms", "1")
 
 
 def test_an_old_copy_of_the_log_is_noticed(log: Log, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from tests.docs.documents import ROOT
 
 SOURCE = ROOT / "src"
 
-LARGEST = 9
-"""Streams, keyed ones, their environment and their windows: what one gives is another. No other circle is as large."""
+LARGEST = 10
+"""Streams, keyed ones, their environment, their windows and what sinks add to them: what one gives is another. No other
+circle is as large."""
 
 MOST = 7
 """Definitions that name each other, mostly two of a package, each of which is a subject of its own."""

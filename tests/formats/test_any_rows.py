@@ -35,7 +35,7 @@ from tests.connectors.harness import batch_of
 
 FEW = settings(
     deadline=None,
-    max_examples=15,
+    max_examples=20,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -26,6 +26,8 @@ class Recorder(Committer):
     def __init__(self) -> None:
         self.calls: list[tuple[int, tuple[Any, ...]]] = []
         self.faults: list[Exception] = []
+        self.later_faults: list[Exception] = []
+        self.followed: list[str] = []
         self.gate = threading.Event()
         self.gate.set()
         self.events: list[str] = []
@@ -35,6 +37,11 @@ class Recorder(Committer):
         if self.faults:
             raise self.faults.pop(0)
         self.calls.append((epoch, tuple(committables)))
+
+    def post_commit(self, epoch: int, committables: Sequence[Any], processing_time: int) -> None:
+        if self.later_faults:
+            raise self.later_faults.pop(0)
+        self.followed.append(f"{epoch} with {list(committables)} after {len(self.calls)}")
 
     def recover(self, in_progress: Any) -> None:
         self.events.append(f"recover {in_progress} after {len(self.calls)}")
@@ -94,6 +101,26 @@ def test_a_passing_fault_is_tried_again(commits: CommitCoordinator, sink: Record
     commits.drain()
     assert [epoch for epoch, _ in sink.calls] == [1, 2]
     assert slept == [0.1, 0.2]
+
+
+def test_what_follows_a_commit_is_done_before_the_next_one(
+    commits: CommitCoordinator, sink: Recorder, slept: list[float]
+) -> None:
+    sink.later_faults = [OSError("busy")]
+    commits.submit(of(1, "a"))
+    commits.submit(of(2, "b", "c"))
+    commits.drain()
+    assert sink.followed == ["1 with ['a'] after 1", "2 with ['b', 'c'] after 2"]
+    assert slept == [0.1], "only what follows is tried again"
+
+
+def test_what_follows_a_commit_belongs_to_it(commits: CommitCoordinator, sink: Recorder) -> None:
+    sink.later_faults = [LookupError("no such table")]
+    commits.submit(of(1, "a"))
+    with pytest.raises(UserFunctionError, match=r"(?s)what follows the commit of sink .*, epoch 1 failed.*no such"):
+        commits.drain()
+    assert sink.calls == [(1, ("a",))]
+    assert commits.pending() == tuple(of(1, "a")), "who goes on commits it again"
 
 
 def test_a_fault_that_does_not_pass(commits: CommitCoordinator, sink: Recorder, slept: list[float]) -> None:

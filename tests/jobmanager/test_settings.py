@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from headrace.client.submission import plan_graph
 from headrace.common.configuration import Configuration
+from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.aggregates import count
 from headrace.jobmanager.settings import JobSettings, job_settings
 
 
-def settings(**given: str) -> JobSettings:
+def settings(*, is_counted: bool = False, is_reduced: bool = False, **given: str) -> JobSettings:
     configuration = Configuration.from_dict(
         {key.replace("__", "-").replace("_", "."): text for key, text in given.items()}
     )
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    env.from_sequence(1, 3).print()
+    keyed = env.from_sequence(1, 3).key_by(lambda number: number, key_type=Types.LONG())
+    if is_counted:
+        keyed.count_window(5).aggregate(count()).print()
+    (keyed.reduce(max) if is_reduced else keyed).print()
     plan = plan_graph(env.transformations.take_next_job(), configuration, "job", 2)
     return job_settings(configuration, plan)
 
@@ -25,7 +30,13 @@ def aims(found: JobSettings) -> tuple[float, int, int, float]:
 
 def test_epochs_of_batch_mode_are_large() -> None:
     assert aims(settings()) == (1.0, 50_000, 40_000_000, 600.0)
-    assert aims(settings(execution_runtime__mode="AUTOMATIC")) == (60.0, 500_000, 10_000_000, 7200.0)
+    assert aims(settings(execution_runtime__mode="AUTOMATIC")) == (60.0, 500_000, 20_000_000, 7200.0)
+
+
+def test_what_is_kept_as_objects_makes_epochs_of_batch_mode_smaller() -> None:
+    for is_reduced, most in ((False, 20_000_000), (True, 10_000_000)):
+        found = settings(is_counted=True, is_reduced=is_reduced, execution_runtime__mode="BATCH")
+        assert found.limits.max_records == most
 
 
 def test_what_is_set_holds_in_either_mode() -> None:

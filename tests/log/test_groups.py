@@ -257,6 +257,37 @@ def test_who_was_taken_for_dead_can_be_closed(log: Log, seconds: Seconds) -> Non
     assert log.groups()["readers"].members.keys() == {other._coordinator._membership.member_id}  # type: ignore[union-attr]
 
 
+def test_a_member_that_stands_still_between_giving_up_and_handing_over(log: Log, seconds: Seconds) -> None:
+    """As by SIGSTOP: others take it for dead meanwhile, and what it does when it goes on has no effect."""
+    log.create_topic("numbers", 2)
+    send(log, 0, 1, 2, 3)
+    first = member(log, seconds)
+    assert numbers(first) == [0, 1, 2, 3]
+    second = member(log, seconds)
+    taken: list[int] = []
+    revoked: list[list[TopicPartition]] = []
+
+    def stand_still(partitions: list[TopicPartition]) -> None:
+        revoked.append(partitions)
+        if len(revoked) == 1:
+            for _ in range(2):  # it is seen twice with the same heartbeat
+                seconds.now += 31
+                taken.extend(numbers(second))
+
+    first.subscribe(["numbers"], on_revoke=stand_still)
+    send(log, 4, 5)
+    assert numbers(first) == []
+    assert len(revoked[0]) == 1
+    assert sorted(taken) == [0, 1, 2, 3, 4, 5]  # it had not committed anything
+    assert first.assignment() == []
+    assert len(second.assignment()) == 2
+    second.commit()
+    send(log, 6, 7)
+    seen = [*numbers(first), *numbers(second), *numbers(first), *numbers(second), *numbers(first)]
+    assert sorted(seen) == [6, 7]
+    assert len(first.assignment()) == len(second.assignment()) == 1
+
+
 def test_records_one_by_one_count_as_they_are_given(log: Log, seconds: Seconds) -> None:
     log.create_topic("numbers", 1)
     send(log, 0, 1, 2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -216,6 +217,19 @@ def test_what_is_more_than_a_batch_can_hold_comes_with_the_next_poll(log: Log, m
     consumer = reader(log, *log.partitions_of("three"))
     polled = [consumer.poll_batch().column("partition").to_pylist() for _ in range(3)]
     assert polled == [[0, 1], [2], []]
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_reading_leaves_the_garbage_collector_as_it_was(log: Log, topic: str, collects: bool) -> None:
+    with Producer(log) as producer:
+        producer.send(topic, b"v")
+    before = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        assert values(reader(log, ONE).poll()) == [b"v"]
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_partitions_take_turns(log: Log) -> None:

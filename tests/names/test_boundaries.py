@@ -12,7 +12,7 @@ import pytest
 
 from headrace.common import config_options
 from headrace.common.serializer import TypeSerializer
-from headrace.connectors.file_system import output_config, sink, source
+from headrace.connectors.file_system import compaction, output_config, sink, source
 from headrace.datastream import slot_sharing_group
 from headrace.formats.csv import schema
 from headrace.formats.json import schemas
@@ -47,7 +47,8 @@ TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
-    *("Source", "Sink", "WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
+    *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
+    *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),
 }
 """Bases of what programs write themselves."""
@@ -56,6 +57,7 @@ BUILDERS: Final = [
     config_options.OptionBuilder,
     config_options.TypedConfigOptionBuilder,
     output_config.OutputFileConfigBuilder,
+    compaction.FileCompactStrategyBuilder,
     schema.CsvSchemaBuilder,
     schemas.JsonRowDeserializationSchemaBuilder,
     schemas.JsonRowSerializationSchemaBuilder,

@@ -1,4 +1,4 @@
-"""What PyFlink's own tests of files ask for: CSV from a file through a job into files."""
+"""What PyFlink's own tests of files ask for: CSV from files through a job into files, a sink that joins its files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,17 @@ from typing import Any
 
 import pytest
 
-from headrace.common import Configuration, Types, WatermarkStrategy
+from headrace.common import Configuration, Encoder, Types, WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.datastream.connectors.file_system import FileSink, FileSource
+from headrace.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileCompactor,
+    FileCompactStrategy,
+    FileSink,
+    FileSource,
+    OutputFileConfig,
+    RollingPolicy,
+)
 from headrace.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 
 INT, STRING = Types.INT(), Types.STRING()
@@ -108,3 +116,28 @@ def test_csv(tmp_path: Path, schema: CsvSchema, text: str, records: list[Any], w
     env.execute()
     (file,) = (tmp_path / "out").glob("*/part-*")
     assert file.read_text() == written
+
+
+def test_a_file_sink_with_all_settings(tmp_path: Path) -> None:
+    strategy = (
+        FileCompactStrategy.builder()
+        .enable_compaction_on_checkpoint(3)
+        .set_size_threshold(1024)
+        .set_num_compact_threads(2)
+        .build()
+    )
+    sink = (
+        FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
+        .with_bucket_check_interval(1000)
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .with_output_file_config(OutputFileConfig.builder().with_part_prefix("pre").with_part_suffix("suf").build())
+        .enable_compact(strategy, FileCompactor.concat_file_compactor(b"--\n"))
+        .build()
+    )
+    settings = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    env.from_collection(["a", "b"], Types.STRING()).sink_to(sink)
+    env.execute()
+    (file,) = tmp_path.glob("compacted-pre-*suf")
+    assert file.read_text() == "a\nb\n"

@@ -112,6 +112,9 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             SHIPPED + "test_functions_import_what_was_added",
         ),
     },
+    "connectors/test_file_system": {
+        "test_file_sink": "tests/pyflink/test_files.py::test_a_file_sink_with_all_settings",
+    },
     "formats/test_csv": {
         **_each(
             "test_csv_primitive_column test_csv_add_columns_from test_csv_array_column test_csv_allow_comments "
@@ -197,7 +200,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
     },
     "connectors/test_file_system": {
         "test_file_source": "FileSourceBuilder.set_split_assigner",
-        "test_file_sink": "datastream.connectors.file_system.FileCompactStrategy",
     },
     "test_async_function": _each("all", "datastream.async_data_stream"),
     "test_async_batch_function": _each("all", "datastream.async_data_stream"),

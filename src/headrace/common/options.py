@@ -213,7 +213,7 @@ EPOCH_MAX_RECORDS: Final = ConfigOption(
     # are tiny.
     20_000_000,
     "The most records that one source subtask reads in an epoch. When not set, 5000000 in batch mode, where epochs may "
-    "take long.",
+    "take long, and 10000000 where no operator has state but windows that are computed column by column.",
 )
 EPOCH_FIRST_RECORDS: Final = ConfigOption(
     "headrace.epoch.first-records",

@@ -127,10 +127,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.connectors.base": _each("StreamTransformer SupportsPreprocessing", _INTERNAL),
     "datastream.connectors.file_system": {
-        **_each(
-            "FileCompactor FileCompactStrategy",
-            Missing("CO-04", "use with_rolling_policy(...): several epochs are put together into one file"),
-        ),
         "FileSplitAssignerProvider": _never("CO-04", "leave it out: the planner assigns splits"),
         "StreamingFileSink": _never("DS-64", "Flink has given it up: use FileSink"),
     },
@@ -246,7 +242,8 @@ PLAIN: Final[dict[str, Missing]] = {
     ),
     **_each(
         "ConfigOptions.OptionBuilder ConfigOptions.TypedConfigOptionBuilder FileSink.BaseBuilder "
-        "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder OutputFileConfig.OutputFileConfigBuilder "
+        "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder FileCompactStrategy.Builder "
+        "OutputFileConfig.OutputFileConfigBuilder "
         "JsonRowDeserializationSchema.Builder JsonRowSerializationSchema.Builder StateTtlConfig.Builder",
         _never("DS-14", "a method of the outer class makes it; nothing calls it by name"),
     ),

@@ -28,7 +28,7 @@ class Reject(Protocol):
         """
 
 
-def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject) -> list[T]:
+def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject | None) -> list[T]:
     """What can be encoded of a batch, in order, in as many parts as there are stretches without a bad record.
 
     A batch that is refused is halved until the records are found that are to blame; so a few of them cost little, and
@@ -37,16 +37,18 @@ def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject)
     Args:
         encode: encodes a batch as a whole, or raises; it may be called with parts of it, and must keep nothing.
         batch: the records.
-        reject: is told of those that cannot be encoded.
+        reject: is told of those that cannot be encoded; None where there is nobody to tell.
 
     Raises:
-        OSError: and whatever else is no fault of a record.
+        OSError: and whatever else is no fault of a record, or of one that nobody is told of.
     """
     try:
         return [encode(batch)] if len(batch) else []
     except NOT_OF_THE_RECORDS:
         raise
     except Exception as error:
+        if reject is None:
+            raise
         if len(batch) == 1:
             reject(batch.rows[0], error)
             return []

@@ -1,13 +1,14 @@
 """Records as messages of brokers and logs: their topics, keys and values, column by column.
 
 A :class:`MessageSerializationSchema` says what a message is made of; a sink gets its records as
-:class:`OutgoingMessages`, all of one topic together.
+:class:`OutgoingMessages`, all of one topic together, from a :class:`MessageEncoder`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.key_fields import KeyFields
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.dead_letters import Reject
 
 TopicSelector = Callable[[Any], str]
 """Gives the topic of a record."""
@@ -129,6 +132,33 @@ class MessageSerializationSchema:
         topics = np.array([_checked(self.topic(row), row) for row in batch.rows], object)
         for topic in dict.fromkeys(topics.tolist()):
             yield _of_topic(messages, topic, np.flatnonzero(topics == topic))
+
+
+class MessageEncoder:
+    """Makes messages of records, in a task.
+
+    Args:
+        schema: what messages are made of.
+        reject: is told of records that cannot be written; None makes such a record fail the job.
+        check: raises where messages of a topic are such that it does not take.
+    """
+
+    def __init__(
+        self, schema: MessageSerializationSchema, reject: Reject | None, check: Callable[[OutgoingMessages], None]
+    ) -> None:
+        self._schema = schema
+        self._reject = reject
+        self._check = check
+
+    def encode(self, batch: Batch) -> Iterator[OutgoingMessages]:
+        """The messages of some records, topic by topic."""
+        return chain.from_iterable(encode_or_reject(self._checked, batch, self._reject))
+
+    def _checked(self, batch: Batch) -> list[OutgoingMessages]:
+        found = list(self._schema.encode(batch))
+        for messages in found:
+            self._check(messages)
+        return found
 
 
 def _of_topic(messages: OutgoingMessages, topic: str, rows: npt.NDArray[np.intp] | None = None) -> OutgoingMessages:

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from headrace.common.columns import layout_of
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kept_clients import KeptClients
@@ -100,25 +101,47 @@ class WriterEpoch:
     Attributes:
         number: which one.
         processing_time: its clock reading in milliseconds.
+        watermark: how far event time had come when it began, where the sink :attr:`~Sink.takes_watermarks`.
     """
 
     number: int
     processing_time: int
+    watermark: int = MIN_WATERMARK
 
 
 class SinkWriter(ABC):
     """Writes the records of one subtask, epoch by epoch. The same records make the same committables.
 
     It lives as long as the task's instance, usually for many epochs, so that it may keep connections and buffers. What
-    it keeps is not state: the next epoch of the subtask may be written by another one.
+    it keeps is not state: the next epoch of the subtask may be written by another one. A writer that has to keep
+    something is a :class:`~headrace.connectors.sink_supports.StatefulSinkWriter`.
+
+    In an epoch it is called in the order of the methods below, :meth:`write` and :meth:`write_watermark` in turns.
     """
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
-        """The records of an epoch follow; not called for an epoch in which there are none."""
+        """The records of an epoch follow.
+
+        Not called for an epoch in which there are none, unless the writer has state or its sink takes watermarks.
+        """
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
         """Take records over; nothing becomes visible where there is a committer."""
+
+    def write_watermark(self, watermark: int) -> None:
+        """Event time has come so far, in milliseconds: what follows with an earlier timestamp is late.
+
+        Called where the sink :attr:`~Sink.takes_watermarks`, when event time has risen: behind the records of a batch,
+        each of which has the watermark that it met in ``batch.watermarks``, and without any.
+        """
+
+    def flush(self, end_of_input: bool) -> None:
+        """All records of the epoch have come: write what is in buffers.
+
+        Args:
+            end_of_input: whether the input has ended, so that nothing can be held back for a later epoch.
+        """
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[Json]:
@@ -266,6 +289,16 @@ class Committer(ABC):
             OSError: on a passing fault; the commit is tried again.
         """
 
+    def post_commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        """Do what follows the commit of an epoch: put visible files together, tell others of them.
+
+        Called with what :meth:`commit` was called with, after it, before the commit of the next epoch. The checkpoint
+        goes on saying that the epoch is to be committed until this has returned as well: so it happens for each epoch
+        whatever fails, but may begin again from the start, also behind a :meth:`commit` that is done again. Name what
+        it makes after the epoch, so that doing it again changes nothing. Errors as for :meth:`commit`; after an OSError
+        only this is done again.
+        """
+
     def recover(self, in_progress: Json | None) -> None:
         """Called once after a restart when all pending committables are committed.
 
@@ -362,6 +395,15 @@ class Sink(ABC, Generic[T_contra]):
         has_committer = type(self).create_committer is not Sink.create_committer
         if self.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE and not has_committer:
             raise InvalidProgramError(without_committer(self))
+
+    @property
+    def takes_watermarks(self) -> bool:
+        """Whether its writers are told how far event time has come (:meth:`SinkWriter.write_watermark`).
+
+        They take part in every epoch then, and records reach them through a shuffle at least, which makes one event
+        time of those of all splits.
+        """
+        return False
 
     def validate(self, input_type: TypeInformation) -> None:
         """Refuse a record type that this sink cannot write, when the job is planned.

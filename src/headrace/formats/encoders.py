@@ -71,6 +71,11 @@ class BulkWriterFactory(ABC):
         """What the names of its files end with unless a sink says otherwise."""
         return ""
 
+    @property
+    def encoder(self) -> BatchEncoder | None:
+        """What writes the same files, where they are a header and their records; None for other formats."""
+        return None
+
     @abstractmethod
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         """A writer into ``out``, which can only be appended to."""

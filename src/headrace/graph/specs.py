@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.state.kinds import KEYED, NO_STATE
+from headrace.connectors.sink_supports import writer_state_type
+from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,12 +70,14 @@ class OperatorSpec(ABC):
         inputs: what each of its inputs has to be; empty for a source.
         state_kinds: the kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs.
         is_timeless: whether it does the same whatever the event time is.
+        wants_common_time: whether it cannot run where every split has an event time of its own, before any shuffle.
     """
 
     kind: ClassVar[str] = "Operator"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY,)
     state_kinds: ClassVar[StateKinds] = NO_STATE
     is_timeless: ClassVar[bool] = False
+    wants_common_time: ClassVar[bool] = False
 
     @abstractmethod
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -131,11 +134,22 @@ def _dead_letters(tag: OutputTag | None) -> Mapping[str, TypeInformation]:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec(OperatorSpec):
-    """Writes records."""
+    """Writes records; state and time matter where the sink says so."""
 
     kind: ClassVar[str] = "Sink"
-    is_timeless: ClassVar[bool] = True
     sink: Sink
+
+    @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return NO_STATE if writer_state_type(self.sink) is None else frozenset({StateKind.LIST})
+
+    @property
+    def is_timeless(self) -> bool:  # type: ignore[override]
+        return not self.sink.takes_watermarks
+
+    @property
+    def wants_common_time(self) -> bool:  # type: ignore[override]
+        return self.sink.takes_watermarks
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return None

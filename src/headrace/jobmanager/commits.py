@@ -222,9 +222,10 @@ class CommitCoordinator:
                 f"for good, set {options.IGNORE_UNCLAIMED_STATE.key}=true"
             )
         label = f"{self._label(commit.sink)}, epoch {commit.epoch}"
-        call = partial(committer.commit, commit.epoch, commit.committables, commit.processing_time)
+        what = (commit.epoch, commit.committables, commit.processing_time)
         try:
-            self._attempt(f"the commit of {label}", call)
+            self._attempt(f"the commit of {label}", partial(committer.commit, *what))
+            self._attempt(f"what follows the commit of {label}", partial(committer.post_commit, *what))
         except CommitRefusedError as error:
             raise type(error)(f"{label}: {error}") from error
         with self._lock:

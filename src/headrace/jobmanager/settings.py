@@ -9,6 +9,7 @@ from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.plan.window_paths import BY_COLUMNS, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,9 @@ _IN_BATCH_MODE: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, 500_000, 5_000_000, 
 """Nobody waits for the results of an epoch, and large ones write less. At ten milliseconds a record the first one still
 ends in time. What an epoch holds in memory is bounded by its records, as an epoch may take a minute."""
 
+_MOST_IN_COLUMNS: Final = 10_000_000
+"""So many records one subtask reads at most where all state is in columns: they take less memory than objects."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
@@ -88,7 +92,7 @@ class JobSettings:
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     """How the job manager works."""
     readers = plan.stages[0].parallelism
-    defaults = _IN_BATCH_MODE if plan.settings.is_batch else _IN_STREAMING_MODE
+    defaults = _defaults(plan)
     target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
     longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return JobSettings(
@@ -108,6 +112,14 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
     )
+
+
+def _defaults(plan: JobPlan) -> _EpochDefaults:
+    if not plan.settings.is_batch:
+        return _IN_STREAMING_MODE
+    kept = [path_of(operator.node.spec) for operator in plan.operators() if operator.state_kinds]
+    is_in_columns = all(path is not None and path.name == BY_COLUMNS for path in kept)
+    return _IN_BATCH_MODE._replace(max_records=_MOST_IN_COLUMNS) if is_in_columns else _IN_BATCH_MODE
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:

@@ -28,7 +28,6 @@ _FIRST_WAIT: Final = 0.001
 _LONGEST_WAIT: Final = 0.05
 """Seconds between two looks for new commits: the longer nothing has come, the more."""
 
-
 _THOROUGH_SECONDS: Final = 5
 """How often somebody who waits looks for a snapshot too."""
 

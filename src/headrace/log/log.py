@@ -162,7 +162,8 @@ class Log:
 
         Raises:
             UnknownTopicError: when there is no such topic.
-            ConfigurationError: when a setting is malformed, or there are to be fewer partitions.
+            ConfigurationError: when a setting is malformed.
+            LogError: when there are to be fewer partitions.
         """
 
         def describe(commit: Commit, state: LogState) -> Commit:

@@ -12,20 +12,28 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
+from headrace.connectors.sink_supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
+from headrace.state.descriptors import ListStateDescriptor
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink, SinkWriter, WriterContext
-    from headrace.operators.base import EpochScope
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.state.interfaces import ListState
 
 SEND_ERRORS: Final = "numRecordsSendErrors"
 """Counts the records that a sink cannot write."""
 
+_WRITER_STATE: Final = "writer-state"
+
 
 class SinkOperator(Operator):
-    """Writes to a sink; the writer is made when there is the first record, and told of epochs that have some.
+    """Writes to a sink.
+
+    The writer is made when there is the first record, and told of epochs that have some; one that has state or hears of
+    watermarks is made at once, and takes part in every epoch.
 
     Args:
         sink: the sink.
@@ -47,14 +55,29 @@ class SinkOperator(Operator):
         self._writer_context = writer_context
         if dead_letter is not None:
             self._writer_context = replace(writer_context, reject=self._reject)
+        self._state: ListState[Any] | None = None
+        self._state_type = writer_state_type(sink)
+        self._takes_watermarks = sink.takes_watermarks
         self._writer: SinkWriter | None = None
         self._is_writing = False
+        self._has_input_ended = False
         self.committables: list[Any] = []
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        if self._state_type is not None:
+            assert context.state is not None, "the spec declares state"
+            descriptor = ListStateDescriptor(_WRITER_STATE, self._state_type)
+            self._state = context.state.operator_state_store.list_state(descriptor)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
-        self._epoch = WriterEpoch(scope.epoch, scope.processing_time)
+        self._watermark = scope.watermark
+        self._epoch = WriterEpoch(scope.epoch, scope.processing_time, scope.watermark)
         self.committables = []
+        if self._state is not None or self._takes_watermarks:
+            with self._calling_writer():
+                self._writer_of_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
         self._rejected = []
@@ -66,30 +89,30 @@ class SinkOperator(Operator):
             times = np.full(len(rejected), NO_TIMESTAMP, dtype=np.int64)
             self.count(SEND_ERRORS, len(rejected))
             self.output.emit_side(tag_id, Batch(type_, times, times, rows=rejected))
+        self._tell_watermark(batch.last_watermark)
 
-    def _reject(self, record: Any, error: Exception) -> None:
-        if self._rejected is None:
-            raise InvalidProgramError(
-                f"the writer of {type(self._sink).__name__} rejects a record when no batch is written: it has to "
-                "encode records in write()"
-            ) from error
-        reason = f"{type(error).__name__}: {text_of(error)}"
-        self._rejected.append((self.context.name, record_text(record), reason))
+    def advance_watermark(self, watermark: int) -> None:
+        self._tell_watermark(watermark)
+        super().advance_watermark(watermark)
 
-    def _writer_of_epoch(self) -> SinkWriter:
-        if self._writer is None:
-            self._writer = self._sink.create_writer(self._writer_context)
-        if not self._is_writing:
-            self._is_writing = True
-            self._writer.begin_epoch(self._epoch)
-        return self._writer
+    def wake_up_time(self) -> int | None:
+        if not isinstance(self._writer, StatefulSinkWriter):
+            return None
+        with self._calling_writer():
+            return self._writer.wake_up_time()
+
+    def finish(self) -> None:
+        self._has_input_ended = True
 
     def end_epoch(self) -> None:
         if self._is_writing:
             assert self._writer is not None
             with self._calling_writer():
+                self._writer.flush(self._has_input_ended)
                 committables = self._writer.prepare_commit()
                 self.committables = as_in_a_checkpoint(committables) if self._sink.is_durable else list(committables)
+                if self._state is not None:
+                    self._state.update(list(self._stateful(self._writer).snapshot_state(self._epoch.number)))
             self._is_writing = False
 
     def abort(self) -> None:
@@ -105,6 +128,44 @@ class SinkOperator(Operator):
             writer, self._writer = self._writer, None
             with self._calling_writer():
                 writer.close()
+
+    def _writer_of_epoch(self) -> SinkWriter:
+        if self._writer is None:
+            self._writer = self._new_writer()
+        if not self._is_writing:
+            self._is_writing = True
+            self._writer.begin_epoch(self._epoch)
+        return self._writer
+
+    def _new_writer(self) -> SinkWriter:
+        kept = None if self._state is None else list(self._state.get())
+        if kept and isinstance(self._sink, SupportsWriterState):
+            return self._sink.restore_writer(self._writer_context, kept)
+        writer = self._sink.create_writer(self._writer_context)
+        return writer if self._state is None else self._stateful(writer)
+
+    def _stateful(self, writer: SinkWriter) -> StatefulSinkWriter[Any]:
+        if isinstance(writer, StatefulSinkWriter):
+            return writer
+        raise InvalidProgramError(
+            f"{type(self._sink).__name__} supports writer state, but its writer, a {type(writer).__name__}, is no "
+            "StatefulSinkWriter: extend that, or do not extend SupportsWriterState"
+        )
+
+    def _tell_watermark(self, watermark: int) -> None:
+        if self._takes_watermarks and watermark > self._watermark:
+            self._watermark = watermark
+            with self._calling_writer():
+                self._writer_of_epoch().write_watermark(watermark)
+
+    def _reject(self, record: Any, error: Exception) -> None:
+        if self._rejected is None:
+            raise InvalidProgramError(
+                f"the writer of {type(self._sink).__name__} rejects a record when no batch is written: it has to "
+                "encode records in write()"
+            ) from error
+        reason = f"{type(error).__name__}: {text_of(error)}"
+        self._rejected.append((self.context.name, record_text(record), reason))
 
     def _calling_writer(self, record: Any = NO_RECORD) -> UserCodeGuard:
         return UserCodeGuard(self.context, record, NOT_OF_THE_RECORDS)

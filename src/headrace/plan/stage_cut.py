@@ -3,7 +3,8 @@
 Records are shuffled where they get a key, or another number of subtasks. And where outputs of several operators are
 united behind a shuffle, they go through one more: it merges them by watermark, so that event time rises from record to
 record over all of them together, as if they came one by one. (Flink does not chain such operators either.) What event
-time does not matter for, a sink say, does without.
+time does not matter for, most sinks say, does without. A sink that is told of watermarks is behind a shuffle in any
+case, since before it every split has a watermark of its own.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
         producers = [places[edge.source].stage for edge in node.inputs]
         behind = zip(producers, node.inputs, strict=True)
         stage = max((number + edge.partitioning.redistributes for number, edge in behind), default=0)
+        if node.spec.wants_common_time:
+            stage = max(stage, 1)
         is_merging = bool(stage) and not is_batch and node.id in timed
         if is_merging and _ways(node, stage, places) > 1:
             stage = 1 + max(producers)

@@ -23,8 +23,10 @@ from headrace.connectors.kafka import (
     KafkaSourceBuilder,
     KafkaTopicPartition,
 )
-from headrace.connectors.kafka.client import ClientErrors, ClientSettings
+from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.cluster import KafkaOffsets
+from headrace.connectors.kafka.errors import ClientErrors
+from headrace.connectors.kafka.properties import librdkafka_settings
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.connectors.source import Boundedness
@@ -54,7 +56,7 @@ def builder() -> KafkaSourceBuilder[str]:
 
 
 def resolved(properties: Mapping[str, str]) -> dict[str, Any]:
-    return ClientSettings(properties)._resolved("reader")
+    return librdkafka_settings(properties, "reader")
 
 
 @pytest.mark.parametrize("topic", ["orders", "a-1", "a-1-2"])
@@ -264,7 +266,7 @@ def test_a_broker_that_is_gone_does_not_flood_the_log(
     from confluent_kafka import KafkaError
 
     now = [0.0]
-    monkeypatch.setattr("headrace.connectors.kafka.client.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("headrace.connectors.kafka.errors.time", SimpleNamespace(monotonic=lambda: now[0]))
     errors = ClientErrors()
     for now[0] in (0.0, 0.1, 5.0, 10.0, 10.1):
         errors.note(KafkaError(KafkaError._TRANSPORT, "Connection refused"))

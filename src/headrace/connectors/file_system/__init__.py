@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from headrace.connectors.file_system.buckets import BucketAssigner, BucketContext
+from headrace.connectors.file_system.compaction import (
+    FileCompactor,
+    FileCompactStrategy,
+    FileCompactStrategyBuilder,
+)
 from headrace.connectors.file_system.enumerator import FileEnumeratorProvider
 from headrace.connectors.file_system.output_config import OutputFileConfig, OutputFileConfigBuilder
 from headrace.connectors.file_system.rolling import (
@@ -21,6 +26,9 @@ __all__ = [
     "BulkFormat",
     "BulkFormatBuilder",
     "DefaultRollingPolicy",
+    "FileCompactStrategy",
+    "FileCompactStrategyBuilder",
+    "FileCompactor",
     "FileEnumeratorProvider",
     "FileSink",
     "FileSource",

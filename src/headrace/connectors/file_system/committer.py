@@ -6,19 +6,20 @@ import errno
 import os
 import uuid
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.connectors.file_system.pre_commit import chunks_in_progress
 from headrace.connectors.file_system.staging import Part
-from headrace.connectors.sink import Committer
+from headrace.connectors.sink import Committer, run_here
 from headrace.storage.output import ContentDigest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from headrace.connectors.file_system.staging import Chunk, Staging
-    from headrace.connectors.sink import Json
+    from headrace.connectors.sink import Json, RunInTasks
     from headrace.storage.output import OutputTree
 
 
@@ -32,18 +33,26 @@ class FileCommitter(Committer):
     Args:
         staging: where files are.
         generation: that of the job manager.
+        run_in_tasks: for files that are put together by several tasks at once.
+        tasks: how many there are; with one the driver does it.
     """
 
-    def __init__(self, staging: Staging, generation: int) -> None:
+    def __init__(
+        self, staging: Staging, generation: int, run_in_tasks: RunInTasks = run_here, *, tasks: int = 1
+    ) -> None:
+        self._run_in_tasks = run_in_tasks
+        self._tasks = tasks
         self._staging = replace(staging, tree=staging.tree.for_committing(staging.root))
         self._tree = self._staging.tree
         self._generation = generation
         self._publishing = staging.publishing(generation)
         self._tree.open_area(self._publishing)
+        self._made: dict[str, str] = {}
         self._fence()
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
         parts = [Part.from_json(committable) for committable in committables]
+        self._made = self._put_together_in_tasks(parts)
         found = [part for part in parts if not self._show(part, self._staging.visible(part), epoch)]
         self._tree.make_durable(self._staging.visible(part) for part in parts)
         self._tree.confirm([self._staging.visible(part) for part in found])
@@ -107,8 +116,9 @@ class FileCommitter(Committer):
 
     def _publish(self, part: Part, target: str, epoch: int) -> bool:
         """Show a part; False where somebody else may have been faster."""
-        if len(part.chunks) > 1 or part.form.header:
-            return self._tree.show(self._put_together(part), target)
+        if _is_put_together(part):
+            made = self._made.pop(target, None) or put_together(self._staging, self._publishing, part)
+            return self._tree.show(made, target)
         (chunk,) = part.chunks
         source = self._staging.hidden(part.bucket, chunk.name)
         _check_size(self._tree, source, chunk)
@@ -117,15 +127,54 @@ class FileCommitter(Committer):
                 pass
         return self._tree.show(source, target)
 
-    def _put_together(self, part: Part) -> str:
-        name = uuid.uuid4().hex
-        self._tree.put_together(self._publishing, name, self._content(part))
-        return f"{self._publishing}/{name}"
+    def _put_together_in_tasks(self, parts: Sequence[Part]) -> dict[str, str]:
+        """Have tasks put parts together that are not visible; gives by visible name where each is.
 
-    def _content(self, part: Part) -> Iterator[bytes]:
-        yield part.form.header
-        for chunk in part.chunks:
-            yield from _checked_blocks(self._tree, self._staging.hidden(part.bucket, chunk.name), chunk)
+        What is missing there is told when the part is to be shown.
+        """
+        if self._tasks == 1:
+            return {}
+        names = {self._staging.visible(part): part for part in parts if _is_put_together(part)}
+        wanted = [(name, part) for name, part in names.items() if self._tree.size(name) is None]
+        shares = [wanted[number :: self._tasks] for number in range(min(self._tasks, len(wanted)))]
+        made = self._run_in_tasks(partial(_put_share_together, self._staging, self._publishing), shares)
+        return {name: path for share in made for name, path in share.items()}
+
+
+def _put_share_together(staging: Staging, area: str, share: Sequence[tuple[str, Part]]) -> dict[str, str]:
+    """One task's share of what is put together; what is missing is left out."""
+    made = {}
+    for name, part in share:
+        try:
+            made[name] = put_together(staging, area, part)
+        except FileNotFoundError:
+            continue
+    return made
+
+
+def put_together(staging: Staging, area: str, part: Part) -> str:
+    """Write a part into a file of an area; gives its path.
+
+    Raises:
+        FileNotFoundError: when a chunk is missing, or the area has been taken away.
+        CommitRefusedError: when a chunk is damaged.
+    """
+    name = uuid.uuid4().hex
+    staging.tree.put_together(area, name, _content(staging, part))
+    return f"{area}/{name}"
+
+
+def _content(staging: Staging, part: Part) -> Iterator[bytes]:
+    yield part.form.header
+    for number, chunk in enumerate(part.chunks):
+        if part.seams is not None and number in part.seams.places:
+            yield part.seams.delimiter
+        yield from _checked_blocks(staging.tree, staging.hidden(part.bucket, chunk.name), chunk)
+
+
+def _is_put_together(part: Part) -> bool:
+    """Whether a part is more than a chunk as it stands."""
+    return len(part.chunks) > 1 or bool(part.form.header)
 
 
 def _is_there(tree: OutputTree, target: str, size: int) -> bool:

@@ -12,9 +12,10 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
+from headrace.connectors.file_system.compaction import Compaction, Completion, FileCompactor, FileCompactStrategy
 from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.paths import open_output, resolved
-from headrace.connectors.file_system.pre_commit import RollingPreCommit
+from headrace.connectors.file_system.pre_commit import CompactingPreCommit, RollingPreCommit
 from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from headrace.connectors.file_system.staging import Staging, sink_digest
 from headrace.connectors.file_system.writer import FileParts, FileSinkWriter
@@ -64,7 +65,7 @@ class FileSink(Sink[T_contra]):
         self,
         base: str,
         assigner: BucketAssigner,
-        policy: RollingPolicy,
+        completion: Completion,
         config: OutputFileConfig,
         encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
@@ -74,10 +75,13 @@ class FileSink(Sink[T_contra]):
             raise InvalidProgramError("the prefix and the suffix of part files on HDFS cannot contain ':'")
         self._base = base
         self._assigner = assigner
-        self._policy = policy
+        self._completion = completion
         self._dead_letter = dead_letter
         named = config if bulk is None else config.with_default_suffix(bulk.suffix)
-        self._parts = FileParts(encoder, bulk, named, is_complete=not policy.merges)
+        if bulk is not None and completion.joins_chunks:
+            encoder = bulk.encoder
+        is_complete = encoder is None or not completion.joins_chunks
+        self._parts = FileParts(encoder, bulk, named, is_complete)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
@@ -105,7 +109,7 @@ class FileSink(Sink[T_contra]):
 
     def create_committer(self, context: CommitterContext) -> Committer:
         staging = self._staging(context)
-        return FileCommitter(staging, context.generation)
+        return FileCommitter(staging, context.generation, context.run_in_tasks, tasks=self._completion.tasks)
 
     def check_output(self, context: CommitterContext) -> None:
         refuse_future(self._staging(context), context.restored_epoch)
@@ -116,7 +120,7 @@ class FileSink(Sink[T_contra]):
 
     @property
     def pre_commit(self) -> PreCommit | None:
-        return RollingPreCommit(self._policy)
+        return CompactingPreCommit(RollingPreCommit(self._completion.policy), self._completion.compaction)
 
     def _staging(self, context: WriterContext | CommitterContext) -> Staging:
         tree = open_output(self._base, context.storage_options)
@@ -139,6 +143,7 @@ class _Builder:
         self._assigner = BucketAssigner.date_time_bucket_assigner()
         self._policy: RollingPolicy = OnCheckpointRollingPolicy()
         self._config = OutputFileConfig()
+        self._compaction: Compaction | None = None
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> Self:
         """Choose the folder of every record."""
@@ -157,6 +162,21 @@ class _Builder:
         expect(output_file_config, OutputFileConfig, "with_output_file_config")
         self._config = output_file_config
         return self
+
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+        """Put files of a bucket together, those of all subtasks, before they become visible."""
+        expect(strategy, FileCompactStrategy, "enable_compact")
+        expect(compactor, FileCompactor, "enable_compact")
+        self._compaction = Compaction(strategy, compactor)
+        return self
+
+    def disable_compact(self) -> Self:
+        """Show files as they are; those that still wait to be put together become visible with the next epoch."""
+        self._compaction = None
+        return self
+
+    def _completion(self) -> Completion:
+        return Completion(self._policy, self._compaction)
 
 
 @hides_engine_of_methods
@@ -190,7 +210,7 @@ class RowFormatBuilder(_Builder, Generic[T]):
         return FileSink(
             self._base,
             self._assigner,
-            self._policy,
+            self._completion(),
             self._config,
             encoder=self._encoder,
             dead_letter=self._dead_letter,
@@ -218,4 +238,19 @@ class BulkFormatBuilder(_Builder):
 
     def build(self) -> FileSink:
         """The sink."""
-        return FileSink(self._base, self._assigner, self._policy, self._config, bulk=self._factory)
+        return FileSink(self._base, self._assigner, self._completion(), self._config, bulk=self._factory)
+
+    def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
+        """As for row formats, where files of the format may be joined.
+
+        Raises:
+            InvalidProgramError: when they may not, as those of Parquet.
+        """
+        super().enable_compact(strategy, compactor)
+        if compactor.joins_bytes and self._factory.encoder is None:
+            what = f"files of {self._factory.suffix or type(self._factory).__name__}"
+            raise InvalidProgramError(
+                f"{what} cannot be joined byte by byte: use FileCompactor.identical_file_compactor(), or longer epochs "
+                "(headrace.epoch.target-duration) for larger files"
+            )
+        return self

@@ -126,6 +126,34 @@ class PartForm:
 
 
 @dataclass(frozen=True, slots=True)
+class Seams:
+    """Where a file was put together of several.
+
+    Attributes:
+        places: the numbers of the chunks with which a file begins, but for the first one.
+        delimiter: what comes between two files.
+    """
+
+    places: tuple[int, ...]
+    delimiter: bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes of all delimiters."""
+        return len(self.places) * len(self.delimiter)
+
+    def to_json(self) -> Json:
+        """For the manifest."""
+        return [list(self.places), base64.b64encode(self.delimiter).decode()]
+
+    @staticmethod
+    def from_json(document: Json) -> Seams:
+        """What :meth:`to_json` gave."""
+        places, delimiter = document
+        return Seams(tuple(places), base64.b64decode(delimiter))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A file that becomes visible: chunks that one subtask wrote into one bucket, in the order of their epochs.
 
@@ -134,28 +162,34 @@ class Part:
         chunks: the chunks.
         form: its name, and what comes before the chunks.
         is_complete: whether its one chunk waits for no others.
+        seams: where it was put together of such files, of all subtasks; None for one that was not.
     """
 
     bucket: str
     chunks: tuple[Chunk, ...]
     form: PartForm
     is_complete: bool
+    seams: Seams | None = None
 
     @property
     def size(self) -> int:
         """The bytes of the file."""
-        return len(self.form.header) + sum(chunk.size for chunk in self.chunks)
+        seams = 0 if self.seams is None else self.seams.size
+        return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + seams
 
     def to_json(self) -> Json:
         """As a committable."""
         chunks = [chunk.to_json() for chunk in self.chunks]
-        return {"bucket": self.bucket, "chunks": chunks, "form": self.form.to_json(), "complete": self.is_complete}
+        seams = {} if self.seams is None else {"seams": self.seams.to_json()}
+        form = self.form.to_json()
+        return {"bucket": self.bucket, "chunks": chunks, "form": form, "complete": self.is_complete, **seams}
 
     @staticmethod
     def from_json(document: Json) -> Part:
         """What :meth:`to_json` gave."""
         chunks = tuple(map(Chunk.from_json, document["chunks"]))
-        return Part(document["bucket"], chunks, PartForm.from_json(document["form"]), document["complete"])
+        seams = Seams.from_json(document["seams"]) if "seams" in document else None
+        return Part(document["bucket"], chunks, PartForm.from_json(document["form"]), document["complete"], seams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +199,7 @@ class Shown:
     Attributes:
         path: the file.
         bucket: its bucket.
-        subtask: the subtask that wrote it.
+        subtask: the subtask that wrote it, or what is of the last epoch in it.
         first: the first epoch in it.
         last: the last epoch in it.
     """
@@ -209,10 +243,15 @@ class Staging:
         return self.tree.stage(_joined(self.chunks, bucket), name)
 
     def visible(self, part: Part) -> str:
-        """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``."""
-        first, last = part.chunks[0].name, part.chunks[-1].name
+        """The file that readers see: ``part-<sink>-<subtask>-<first epoch>-<last epoch>-<generation>``.
+
+        Of one that was put together, the subtask is that of the last chunk, which is in no other file.
+        """
+        names = sorted((chunk.name for chunk in part.chunks), key=lambda name: (name.epoch, name.subtask))
+        first, last = names[0], names[-1]
         epochs = f"{first.epoch:06}-{last.epoch:06}"
-        name = f"{part.form.prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
+        prefix = part.form.prefix if part.seams is None else f"compacted-{part.form.prefix}"
+        name = f"{prefix}-{self.sink}-{last.subtask}-{epochs}-{last.generation}{part.form.suffix}"
         return _joined(part.bucket, name)
 
     def shown(self) -> Iterator[Shown]:

@@ -52,10 +52,7 @@ class _RowPart(_OpenPart):
         self.file.write(header)
 
     def write(self, batch: Batch) -> None:
-        if self._reject is None:
-            self.file.write(self._encode(batch))
-        else:
-            self.file.write(b"".join(encode_or_reject(self._encode, batch, self._reject)))
+        self.file.write(b"".join(encode_or_reject(self._encode, batch, self._reject)))
 
 
 class _BulkPart(_OpenPart):
@@ -76,7 +73,7 @@ class FileParts:
     """How the files of a sink are written.
 
     Attributes:
-        encoder: for row formats; None for bulk formats.
+        encoder: writes records, of row formats, and of bulk formats whose files may be joined; None for others.
         bulk: for bulk formats; None for row formats.
         config: what they are called.
         is_complete: whether every chunk is a file of its own, and so begins as one.
@@ -95,9 +92,9 @@ class FileParts:
 
     def open(self, file: StagedFile, input_type: TypeInformation, reject: Reject | None) -> _OpenPart:
         """Begin a file; ``reject`` is told of records that the encoder fails on, if there is somebody to be told."""
-        if self.bulk is not None:
+        if self.encoder is None:
+            assert self.bulk is not None, "there is one of both"
             return _BulkPart(file, self.bulk, input_type)
-        assert self.encoder is not None
         return _RowPart(file, self.encoder, self._header(input_type) if self.is_complete else b"", reject)
 
     def form(self, input_type: TypeInformation) -> PartForm:

@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import InfrastructureError, SourceChangedError
-from headrace.connectors.kafka.client import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors, error_of
 from headrace.connectors.kafka.group import GroupOffsets
 from headrace.connectors.partitions.log import PartitionedLog
 from headrace.log.records import TopicPartition
@@ -68,7 +68,6 @@ class KafkaOffsets(PartitionedLog):
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
-        """The id of each topic: one that is deleted and made again has another."""
         from confluent_kafka import TopicCollection
 
         def ask() -> dict[str, str]:
@@ -79,26 +78,22 @@ class KafkaOffsets(PartitionedLog):
         return self._asked_again(ask) if topics else {}
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets of the first records that there are."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Up to where records can be read: of transactions, only what no open one is in front of."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(partitions, OffsetSpec.latest())
 
     def at_timestamp(self, partitions: Sequence[TopicPartition], millis: int) -> dict[TopicPartition, int]:
-        """The first records whose timestamp is not below; partitions without one are left out."""
         from confluent_kafka.admin import OffsetSpec
 
         found = self._offsets(partitions, OffsetSpec.for_timestamp(millis))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """What the consumer group has committed; partitions of which it has nothing are left out."""
         return self._asked_again(lambda: self._group.committed(partitions, _ANSWER_SECONDS))
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:

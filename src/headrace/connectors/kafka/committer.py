@@ -6,7 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointError, HeadraceError, InfrastructureError
@@ -98,7 +98,7 @@ class KafkaCommitter(Committer):
             self._close_publishers(ids)
             self._context.run_in_tasks(_Publishing(self._settings.client), publications)
         else:
-            self._do_here({each.staged.transactional_id: partial(_publish, each) for each in publications})
+            self._do_here({each.staged.transactional_id: methodcaller("publish", each) for each in publications})
         self._set_at.update(dict.fromkeys(ids, time.monotonic()))
         files = [file.name for each in staged for file in each.files]
         if files:
@@ -139,7 +139,7 @@ class KafkaCommitter(Committer):
             return
         require_topic(self._settings.client, self._settings.marker_topic)
         claim = Marker(self._settings.marker_topic, epoch, self._owner)
-        self._do_here({id_: partial(_claim, claim) for id_ in ids})
+        self._do_here({id_: methodcaller("claim", claim) for id_ in ids})
         self._set_at.update(dict.fromkeys(ids, time.monotonic()))
 
     def _is_quiet(self, id_: str) -> bool:
@@ -225,14 +225,6 @@ class _Publishing:
     def __call__(self, publication: Publication) -> None:
         with closing(Publisher(self._settings, publication.staged.transactional_id)) as publisher:
             publisher.publish(publication)
-
-
-def _publish(publication: Publication, publisher: Publisher) -> None:
-    publisher.publish(publication)
-
-
-def _claim(marker: Marker, publisher: Publisher) -> None:
-    publisher.claim(marker)
 
 
 def _is_large(staged: Sequence[StagedEpoch]) -> bool:

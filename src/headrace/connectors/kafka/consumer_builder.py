@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.kafka.client import check_properties
+from headrace.connectors.kafka.properties import check_properties
 from headrace.connectors.partitions.builder import MessageSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, ReadingPlan
 

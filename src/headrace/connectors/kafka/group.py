@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.client import error_of
+from headrace.connectors.kafka.errors import error_of
 from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
-    from headrace.connectors.kafka.client import ClientErrors, ClientSettings
+    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.errors import ClientErrors
 
 _PURPOSE: Final = "group"
 _CLOSE_SECONDS: Final = 20

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.kafka.client import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors, error_of
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition

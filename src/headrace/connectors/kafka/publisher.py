@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import CommitRefusedError, ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.client import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors, error_of
 from headrace.connectors.kafka.markers import Marker, marker_in
 from headrace.connectors.kafka.sender import MessageSender
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.connectors.kafka.client import ClientErrors, delivery_error, error_of
+from headrace.connectors.kafka.errors import ClientErrors, delivery_error, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
-from headrace.common.output_tag import OutputTag
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
-from headrace.connectors.kafka.client import SINK, ClientSettings, check_library, check_properties
+from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
+from headrace.connectors.kafka.properties import SINK, check_properties
 from headrace.connectors.kafka.publisher import MissingMarker, check_settings
-from headrace.connectors.kafka.writer import MessageEncoder, SendingWriter, StagingWriter
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sink import DeliveryGuarantee, Sink
+from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
+from headrace.connectors.outgoing_messages import MessageEncoder
+from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
+from headrace.connectors.sink import DeliveryGuarantee
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from headrace.common.typeinfo import TypeInformation
+    from headrace.common.output_tag import OutputTag
+    from headrace.connectors.outgoing_messages import MessageSerializationSchema
     from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
 
 logger = get_logger(__name__)
@@ -33,12 +36,13 @@ _MAX_BYTES: Final = 1_000_000
 
 
 @hides_engine_of_methods
-class KafkaSink(Sink[T_contra]):
+class KafkaSink(TopicSink[T_contra]):
     """Writes records into topics.
 
-    ``AT_LEAST_ONCE`` and ``NONE`` send them from the tasks, and a checkpoint waits until brokers have acknowledged all
-    of them. ``EXACTLY_ONCE`` keeps the messages of an epoch in the checkpoint directory, and publishes them when the
-    epoch is complete, in one transaction for each subtask; readers have to ask for ``read_committed``.
+    ``AT_LEAST_ONCE``, the default, and ``NONE`` send them from the tasks, and a checkpoint waits until brokers have
+    acknowledged all of them, for what ``acks`` says that is worth. ``EXACTLY_ONCE`` keeps the messages of an epoch in
+    the checkpoint directory, and publishes them when the epoch is complete, in one transaction for each subtask;
+    readers have to ask for ``read_committed``.
 
     The event time of a record is the timestamp of its message; where it has none, or one before 1970, the time of its
     epoch is. A key decides the partition as Java's clients do.
@@ -64,10 +68,8 @@ class KafkaSink(Sink[T_contra]):
         dead_letter: OutputTag | None,
         transactions: TransactionSettings | None,
     ) -> None:
+        super().__init__(schema, guarantee, dead_letter)
         self._settings = settings
-        self._schema = schema
-        self._guarantee = guarantee
-        self._dead_letter = dead_letter
         self._transactions = transactions
 
     @staticmethod
@@ -75,24 +77,10 @@ class KafkaSink(Sink[T_contra]):
         """Begin a sink."""
         return KafkaSinkBuilder()
 
-    @property
-    def delivery_guarantee(self) -> DeliveryGuarantee:
-        return self._guarantee
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    def validate(self, input_type: TypeInformation) -> None:
-        self._schema.validate(input_type)
-
-    def takes_changes(self, input_type: TypeInformation) -> bool:
-        return self._schema.takes_changes or super().takes_changes(input_type)
-
     def create_writer(self, context: WriterContext) -> SinkWriter:
         check_library()
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
-        encoder = MessageEncoder(self._schema, max_bytes, context.reject)
+        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes))
         if self._transactions is None:
             return SendingWriter(self._settings, encoder, context)
         return StagingWriter(context, encoder, folder_of(context.folder), self._transactions)
@@ -115,7 +103,7 @@ class KafkaSink(Sink[T_contra]):
 
 @hides_engine_of_methods
 @other_names()
-class KafkaSinkBuilder:
+class KafkaSinkBuilder(TopicSinkBuilder):
     """Puts a :class:`KafkaSink` together.
 
     Examples:
@@ -134,11 +122,11 @@ class KafkaSinkBuilder:
         ... )
     """
 
+    _name = "KafkaSink"
+
     def __init__(self) -> None:
+        super().__init__(DeliveryGuarantee.AT_LEAST_ONCE)
         self._properties: dict[str, str] = {}
-        self._schema: MessageSerializationSchema | None = None
-        self._guarantee = DeliveryGuarantee.AT_LEAST_ONCE
-        self._dead_letter: OutputTag | None = None
         self._prefix: str | None = None
         self._marker_topic: str | None = None
         self._missing_marker = MissingMarker.FAIL
@@ -146,25 +134,6 @@ class KafkaSinkBuilder:
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Where to ask for the cluster: ``host:port``, several with commas."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
-
-    def set_record_serializer(self, record_serializer: MessageSerializationSchema) -> Self:
-        """Say what messages are made of records.
-
-        Raises:
-            InvalidTypeError: when it is no :class:`KafkaRecordSerializationSchema` or ``MessageSerializationSchema``.
-        """
-        expect(record_serializer, MessageSerializationSchema, "set_record_serializer")
-        self._schema = record_serializer
-        return self
-
-    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Say how often a record arrives, failures or not; ``AT_LEAST_ONCE`` unless told otherwise.
-
-        With ``NONE`` a checkpoint waits for acknowledgements, too; ``acks`` says what one is worth.
-        """
-        expect(delivery_guarantee, DeliveryGuarantee, "set_delivery_guarantee")
-        self._guarantee = delivery_guarantee
-        return self
 
     def set_transactional_id_prefix(self, prefix: str) -> Self:
         """Say how transactional ids begin, and the groups of the same names; job and sink unless told otherwise.
@@ -196,12 +165,6 @@ class KafkaSinkBuilder:
         self._missing_marker = missing_marker
         return self
 
-    def set_dead_letter(self, output_tag: OutputTag) -> Self:
-        """Have records that the serializer fails on go to a side output of the sink instead of failing the job."""
-        expect(output_tag, OutputTag, "set_dead_letter")
-        self._dead_letter = output_tag
-        return self
-
     def set_property(self, key: str, value: str) -> Self:
         """A setting of librdkafka, or of Java's clients where both know it; secrets as for a ``KafkaSource``.
 
@@ -227,11 +190,10 @@ class KafkaSinkBuilder:
         """
         if "bootstrap.servers" not in self._properties:
             raise ConfigurationError("a KafkaSink needs set_bootstrap_servers('host:port')")
-        if self._schema is None:
-            raise refused("a KafkaSink needs topics and formats: call set_record_serializer()")
+        schema = self._needed_schema()
         settings = ClientSettings(dict(self._properties))
-        transactions = self._transactions(settings, self._schema)
-        return KafkaSink(settings, self._schema, self._guarantee, self._dead_letter, transactions)
+        transactions = self._transactions(settings, schema)
+        return KafkaSink(settings, schema, self._guarantee, self._dead_letter, transactions)
 
     def _transactions(self, settings: ClientSettings, schema: MessageSerializationSchema) -> TransactionSettings | None:
         if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:

@@ -14,20 +14,19 @@ from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder
 from headrace.connectors.kafka.reader import KafkaReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import PartitionEnumerator
-from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.partitions.topic_source import TopicSource
 
 if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 
 @hides_engine_of_methods
-class KafkaSource(Source[T_co]):
+class KafkaSource(TopicSource[T_co]):
     """Reads topics exactly once; every partition is a split, in its own order and with a watermark of its own.
 
     Of transactions only what is committed is read, unless ``isolation.level`` says otherwise. Records carry the
@@ -58,29 +57,12 @@ class KafkaSource(Source[T_co]):
     ) -> None:
         self._settings = settings
         self._plan = plan
-        self._schema = schema
-        self._dead_letter = dead_letter
+        super().__init__(str(plan.subscription), schema, dead_letter, is_bounded=plan.is_bounded)
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
         """Begin a source."""
         return KafkaSourceBuilder()
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED if self._plan.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation[T_co]:
-        return self._schema.produced_type
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        return (str(self._plan.subscription),)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
@@ -129,4 +111,4 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
             raise ConfigurationError("a KafkaSource needs set_bootstrap_servers('host:port')")
         properties = dict(self._properties)
         plan = self._reading_plan(self._subscribed(), properties)
-        return KafkaSource(ClientSettings(properties), plan, self._made_of(), self._dead_letter)
+        return KafkaSource(ClientSettings(properties), plan, self._needed_schema(), self._dead_letter)

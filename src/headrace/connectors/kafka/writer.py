@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.kafka.sender import MessageSender
 from headrace.connectors.kafka.staging import StagedEpoch, content_of, stage
 from headrace.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
     import pyarrow as pa
 
     from headrace.common.batch import Batch
-    from headrace.connectors.dead_letters import Reject
     from headrace.connectors.kafka.client import ClientSettings
     from headrace.connectors.kafka.committer import TransactionSettings
     from headrace.connectors.kafka.staging import StagedFile
-    from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
+    from headrace.connectors.outgoing_messages import MessageEncoder, OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.storage.folder import Folder
 
@@ -35,36 +33,18 @@ _IN_MANIFEST_BYTES: Final = 128 << 10
 remove."""
 
 
-class MessageEncoder:
-    """Makes messages of records.
+def check_sizes(messages: OutgoingMessages, max_bytes: int) -> None:
+    """Refuse messages with more bytes in key and value than a topic takes.
 
-    Args:
-        schema: what messages are made of.
-        max_bytes: a message with more in its key and value cannot be written.
-        reject: is told of records that cannot be written; None makes such a record fail the job.
+    Raises:
+        ValueError: when there is one.
     """
-
-    def __init__(self, schema: MessageSerializationSchema, max_bytes: int, reject: Reject | None) -> None:
-        self._schema = schema
-        self._max_bytes = max_bytes
-        self._reject = reject
-
-    def encode(self, batch: Batch) -> Iterable[OutgoingMessages]:
-        """The messages of some records, topic by topic."""
-        if self._reject is None:
-            return self._checked(batch)
-        return [messages for part in encode_or_reject(self._checked, batch, self._reject) for messages in part]
-
-    def _checked(self, batch: Batch) -> list[OutgoingMessages]:
-        found = list(self._schema.encode(batch))
-        for messages in found:
-            largest = pc.max(_sizes(messages)).as_py()
-            if largest is not None and largest > self._max_bytes:
-                raise ValueError(
-                    f"a message to topic {messages.topic} would have {largest} bytes, and {self._max_bytes} is the "
-                    "most: have it be smaller, or raise 'message.max.bytes' here and 'max.message.bytes' of the topic"
-                )
-        return found
+    largest = pc.max(_sizes(messages)).as_py()
+    if largest is not None and largest > max_bytes:
+        raise ValueError(
+            f"a message to topic {messages.topic} would have {largest} bytes, and {max_bytes} is the most: have it be "
+            "smaller, or raise 'message.max.bytes' here and 'max.message.bytes' of the topic"
+        )
 
 
 class SendingWriter(SinkWriter):

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.arguments import expect, refused
-from headrace.common.output_tag import OutputTag
+from headrace.common.arguments import refused
+from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.committer import LogCommitter, refuse_other_times
 from headrace.connectors.log.writer import PublishingWriter, StagingWriter
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sink import DeliveryGuarantee, Sink
+from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
+from headrace.connectors.sink import DeliveryGuarantee
 from headrace.log.log import Log
 
 if TYPE_CHECKING:
     import os
     from typing import Self
 
-    from headrace.common.typeinfo import TypeInformation
+    from headrace.common.output_tag import OutputTag
+    from headrace.connectors.outgoing_messages import MessageSerializationSchema
     from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
 
 
 @hides_engine_of_methods
-class LogSink(Sink[T_contra]):
+class LogSink(TopicSink[T_contra]):
     """Writes records into topics of an embedded log.
 
     With ``EXACTLY_ONCE``, the default, what an epoch has written becomes visible in one commit of the log, all topics
     and partitions together, after the checkpoint of the epoch. With ``AT_LEAST_ONCE`` each task commits what it wrote
     before the checkpoint: records are seen earlier, and again after a failure. The event time of a record is its
-    timestamp; where it has none, the time of its epoch is.
+    timestamp; where it has none, the time of its epoch is. A record for a topic that there is not cannot be written.
 
     Records that wait for their commit are files in the log, which keeps them until their epoch, or a later one, is
     committed: a job that was stopped before that may go on whenever it likes. That an older copy of the log has taken
@@ -60,10 +61,8 @@ class LogSink(Sink[T_contra]):
         guarantee: DeliveryGuarantee,
         dead_letter: OutputTag | None = None,
     ) -> None:
+        super().__init__(schema, guarantee, dead_letter)
         self._location = location
-        self._schema = schema
-        self._guarantee = guarantee
-        self._dead_letter = dead_letter
 
     @staticmethod
     def builder() -> LogSinkBuilder:
@@ -71,22 +70,8 @@ class LogSink(Sink[T_contra]):
         return LogSinkBuilder()
 
     @property
-    def delivery_guarantee(self) -> DeliveryGuarantee:
-        return self._guarantee
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
     def _stages(self) -> bool:
         return self._guarantee is DeliveryGuarantee.EXACTLY_ONCE
-
-    def validate(self, input_type: TypeInformation) -> None:
-        self._schema.validate(input_type)
-
-    def takes_changes(self, input_type: TypeInformation) -> bool:
-        return self._schema.takes_changes or super().takes_changes(input_type)
 
     def create_writer(self, context: WriterContext) -> SinkWriter:
         log = Log.open(self._location, options=context.storage_options)
@@ -110,7 +95,8 @@ class LogSink(Sink[T_contra]):
 
 
 @hides_engine_of_methods
-class LogSinkBuilder:
+@other_names()
+class LogSinkBuilder(TopicSinkBuilder):
     """Puts a :class:`LogSink` together.
 
     Examples:
@@ -126,37 +112,15 @@ class LogSinkBuilder:
         ... )
     """
 
+    _name = "LogSink"
+
     def __init__(self) -> None:
+        super().__init__(DeliveryGuarantee.EXACTLY_ONCE)
         self._location: str | None = None
-        self._schema: MessageSerializationSchema | None = None
-        self._guarantee = DeliveryGuarantee.EXACTLY_ONCE
-        self._dead_letter: OutputTag | None = None
 
     def set_log(self, location: str | os.PathLike[str]) -> Self:
         """Say where the log is: a path, or the URI of a folder on an object store or HDFS."""
         self._location = str(location)
-        return self
-
-    def set_record_serializer(self, record_serializer: MessageSerializationSchema) -> Self:
-        """Say what messages are made of records."""
-        expect(record_serializer, MessageSerializationSchema, "set_record_serializer")
-        self._schema = record_serializer
-        return self
-
-    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Say how often a record arrives, failures or not."""
-        expect(delivery_guarantee, DeliveryGuarantee, "set_delivery_guarantee")
-        self._guarantee = delivery_guarantee
-        return self
-
-    def set_dead_letter(self, output_tag: OutputTag) -> Self:
-        """Send what the serializer fails on to a side output of the sink, as ``(where, raw, reason)``, and go on.
-
-        So goes a record that is for a topic that there is not. Else such a record fails the job. The stream of them is
-        ``stream.sink_to(sink).get_side_output(output_tag)``.
-        """
-        expect(output_tag, OutputTag, "set_dead_letter")
-        self._dead_letter = output_tag
         return self
 
     def build(self) -> LogSink[Any]:
@@ -167,6 +131,4 @@ class LogSinkBuilder:
         """
         if self._location is None:
             raise refused("a LogSink needs a log: call set_log() with its path")
-        if self._schema is None:
-            raise refused("a LogSink needs topics and formats: call set_record_serializer()")
-        return LogSink(self._location, self._schema, self._guarantee, self._dead_letter)
+        return LogSink(self._location, self._needed_schema(), self._guarantee, self._dead_letter)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.arguments import expect, refused
+from headrace.common.other_names import other_names
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
@@ -13,7 +14,7 @@ from headrace.connectors.log.reader import LogReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, PartitionEnumerator
 from headrace.connectors.partitions.offsets import OffsetResetStrategy
-from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.partitions.topic_source import TopicSource
 from headrace.log.log import Log
 
 if TYPE_CHECKING:
@@ -21,14 +22,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 
 @hides_engine_of_methods
-class LogSource(Source[T_co]):
+class LogSource(TopicSource[T_co]):
     """Reads topics of an embedded log exactly once; every partition is a split, with a watermark of its own.
 
     Only what was committed is read. Records carry the timestamps that they have in the log.
@@ -68,29 +68,12 @@ class LogSource(Source[T_co]):
         self._location = location
         self._group = group
         self._plan = plan
-        self._schema = schema
-        self._dead_letter = dead_letter
+        super().__init__(str(plan.subscription), schema, dead_letter, is_bounded=plan.is_bounded)
 
     @staticmethod
     def builder() -> LogSourceBuilder:
         """Begin a source."""
         return LogSourceBuilder()
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED if self._plan.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation[T_co]:
-        return self._schema.produced_type
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        return (str(self._plan.subscription),)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         log = Log.open(self._location, options=context.storage_options)
@@ -104,6 +87,7 @@ class LogSource(Source[T_co]):
 
 
 @hides_engine_of_methods
+@other_names()
 class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
     """Puts a :class:`LogSource` together.
 
@@ -166,4 +150,4 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
             discovery_millis=self._discovery_millis,
             resets_to=self._resets_to,
         )
-        return LogSource(self._location, self._group, plan, self._made_of(), self._dead_letter)
+        return LogSource(self._location, self._group, plan, self._needed_schema(), self._dead_letter)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.log.committer import producer_of
+from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.sink import SinkWriter
 from headrace.log.chunk_names import StagedFor
 from headrace.log.commits import Author
@@ -44,9 +43,8 @@ class StagingWriter(SinkWriter):
 
     def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
         self._journal = log.journal
-        self._schema = schema
+        self._encoder = MessageEncoder(schema, context.reject, self._check_topic)
         self._subtask = context.subtask
-        self._reject = context.reject
         self._producer = producer_of(context.job_id, context.operator_id)
         self._epoch = 0
         self._partitioner = Partitioner(context.subtask)
@@ -61,8 +59,7 @@ class StagingWriter(SinkWriter):
         self._journal.refresh()
 
     def write(self, batch: Batch) -> None:
-        encoded = [self._encode(batch)] if self._reject is None else encode_or_reject(self._encode, batch, self._reject)
-        for messages in chain.from_iterable(encoded):
+        for messages in self._encoder.encode(batch):
             columns = {"value": messages.values, "timestamp": pa.array(messages.timestamps_or(self._now))}
             if messages.keys is not None:
                 columns["key"] = messages.keys
@@ -71,12 +68,6 @@ class StagingWriter(SinkWriter):
             self._bytes += messages.values.nbytes
         if self._bytes >= _STAGED_TOGETHER:
             self._stage()
-
-    def _encode(self, batch: Batch) -> list[OutgoingMessages]:
-        found = list(self._schema.encode(batch))
-        for messages in found:
-            self._partitions(messages.topic)  # one that a record names, and that is not there, is its fault
-        return found
 
     def prepare_commit(self) -> Sequence[Json]:
         self._stage()
@@ -95,6 +86,10 @@ class StagingWriter(SinkWriter):
     def _staged_for(self) -> StagedFor | None:
         """The commit of the epoch; a later generation of the job may do it."""
         return StagedFor(self._producer, None, self._epoch)
+
+    def _check_topic(self, messages: OutgoingMessages) -> None:
+        """See whether a topic is there: one that a record names, and that is not, is the fault of the record."""
+        self._partitions(messages.topic)
 
     def _partitions(self, topic: str) -> int:
         with self._journal.lock:

@@ -113,7 +113,7 @@ class MessageSourceBuilder:
             subscription, self._start, self._stop, self._is_bounded, interval, commits and has_group, resets_to
         )
 
-    def _made_of(self) -> MessageDeserializationSchema:
+    def _needed_schema(self) -> MessageDeserializationSchema:
         """What records are made of.
 
         Raises:

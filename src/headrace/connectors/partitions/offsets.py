@@ -1,4 +1,4 @@
-"""Partitions of topics, and where reading them starts and stops."""
+"""Where reading partitions starts and stops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OffsetsInitializer(ABC):
     """
 
     @abstractmethod
-    def resolve(self, partitions: Sequence[TopicPartition], known: PartitionedLog) -> dict[TopicPartition, int]:
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
         """The offset of each partition.
 
         Raises:
@@ -102,7 +102,7 @@ class _Reset(OffsetsInitializer):
 
     strategy: OffsetResetStrategy
 
-    def resolve(self, partitions: Sequence[TopicPartition], known: PartitionedLog) -> dict[TopicPartition, int]:
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
         if self.strategy is OffsetResetStrategy.NONE:
@@ -111,7 +111,7 @@ class _Reset(OffsetsInitializer):
                 "offsets initializer an OffsetResetStrategy, EARLIEST or LATEST, or an offset for each"
             )
         is_earliest = self.strategy is OffsetResetStrategy.EARLIEST
-        return known.earliest(partitions) if is_earliest else known.latest(partitions)
+        return log.earliest(partitions) if is_earliest else log.latest(partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,9 @@ class _Timestamp(OffsetsInitializer):
 
     timestamp_millis: int
 
-    def resolve(self, partitions: Sequence[TopicPartition], known: PartitionedLog) -> dict[TopicPartition, int]:
-        found = known.at_timestamp(partitions, self.timestamp_millis)
-        behind = known.latest([partition for partition in partitions if partition not in found])
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        found = log.at_timestamp(partitions, self.timestamp_millis)
+        behind = log.latest([partition for partition in partitions if partition not in found])
         return {**found, **behind}
 
 
@@ -136,8 +136,8 @@ class _Committed(OffsetsInitializer):
     def needs_group(self) -> bool:
         return True
 
-    def resolve(self, partitions: Sequence[TopicPartition], known: PartitionedLog) -> dict[TopicPartition, int]:
-        return _or_reset(known.committed(partitions), partitions, self.strategy, known)
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        return _or_reset(log.committed(partitions), partitions, self.strategy, log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +147,16 @@ class _Explicit(OffsetsInitializer):
     given: Mapping[TopicPartition, int]
     strategy: OffsetResetStrategy
 
-    def resolve(self, partitions: Sequence[TopicPartition], known: PartitionedLog) -> dict[TopicPartition, int]:
-        return _or_reset(self.given, partitions, self.strategy, known)
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        return _or_reset(self.given, partitions, self.strategy, log)
 
 
 def _or_reset(
     found: Mapping[TopicPartition, int],
     partitions: Sequence[TopicPartition],
     strategy: OffsetResetStrategy,
-    known: PartitionedLog,
+    log: PartitionedLog,
 ) -> dict[TopicPartition, int]:
     rest = [partition for partition in partitions if partition not in found]
     taken = {partition: found[partition] for partition in partitions if partition in found}
-    return {**taken, **_Reset(strategy).resolve(rest, known)}
+    return {**taken, **_Reset(strategy).resolve(rest, log)}

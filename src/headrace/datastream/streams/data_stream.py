@@ -32,6 +32,7 @@ from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT, WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
+from headrace.datastream.streams.pre_write import NO_TOPOLOGY, PreWriteTopology, before_writers
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import (
@@ -374,8 +375,11 @@ class DataStream(OperatorHandle, Generic[T_co]):
             InvalidTypeError: when the sink cannot write records of this type.
         """
         expect(sink, Sink, "sink_to")
-        sink.validate(self._type)
-        return self._end(sink, f"Sink: {type(sink).__name__}")
+        graph = self._transformations.graph
+        known = len(graph)
+        stream = before_writers(sink, self)
+        sink.validate(stream._type)
+        return stream._end(sink, f"Sink: {type(sink).__name__}", PreWriteTopology.of(graph, known))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one.
@@ -463,9 +467,9 @@ class DataStream(OperatorHandle, Generic[T_co]):
         """The same records; nothing is known of them."""
         return self._converted(Types.PICKLED_BYTE_ARRAY())
 
-    def _end(self, sink: Sink, name: str) -> DataStreamSink:
+    def _end(self, sink: Sink, name: str, pre_write: PreWriteTopology = NO_TOPOLOGY) -> DataStreamSink:
         node = self._transformations.add(specs.SinkSpec(sink), name, self._edges)
-        return DataStreamSink(self._environment, node.id)
+        return DataStreamSink(self._environment, node.id, pre_write)
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
         return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
@@ -494,6 +498,7 @@ class DataStreamSink(OperatorHandle):
     Args:
         environment: the environment.
         node_id: the sink among its operators.
+        pre_write: the operators that the sink has added before itself.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -503,10 +508,13 @@ class DataStreamSink(OperatorHandle):
         'to the terminal'
     """
 
-    def __init__(self, environment: StreamExecutionEnvironment, node_id: int) -> None:
+    def __init__(
+        self, environment: StreamExecutionEnvironment, node_id: int, pre_write: PreWriteTopology = NO_TOPOLOGY
+    ) -> None:
         super().__init__(environment.transformations)
         self._environment = environment
         self._node_id = node_id
+        self._pre_write = pre_write
 
     def get_name(self) -> str:
         """The name of the sink."""
@@ -536,6 +544,10 @@ class DataStreamSink(OperatorHandle):
 
     def _operator(self) -> Node:
         return self._transformations.graph[self._node_id]
+
+    def _update(self, **changes: Any) -> None:
+        super()._update(**changes)
+        self._pre_write.take_over(self._transformations.graph, changes)
 
 
 def _side_stream(environment: StreamExecutionEnvironment, output_tag: OutputTag, node: Node) -> DataStream[Any]:

@@ -18,7 +18,9 @@ from headrace.formats.cdc.images import Images, changelog_type, operations_of
 from headrace.formats.cdc.json_reader import ChangesDeserializationSchema, DebeziumJsonDeserializationSchema
 from headrace.formats.cdc.json_writer import are_removed, one_row
 from headrace.formats.messages import columns_as, refuse_other_fields
-from headrace.formats.registry.schemas import ConfluentRegistryAvroDeserializationSchema, SchemaHeader, registry_of
+from headrace.formats.registry.avro import ConfluentRegistryAvroDeserializationSchema
+from headrace.formats.registry.client import registry_of
+from headrace.formats.registry.schema_header import SchemaHeader
 from headrace.formats.registry.wire_format import with_header
 
 if TYPE_CHECKING:

@@ -1,33 +1,27 @@
-"""Reading changes of tables from messages of JSON: those of Debezium, Canal, Maxwell and Oracle GoldenGate."""
+"""Reading changes of tables from messages of JSON: those of Debezium, Maxwell and Oracle GoldenGate."""
 
 from __future__ import annotations
 
-import json
-import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.common.columns import values_to_array
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS, BasicType, BasicTypeInfo
-from headrace.common.values import handler_of
+from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, changelog, changelog_type, operations_of
 from headrace.formats.cdc.metadata import (
     MetadataField,
     document,
     metadata_columns,
     moment,
-    numbers,
     properties,
     text,
     texts,
@@ -35,9 +29,6 @@ from headrace.formats.cdc.metadata import (
 )
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.messages import decode_good_messages
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
 
@@ -254,165 +245,6 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
     def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
         operations = operations_of(read.column("type"), self.operations)
         rows = np.arange(len(operations))
-        told = _told_nulls(messages, rows, rows * 0, operations)
-        before = _restored(read.column("data"), read.column("old"), operations == _UPDATE, told)
+        told = told_nulls(messages, rows, rows * 0, operations)
+        before = restored(read.column("data"), read.column("old"), operations == _UPDATE, told)
         return Images(operations, before, read.column("data"), rows)
-
-
-@hides_engine_of_methods
-class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
-    """Reads changes as Canal writes them: ``{"data": [...], "old": [...], "type": "UPDATE"}``, several rows in one.
-
-    ``old`` holds the fields alone that were others before. Values may be strings, as Canal writes them. That a table
-    was created is left out, as in Flink.
-
-    Args:
-        type_info: the type of the rows of the table.
-        database_include: a regular expression; messages of databases whose whole name does not match it are left out.
-        table_include: likewise, of tables.
-        metadata: names of metadata, or fields by name and the metadata that each holds: ``database``, ``table``,
-            ``sql-type``, ``pk-names``, ``ingestion-timestamp`` and ``event-timestamp``.
-        ignore_parse_errors: whether messages that cannot be read are left out and counted.
-
-    Examples:
-        >>> from headrace.common import Types
-        >>> from headrace.datastream.formats.cdc import CanalJsonDeserializationSchema
-        >>> schema = CanalJsonDeserializationSchema(Types.ROW_NAMED(["id", "n"], [int, int]), table_include="orders_.*")
-    """
-
-    operations: ClassVar[Mapping[str, Operation]] = {
-        "INSERT": _INSERT,
-        "UPDATE": _UPDATE,
-        "DELETE": _DELETE,
-        "CREATE": Operation.NOTHING,
-    }
-    operation_field = "type"
-    known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "database": text("database"),
-        "table": text("table"),
-        "sql-type": numbers("sqlType"),
-        "pk-names": texts("pkNames"),
-        "ingestion-timestamp": moment("ts", unit="ms"),
-        "event-timestamp": moment("es", unit="ms"),
-    }
-
-    def __init__(
-        self,
-        type_info: TypeInformation,
-        *,
-        database_include: str | None = None,
-        table_include: str | None = None,
-        metadata: Mapping[str, str] | Sequence[str] = (),
-        ignore_parse_errors: bool = False,
-    ) -> None:
-        super().__init__(type_info, metadata=metadata, ignore_parse_errors=ignore_parse_errors)
-        self._include = {
-            name: re.compile(pattern)
-            for name, pattern in (("database", database_include), ("table", table_include))
-            if pattern is not None
-        }
-
-    def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        texts = RowTypeInfo((Types.STRING(),) * len(self.row_type.field_names), self.row_type.field_names)
-        try:
-            return self._parsed(decoder_of(self._envelope(texts)).messages(messages))
-        except ValueError:
-            return decoder_of(self._envelope(self.row_type)).messages(messages)
-
-    def _envelope(self, row: TypeInformation) -> TypeInformation:
-        rows, text = Types.LIST(row), Types.STRING()
-        return Types.ROW_NAMED(["data", "old", "type", "database", "table"], [rows, rows, text, text, text])
-
-    def _parsed(self, read: pa.RecordBatch) -> pa.RecordBatch:
-        """With values of their types in place of texts."""
-        kinds = self.row_type.field_types
-        for index, name in enumerate(("data", "old")):
-            lists = read.column(name)
-            texts = lists.values
-            fields = [_parsed(kind, field) for kind, field in zip(kinds, texts.flatten(), strict=True)]
-            rows = pa.StructArray.from_arrays(fields, fields=list(self.row_type.arrow_type), mask=texts.is_null())
-            whole = pa.ListArray.from_arrays(lists.offsets, rows, mask=lists.is_null())
-            read = read.set_column(index, name, whole)
-        return read
-
-    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
-        operations = operations_of(read.column("type"), self.operations)
-        operations = np.where(self._excluded(read), Operation.NOTHING, operations).astype(np.int8)
-        data, old = read.column("data"), read.column("old")
-        counts, old_counts = _lengths(data), _lengths(old)
-        # Where there is no row, and should be one, there is one here that is null: it is refused.
-        rows = np.repeat(np.arange(len(counts)), np.where(operations == Operation.NOTHING, 0, np.maximum(counts, 1)))
-        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
-        after, of_old = _elements(data, rows, place, counts), _elements(old, rows, place, old_counts)
-        told = _told_nulls(messages, rows, place, operations[rows])
-        before = _restored(after, of_old, operations[rows] == _UPDATE, told)
-        return Images(operations[rows], before, after, rows)
-
-    def _excluded(self, read: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        excluded = np.zeros(read.num_rows, np.bool_)
-        for name, pattern in self._include.items():
-            values = read.column(name).to_pylist()
-            excluded |= np.array([value is None or not pattern.fullmatch(value) for value in values], np.bool_)
-        return excluded
-
-
-def _lengths(lists: pa.Array) -> npt.NDArray[np.int64]:
-    lengths: npt.NDArray[np.int64] = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-    return lengths.astype(np.int64)
-
-
-def _elements(
-    lists: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], lengths: npt.NDArray[np.int64]
-) -> pa.Array:
-    """The elements at some places of lists, null where there are not so many."""
-    there = place < lengths[rows]
-    starts = lists.offsets.to_numpy()[:-1][rows]
-    return lists.values.take(pa.array(np.where(there, starts + place, 0), mask=~there))
-
-
-def _told_nulls(
-    messages: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], operations: npt.NDArray[Any]
-) -> Iterator[tuple[int, list[str]]]:
-    """Which rows had nulls before an update, and in which fields.
-
-    Columns do not tell a field that was null from one that is not there, as it has not changed. So messages that have a
-    null somewhere are looked at once more.
-    """
-    suspicious = pc.match_substring(messages, b"null").to_numpy(zero_copy_only=False)
-    for index in np.flatnonzero(suspicious[rows] & (operations == _UPDATE)).tolist():
-        old = json.loads(messages[int(rows[index])].as_py()).get("old")
-        element = old[int(place[index])] if isinstance(old, list) and place[index] < len(old) else old
-        if isinstance(element, dict):
-            yield index, [name for name, value in element.items() if value is None]
-
-
-def _restored(
-    after: pa.StructArray, old: pa.StructArray, updated: npt.NDArray[np.bool_], told: Iterable[tuple[int, list[str]]]
-) -> pa.StructArray:
-    """The rows before: those after, with the fields that were others."""
-    null_before: dict[str, list[int]] = {}
-    for index, names in told:
-        for name in names:
-            null_before.setdefault(name, []).append(index)
-    fields = []
-    for field, new, former in zip(after.type, after.flatten(), old.flatten(), strict=True):
-        takes_old = former.is_valid().to_numpy(zero_copy_only=False) & updated
-        takes_old[null_before.get(field.name, [])] = True
-        fields.append(pc.if_else(pa.array(takes_old), former, new))
-    missing = np.where(
-        updated, old.is_null().to_numpy(zero_copy_only=False), after.is_null().to_numpy(zero_copy_only=False)
-    )
-    return pa.StructArray.from_arrays(fields, fields=list(after.type), mask=pa.array(missing))
-
-
-def _parsed(kind: TypeInformation, texts: pa.Array) -> pa.Array:
-    """Values of their texts."""
-    storage = kind.storage_type
-    if isinstance(kind, BasicTypeInfo) and kind.basic_type in _CAST:
-        return texts.cast(storage)
-    parse = handler_of(kind).parse
-    return values_to_array(kind, [None if text is None else parse(text) for text in texts.to_pylist()])
-
-
-_CAST: Final = WHOLE_NUMBERS | FLOATS | STRINGS | {BasicType.BOOLEAN, BasicType.SQL_TIMESTAMP, BasicType.SQL_DATE}
-"""Types whose texts Arrow reads."""

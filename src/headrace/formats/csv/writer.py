@@ -150,6 +150,10 @@ class _CsvWriterFactory(BulkWriterFactory):
     def __init__(self, encoder: CsvEncoder) -> None:
         self._encoder = encoder
 
+    @property
+    def encoder(self) -> BatchEncoder:
+        return self._encoder
+
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         return _CsvWriter(out, self._encoder, input_type)
 

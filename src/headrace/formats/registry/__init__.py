@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from headrace.formats.registry.avro import (
+    ConfluentRegistryAvroDeserializationSchema,
+    ConfluentRegistryAvroSerializationSchema,
+)
 from headrace.formats.registry.client import SchemaRegistry
+from headrace.formats.registry.json import (
+    ConfluentRegistryJsonDeserializationSchema,
+    ConfluentRegistryJsonSerializationSchema,
+)
 from headrace.formats.registry.protobuf import (
     ConfluentRegistryProtobufDeserializationSchema,
     ConfluentRegistryProtobufSerializationSchema,
-)
-from headrace.formats.registry.schemas import (
-    ConfluentRegistryAvroDeserializationSchema,
-    ConfluentRegistryAvroSerializationSchema,
-    ConfluentRegistryJsonDeserializationSchema,
-    ConfluentRegistryJsonSerializationSchema,
 )
 
 __all__ = [

@@ -113,6 +113,11 @@ class SchemaRegistry:
         return context
 
 
+def registry_of(registry: SchemaRegistry | str) -> SchemaRegistry:
+    """The registry itself, where its URL may be given."""
+    return SchemaRegistry(registry) if isinstance(registry, str) else registry
+
+
 def _secret(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()

@@ -18,8 +18,14 @@ from headrace.formats.messages import ColumnarDeserializationSchema
 from headrace.formats.protobuf.descriptors import message_column
 from headrace.formats.protobuf.row_schemas import ProtobufRowSerializationSchema, read_messages
 from headrace.formats.protobuf.schema import ProtobufSchema, require_protobuf, schema_of
-from headrace.formats.registry.client import ReferencedSchema, RegisteredSchema, SchemaRegistry, registry_client
-from headrace.formats.registry.schemas import SchemaHeader, registry_of
+from headrace.formats.registry.client import (
+    ReferencedSchema,
+    RegisteredSchema,
+    SchemaRegistry,
+    registry_client,
+    registry_of,
+)
+from headrace.formats.registry.schema_header import SchemaHeader
 from headrace.formats.registry.wire_format import HEADER_BYTES, schema_ids, with_header
 
 if TYPE_CHECKING:

@@ -69,7 +69,12 @@ def without_header(messages: pa.Array) -> pa.Array:
     return pc.binary_slice(messages.cast(pa.binary()), HEADER_BYTES)
 
 
+def header_of(schema_id: int) -> bytes:
+    """What is in front of messages of a schema."""
+    return b"\x00" + schema_id.to_bytes(HEADER_BYTES - 1, "big")
+
+
 def with_header(schema_id: int, messages: pa.Array, more: bytes = b"") -> pa.Array:
     """Messages behind headers, and ``more`` behind these; those without a value stay so."""
-    head = pa.scalar(b"\x00" + schema_id.to_bytes(4, "big") + more, pa.binary())
+    head = pa.scalar(header_of(schema_id) + more, pa.binary())
     return pc.binary_join_element_wise(head, messages, _NOTHING)

@@ -23,19 +23,18 @@ from headrace.connectors.kafka.dynamic.subscribers import (
 )
 from headrace.connectors.kafka.dynamic.topology import StreamSubscription, StreamTopology
 from headrace.connectors.partitions.subscription import Topics
-from headrace.connectors.source import Boundedness, Source
+from headrace.connectors.partitions.topic_source import TopicSource
 
 if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 
 @hides_engine_of_methods
-class DynamicKafkaSource(Source[T_co]):
+class DynamicKafkaSource(TopicSource[T_co]):
     """Reads streams exactly once, in whatever topics of whatever clusters they lie, also when that changes.
 
     A metadata service tells where streams lie, and is asked again while the job runs. Every partition is a split, in
@@ -67,29 +66,12 @@ class DynamicKafkaSource(Source[T_co]):
     ) -> None:
         self._subscription = subscription
         self._plan = plan
-        self._schema = schema
-        self._dead_letter = dead_letter
+        super().__init__(str(subscription.subscriber), schema, dead_letter, is_bounded=plan.each.is_bounded)
 
     @staticmethod
     def builder() -> DynamicKafkaSourceBuilder[T_co]:
         """Begin a source."""
         return DynamicKafkaSourceBuilder()
-
-    @property
-    def boundedness(self) -> Boundedness:
-        return Boundedness.BOUNDED if self._plan.each.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
-
-    @property
-    def produced_type(self) -> TypeInformation[T_co]:
-        return self._schema.produced_type
-
-    @property
-    def dead_letter(self) -> OutputTag | None:
-        return self._dead_letter
-
-    @property
-    def locations(self) -> tuple[str, ...]:
-        return (str(self._subscription.subscriber),)
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
@@ -191,7 +173,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
         each = self._reading_plan(Topics(()), properties)
         plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold, retention)
-        return DynamicKafkaSource(subscription, plan, self._made_of(), self._dead_letter)
+        return DynamicKafkaSource(subscription, plan, self._needed_schema(), self._dead_letter)
 
 
 def _check_mode(text: str) -> None:

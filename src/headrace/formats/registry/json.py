@@ -1,0 +1,92 @@
+"""Documents of JSON behind Confluent's header: the id of their JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.serialization import SerializationSchema
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.formats.json.decoders import decoder_of
+from headrace.formats.json.schemas import JsonRowSerializationSchema
+from headrace.formats.messages import ColumnarDeserializationSchema
+from headrace.formats.registry.client import SchemaRegistry, registry_of
+from headrace.formats.registry.json_schema import json_schema_of
+from headrace.formats.registry.schema_header import SchemaHeader
+from headrace.formats.registry.wire_format import with_header, without_header
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+
+
+@hides_engine_of_methods
+class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):
+    r"""Reads documents of JSON behind the id of a schema; what comes out is said by a type, as for other JSON.
+
+    Args:
+        type_info: the type of the records.
+        ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.schema_registry import ConfluentRegistryJsonDeserializationSchema
+        >>> schema = ConfluentRegistryJsonDeserializationSchema(Types.ROW_NAMED(["id"], [int]))
+        >>> schema.deserialize(bytes(4) + b'\x07{"id": 1}')
+        Row(id=1)
+    """
+
+    def __init__(self, type_info: TypeInformation, *, ignore_parse_errors: bool = False) -> None:
+        self._type = type_info
+        self.ignore_parse_errors = ignore_parse_errors
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
+
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        return decoder_of(self._type).messages(without_header(messages))
+
+
+@hides_engine_of_methods
+class ConfluentRegistryJsonSerializationSchema(SerializationSchema):
+    """Writes records as documents of JSON behind the id of their JSON Schema, which is put into a registry.
+
+    Args:
+        registry: the registry, or its URL.
+        subject: where the schema is.
+        type_info: the type of the records.
+        json_schema: their JSON Schema; one is made of the type when it is left out.
+        auto_register: whether a schema that is not there becomes a new version of the subject.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.schema_registry import ConfluentRegistryJsonSerializationSchema
+        >>> order = Types.ROW_NAMED(["id", "card"], [int, str])
+        >>> schema = ConfluentRegistryJsonSerializationSchema("http://localhost:8081", "orders-value", order)
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        subject: str,
+        type_info: TypeInformation,
+        *,
+        json_schema: str | None = None,
+        auto_register: bool = True,
+    ) -> None:
+        text = json.dumps(json_schema_of(type_info)) if json_schema is None else json_schema
+        self._header = SchemaHeader(registry_of(registry), subject, text, "JSON", auto_register)
+        self._inner = JsonRowSerializationSchema(type_info)
+
+    def serialize(self, element: Any) -> bytes:
+        """The header and the document of one record."""
+        return self._header.before(self._inner.serialize(element))
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        return with_header(self._header.schema_id(), self._inner.serialize_batch(batch))
+
+    def validate(self, input_type: TypeInformation) -> None:
+        self._inner.validate(input_type)
