@@ -81,7 +81,7 @@ FILES = {"path": "/tmp/x", "format": "text"}
         ("kafka", {}, "there is no connector 'kafka': there are 'filesystem', 'print'"),
         ("filesystem", {"path": "/tmp/x"}, "connector 'filesystem' needs 'format'"),
         ("filesystem", {**FILES, "pfad": "x"}, "connector 'filesystem' has no option 'pfad'"),
-        ("filesystem", {**FILES, "format": "avro"}, "there is no format 'avro': there are 'csv', 'json'"),
+        ("filesystem", {**FILES, "format": "excel"}, "there is no format 'excel': there are 'avro', 'csv'"),
         ("filesystem", {**FILES, "text.charsett": "x"}, "format 'text' has no option 'charsett': .*'charset'"),
         ("filesystem", {**FILES, "csv.header": "true"}, "connector 'filesystem' has no option 'csv.header'"),
         ("filesystem", {**FILES, "source.monitor-interval": "soon"}, "source.monitor-interval = 'soon': expected"),

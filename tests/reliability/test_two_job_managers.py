@@ -101,7 +101,7 @@ def test_the_older_one_is_in_the_middle_of_a_commit(
 
 
 SHOWING = ["_is_there", "_publish", "show", "remove"]
-PUTTING_TOGETHER = [*SHOWING, "_put_together", "AppendedFile", "_checked_blocks"]
+PUTTING_TOGETHER = [*SHOWING, "put_together", "AppendedFile", "_checked_blocks"]
 STEPS = {
     "text-a-file-an-epoch": SHOWING,
     "text-rolled-by-size": PUTTING_TOGETHER,
@@ -162,7 +162,7 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("step", ["_put_together", "AppendedFile", "_checked_blocks", "show"])
+@pytest.mark.parametrize("step", ["put_together", "AppendedFile", "_checked_blocks", "show"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
