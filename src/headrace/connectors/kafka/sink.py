@@ -15,8 +15,9 @@ from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
+from headrace.connectors.kafka.missing_markers import MissingMarker, WithoutMarker
 from headrace.connectors.kafka.properties import SINK, check_properties
-from headrace.connectors.kafka.publisher import MissingMarker, check_settings
+from headrace.connectors.kafka.publisher import check_settings
 from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
 from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
@@ -130,6 +131,7 @@ class KafkaSinkBuilder(TopicSinkBuilder):
         self._prefix: str | None = None
         self._marker_topic: str | None = None
         self._missing_marker = MissingMarker.FAIL
+        self._published_up_to: dict[str | None, int] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Where to ask for the cluster: ``host:port``, several with commas."""
@@ -163,6 +165,27 @@ class KafkaSinkBuilder(TopicSinkBuilder):
         """Say what to do when it is lost which epoch was published; the job stops unless told otherwise."""
         expect(missing_marker, MissingMarker, "set_missing_marker")
         self._missing_marker = missing_marker
+        return self
+
+    def set_published_up_to(self, epoch: int, transactional_id: str | None = None) -> Self:
+        """Say of which epochs the messages are there, where the job has stopped because that is lost.
+
+        The error says which epochs wait: those up to this one count as published, later ones are published. It answers
+        for these epochs alone, so it may stay in the program.
+
+        Args:
+            epoch: the last epoch whose messages are there; the one before the first that waits, if none is.
+            transactional_id: under which id; under all for which nothing else is said, when None.
+
+        Raises:
+            InvalidProgramError: when the epoch is negative.
+        """
+        expect(epoch, int, "set_published_up_to")
+        if transactional_id is not None:
+            expect(transactional_id, str, "set_published_up_to")
+        if epoch < 0:
+            raise refused(f"an epoch is not negative, got {epoch}")
+        self._published_up_to[transactional_id] = epoch
         return self
 
     def set_property(self, key: str, value: str) -> Self:
@@ -208,4 +231,5 @@ class KafkaSinkBuilder(TopicSinkBuilder):
                 "a KafkaSink whose topics are chosen by record keeps at one topic which epoch is published: name one "
                 "that is there with set_marker_topic()"
             )
-        return TransactionSettings(settings, self._prefix, topic, self._missing_marker)
+        said = WithoutMarker(self._missing_marker, dict(self._published_up_to))
+        return TransactionSettings(settings, self._prefix, topic, said)
