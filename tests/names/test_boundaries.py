@@ -100,7 +100,8 @@ BUILDING: Final = {
 
 def public_methods(cls: type) -> dict[str, Any]:
     methods = {}
-    for name, member in vars(cls).items():
+    own = [base for base in cls.__mro__ if base.__module__.startswith("headrace.")]
+    for name, member in (item for base in own for item in vars(base).items()):
         function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         if isinstance(function, FunctionType) and (name == "__init__" or not name.startswith("_")):
             methods[name] = function
