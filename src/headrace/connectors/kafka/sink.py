@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.client import ClientSettings, check_library
+from headrace.connectors.kafka.client_builder import KafkaClientBuilder
 from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
 from headrace.connectors.kafka.missing_markers import MissingMarker, WithoutMarker
-from headrace.connectors.kafka.properties import SINK, check_properties
+from headrace.connectors.kafka.properties import SINK
 from headrace.connectors.kafka.publisher import check_settings
 from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
 from headrace.connectors.outgoing_messages import MessageEncoder
@@ -104,7 +103,7 @@ class KafkaSink(TopicSink[T_contra]):
 
 @hides_engine_of_methods
 @other_names()
-class KafkaSinkBuilder(TopicSinkBuilder):
+class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
     """Puts a :class:`KafkaSink` together.
 
     Examples:
@@ -124,10 +123,11 @@ class KafkaSinkBuilder(TopicSinkBuilder):
     """
 
     _name = "KafkaSink"
+    _kind = SINK
+    _usual_guarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
     def __init__(self) -> None:
-        super().__init__(DeliveryGuarantee.AT_LEAST_ONCE)
-        self._properties: dict[str, str] = {}
+        super().__init__()
         self._prefix: str | None = None
         self._marker_topic: str | None = None
         self._missing_marker = MissingMarker.FAIL
@@ -188,22 +188,6 @@ class KafkaSinkBuilder(TopicSinkBuilder):
         self._published_up_to[transactional_id] = epoch
         return self
 
-    def set_property(self, key: str, value: str) -> Self:
-        """A setting of librdkafka, or of Java's clients where both know it; secrets as for a ``KafkaSource``.
-
-        Raises:
-            ConfigurationError: when it is for the sink itself to decide, or for Java alone.
-        """
-        check_properties({key: str(value)}, SINK)
-        self._properties[key] = str(value)
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> Self:
-        """Several settings, see :meth:`set_property`."""
-        for key, value in props.items():
-            self.set_property(key, value)
-        return self
-
     def build(self) -> KafkaSink[Any]:
         """The sink; nothing is connected to yet.
 
@@ -211,8 +195,7 @@ class KafkaSinkBuilder(TopicSinkBuilder):
             ConfigurationError: when the servers are missing.
             InvalidProgramError: when the serializer is missing, or the topic of the markers.
         """
-        if "bootstrap.servers" not in self._properties:
-            raise ConfigurationError("a KafkaSink needs set_bootstrap_servers('host:port')")
+        self._check_servers()
         schema = self._needed_schema()
         settings = ClientSettings(dict(self._properties))
         transactions = self._transactions(settings, schema)
