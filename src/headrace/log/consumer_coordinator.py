@@ -173,7 +173,7 @@ class ConsumerCoordinator:
 
     def _timed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
         now = self._log.journal.clock()
-        return {partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()}
+        return {partition: CommittedOffset(offset, now) for partition, offset in offsets.items()}
 
     def _needed_group(self) -> str:
         if self._group is None:

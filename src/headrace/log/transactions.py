@@ -117,7 +117,7 @@ class TransactionManager:
         self.check_transaction()
         now = self._journal.clock()
         mine = self.offsets.setdefault(group, {})
-        mine.update({partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()})
+        mine.update({partition: CommittedOffset(offset, now) for partition, offset in offsets.items()})
 
     def give_up(self, author: Author) -> None:
         """See to it that a commit whose answer never came is not done after all: another takes its place.

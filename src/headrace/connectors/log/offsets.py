@@ -60,7 +60,7 @@ class LogOffsets(PartitionedLog):
         if self._group is None or offsets == self._committed:
             return
         now = self._log.journal.clock()
-        found = {each: CommittedOffset(offset, "", now) for each, offset in offsets.items()}
+        found = {each: CommittedOffset(offset, now) for each, offset in offsets.items()}
         try:
             commit_without_members(self._log.journal, self._group, found, self._created)
             self._committed = dict(offsets)

@@ -65,7 +65,7 @@ class StagingWriter(SinkWriter):
                 columns["key"] = messages.keys
             sent = ProducerBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
             self._pieces += sent.pieces(self._partitions(messages.topic), self._partitioner)
-            self._bytes += messages.values.nbytes
+            self._bytes += messages.size
         if self._bytes >= _STAGED_TOGETHER:
             self._stage()
 
