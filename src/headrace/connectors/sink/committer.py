@@ -53,6 +53,8 @@ class CommitterContext:
         storage_options: as in :class:`WriterContext`.
         parallelism: how many parallel writers there are now; pending committables may be of more of them.
         folder: as in :class:`WriterContext`.
+        waiting: the epochs of which the checkpoint does not know that they were committed, in their order: the first
+            that a committer is asked for.
     """
 
     job_id: str
@@ -64,6 +66,7 @@ class CommitterContext:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     parallelism: int = 1
     folder: Folder | None = field(default=None, repr=False)
+    waiting: tuple[int, ...] = ()
 
 
 class Committer(ABC):
