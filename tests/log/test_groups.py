@@ -17,11 +17,11 @@ from hypothesis.stateful import (
 )
 
 from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError, OffsetOutOfRangeError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import CommittedOffset, Group, assign, offsets_from_json, offsets_to_json
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder
 

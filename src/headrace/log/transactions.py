@@ -14,8 +14,8 @@ from headrace.log.state import ANONYMOUS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.journal import Journal
-    from headrace.log.records import TopicPartition
     from headrace.log.state import LogState
 
 

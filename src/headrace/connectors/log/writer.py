@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.topic_partition import TopicPartition
     from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.log.log import Log
-    from headrace.log.records import TopicPartition
     from headrace.log.staging import Staged
 
 _STAGED_TOGETHER: Final = 64 << 20

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import SourceChangedError
 from headrace.common.logs import get_logger
-from headrace.connectors.partitions.log import topic_made_again
+from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.partitions.partitioned_log import topic_made_again
 from headrace.connectors.ranges import pending_numbers, share
 from headrace.connectors.source import SplitEnumerator, SplitRead
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.partitions.partitioned_log import PartitionedLog
     from headrace.connectors.partitions.subscription import Subscription
     from headrace.connectors.source import Json, Pending, ReadBudget
 

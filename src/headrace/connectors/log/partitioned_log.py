@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import CommitFailedError, SourceChangedError, UnknownTopicError
 from headrace.common.logs import get_logger
-from headrace.connectors.partitions.log import PartitionedLog
+from headrace.connectors.partitions.partitioned_log import PartitionedLog
 from headrace.log.groups import CommittedOffset
 from headrace.log.membership import commit_without_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.log import Log
-    from headrace.log.records import TopicPartition
 
 logger = get_logger(__name__)
 
 
-class LogOffsets(PartitionedLog):
+class EmbeddedPartitionedLog(PartitionedLog):
     """An embedded log as an enumerator sees it.
 
     Args:
