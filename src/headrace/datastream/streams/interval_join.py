@@ -43,6 +43,14 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
     Args:
         left: the one that ``interval_join`` was called on.
         right: the one that it was given.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> keyed = env.from_collection(["a", "b"]).key_by(lambda text: text, key_type=str)
+        >>> keyed.interval_join(keyed).between(Time.seconds(-30), Time.seconds(30))
+        IntervalJoined(String, String, -30000 ms to 30000 ms)
     """
 
     def __init__(self, left: KeyedStream[T_co, K_co], right: KeyedStream[V_co, K_co]) -> None:
