@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.function import Function
-from headrace.datastream.functions.joins import ProcessJoinFunction
+from headrace.datastream.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -32,9 +37,12 @@ from headrace.state.interfaces import KeyedStateStore
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "CoGroupFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStateStore",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused, with_article
 from headrace.common.call_site import of_function
@@ -16,6 +16,9 @@ from headrace.datastream.functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
+
+if TYPE_CHECKING:
+    from headrace.datastream.streams.data_stream import DataStream
 
 _OF_KEYS: Final = "key_by(...).window(...)"
 _OF_ALL: Final = "window_all(...)"
@@ -92,3 +95,13 @@ def check_instance(function: Any, base: type[Function]) -> None:
         if _WINDOWS[made_for] != _WINDOWS[base]:
             text = f"expected {with_article(base)}, got {with_article(made_for)}: that is for {_WINDOWS[made_for]}"
             raise refused(text, InvalidTypeError)
+
+
+def check_same_environment(stream: DataStream, other: DataStream, method: str) -> None:
+    """Refuse a stream that cannot be in one job with another one.
+
+    Raises:
+        InvalidProgramError: when it belongs to another environment.
+    """
+    if other.get_execution_environment() is not stream.get_execution_environment():
+        raise refused(f"{method} takes a stream of the same environment")
