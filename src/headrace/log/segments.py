@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -141,6 +142,7 @@ def _columns_of(batches: Iterable[pa.RecordBatch]) -> int:
     return columns
 
 
+@cache
 def schema_of(columns: int) -> pa.Schema:
     """The schema of the messages of segments that have these :attr:`Segment.columns`."""
     fields = [OFFSET] if columns & HAS_OFFSETS else []
