@@ -189,11 +189,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,
     },
-    "KeyedStream": {
-        "interval_join": Missing(
-            "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
-        ),
-    },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.datastream.streams.interval_join import IntervalJoin, IntervalJoined
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import Order
@@ -19,6 +20,8 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "DataStreamSource",
+    "IntervalJoin",
+    "IntervalJoined",
     "KeyedStream",
     "Order",
     "PartitionWindowedStream",

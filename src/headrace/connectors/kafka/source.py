@@ -9,8 +9,8 @@ from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.client import ClientSettings, check_library
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.reader import KafkaReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import PartitionEnumerator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
@@ -66,7 +66,7 @@ class KafkaSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
-        return PartitionEnumerator(KafkaOffsets(self._settings), self._plan, context.state)
+        return PartitionEnumerator(KafkaPartitionedLog(self._settings), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
         return KafkaReader(self._settings, self._schema, reject=self._dead_letter is not None)

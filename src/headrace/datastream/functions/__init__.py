@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.joins import ProcessJoinFunction
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -41,6 +42,7 @@ __all__ = [
     "MapPartitionFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

@@ -19,9 +19,9 @@ from headrace.formats.avro.schema import AvroSchema, Record
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import write_integer
 from headrace.formats.column_text import bytes_of
+from headrace.formats.columnar_messages import columns_as, refuse_other_fields
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory
 from headrace.formats.joining import FileKind
-from headrace.formats.messages import columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
