@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from headrace.common.topic_partition import TopicPartition
 from headrace.log import maintenance
 from headrace.log.background import MAINTENANCE, BackgroundRounds
 from headrace.log.journal import Journal
 from headrace.log.log import Log
 from headrace.log.maintenance_claim import MaintenanceClaim
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)
@@ -81,7 +81,7 @@ def test_a_log_is_maintained_beside_its_producers(log: Log, monkeypatch: pytest.
 def test_maintenance_that_fails_is_a_warning(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     log.create_topic("one", config={"cleanup.policy": "compact", "compression.type": "none"})
     with Producer(log) as producer, caplog.at_level(logging.WARNING, logger="headrace"):
-        for number in range(4):
+        for _ in range(4):
             producer.send("one", b"x" * 4_000, b"k")
             producer.flush()
             for file in Path(log.folder.locate("records")).iterdir():

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import LogCorruptedError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 from headrace.log.segment_reader import SegmentReader
 from headrace.log.segments import Segment
 

@@ -1,0 +1,53 @@
+"""The functions that users write: PyFlink's base classes.
+
+A plain callable does wherever a class here has one method that is called for records (``map``, ``filter``, ``reduce``,
+…). The classes add ``open`` and ``close``, which are called once for each parallel instance.
+"""
+
+from __future__ import annotations
+
+from headrace.common.public_module import public_module
+from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.joins import ProcessJoinFunction
+from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
+from headrace.datastream.functions.records import (
+    AggregateFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    ReduceFunction,
+)
+from headrace.datastream.functions.windows import (
+    AllWindowFunction,
+    MapPartitionFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from headrace.operators.functions import RuntimeContext
+from headrace.operators.timer_service import TimerService
+from headrace.state.interfaces import KeyedStateStore
+
+__all__ = [
+    "AggregateFunction",
+    "AllWindowFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "MapPartitionFunction",
+    "ProcessAllWindowFunction",
+    "ProcessFunction",
+    "ProcessJoinFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "TimerService",
+    "WindowFunction",
+]
+
+public_module(__name__)
