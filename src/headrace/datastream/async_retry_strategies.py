@@ -1,0 +1,22 @@
+"""When a request is made again, under PyFlink's module path; ``AsyncRetryStrategy`` makes these strategies."""
+
+from __future__ import annotations
+
+from headrace.common.public_module import public_module
+from headrace.operators.asynchronous.retries import (
+    NO_RETRY_STRATEGY,
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
+
+__all__ = [
+    "NO_RETRY_STRATEGY",
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]
+
+public_module(__name__)
