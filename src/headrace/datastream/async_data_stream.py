@@ -12,6 +12,7 @@ from headrace.common.function_types import Role
 from headrace.common.public_module import public_module
 from headrace.common.signatures import check_parameters, method_of_object
 from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.data_stream import DataStream
 from headrace.datastream.functions import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.streams.checks import check_instance
@@ -39,6 +40,7 @@ __all__ = ["AsyncDataStream"]
 public_module(__name__)
 
 
+@hides_engine_of_methods
 class AsyncDataStream:
     """Applies functions that are awaited to streams, so that many requests to a service are in flight at a time.
 

@@ -12,15 +12,35 @@ public_module(__name__)
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Whether there is no result; for ``result_predicate`` of a strategy."""
+    """Whether there is no result; for ``result_predicate`` of a strategy.
+
+    Examples:
+        >>> from headrace.datastream.async_retry_predicates import empty_result_predicate
+        >>> empty_result_predicate([])
+        True
+    """
     return not result
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """Whether there is an exception, whichever it is; for ``exception_predicate`` of a strategy."""
+    """Whether there is an exception, whichever it is; for ``exception_predicate`` of a strategy.
+
+    Examples:
+        >>> from headrace.datastream.async_retry_predicates import has_exception_predicate
+        >>> has_exception_predicate(ValueError("no"))
+        True
+    """
     return error is not None
 
 
 def exception_type_predicate(error: BaseException | None, expected_error_type: type[BaseException]) -> bool:
-    """Whether there is an exception of a type: ``partial(exception_type_predicate, expected_error_type=OSError)``."""
+    """Whether there is an exception of a type; for ``exception_predicate`` of a strategy, with the type bound.
+
+    Examples:
+        >>> from functools import partial
+        >>> from headrace.datastream.async_retry_predicates import exception_type_predicate
+        >>> is_away = partial(exception_type_predicate, expected_error_type=OSError)
+        >>> is_away(ConnectionError("away"))
+        True
+    """
     return isinstance(error, expected_error_type)

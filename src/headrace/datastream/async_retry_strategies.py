@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY as NO_RETRY_STRATEGY
 from headrace.operators.asynchronous.retries import (
-    NO_RETRY_STRATEGY,
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
     NoRetryStrategy,
@@ -12,7 +12,6 @@ from headrace.operators.asynchronous.retries import (
 )
 
 __all__ = [
-    "NO_RETRY_STRATEGY",
     "ExponentialBackoffDelayRetryStrategy",
     "FixedDelayRetryStrategy",
     "NoRetryStrategy",

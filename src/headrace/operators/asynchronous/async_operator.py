@@ -100,6 +100,8 @@ class AsyncOperator(Operator):
         self._requests.timeouts = self._requests.retries = 0
 
     def close(self) -> None:
+        if self._loop.is_closed:  # closing it has failed before
+            return
         try:
             self._loop.run(self._requests.end())
             self._loop.run(self._life_cycle("close"))

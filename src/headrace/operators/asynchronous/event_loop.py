@@ -37,6 +37,11 @@ class EventLoopThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it runs nothing any more."""
+        return self._is_closing
+
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Have a function called in the loop's thread, some time soon."""
         self._loop.call_soon_threadsafe(function, *arguments)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from headrace.common.arguments import with_article
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row
 from headrace.operators.asynchronous.requests import Request
@@ -122,5 +123,5 @@ def _list_of(returned: Any, what: str) -> list[Any]:
         return returned
     if isinstance(returned, Iterable) and not isinstance(returned, _NO_LISTS):
         return list(returned)
-    given = "None" if returned is None else f"a {type(returned).__name__}"
+    given = "None" if returned is None else with_article(type(returned))
     raise InvalidTypeError(f"{given} was returned, which is no list of results: return a list, {what}")

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.errors import InvalidTypeError
 from headrace.operators.user_code import user_error
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ class Requests:
         try:
             request.answer(await self._within_time(request.argument))
         except BaseException as error:  # sys.exit() would end the loop
-            self._fail(user_error(error, self._context, request.argument, function=self._function.invoke))
+            returned_by = self._function.invoke if isinstance(error, InvalidTypeError) else None
+            self._fail(user_error(error, self._context, request.argument, function=returned_by))
             return
         request.has_ended = True
         window = self._window

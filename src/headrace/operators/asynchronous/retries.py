@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import refused
+from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import OUT
 
 if TYPE_CHECKING:
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Says after which results, and after which exceptions, a request is made again."""
+    """Says after which results, and after which exceptions, a request is made again.
+
+    Examples:
+        >>> from headrace.datastream import AsyncRetryStrategy
+        >>> strategy = AsyncRetryStrategy.fixed_delay(3, 100, exception_predicate=lambda error: "away" in str(error))
+        >>> predicate = strategy.get_retry_predicate()
+        >>> predicate.exception_predicate()(ConnectionError("the service is away"))
+        True
+        >>> predicate.result_predicate() is None
+        True
+    """
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
@@ -63,6 +74,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         return NO_RETRY_STRATEGY
 
     @staticmethod
+    @hides_engine
     def fixed_delay(
         max_attempts: int,
         backoff_time_millis: int,
@@ -83,6 +95,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
+    @hides_engine
     def exponential_backoff(
         max_attempts: int,
         initial_delay: int,
@@ -110,7 +123,13 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
 
 class RetryPredicate(AsyncRetryPredicate[OUT]):
-    """Two functions, of results and of exceptions; either may be None, for never."""
+    """Two functions, of results and of exceptions; either may be None, for never.
+
+    Examples:
+        >>> from headrace.datastream.async_retry_strategies import RetryPredicate
+        >>> RetryPredicate(lambda results: not results, None).result_predicate()([])
+        True
+    """
 
     def __init__(
         self,
@@ -129,7 +148,13 @@ class RetryPredicate(AsyncRetryPredicate[OUT]):
 
 @dataclass(frozen=True)
 class NoRetryStrategy(AsyncRetryStrategy[OUT]):
-    """One attempt, and no more."""
+    """One attempt, and no more.
+
+    Examples:
+        >>> from headrace.datastream.async_retry_strategies import NoRetryStrategy
+        >>> NoRetryStrategy().can_retry(1)
+        False
+    """
 
     def can_retry(self, current_attempts: int) -> bool:
         return False
@@ -143,7 +168,14 @@ class NoRetryStrategy(AsyncRetryStrategy[OUT]):
 
 @dataclass(frozen=True)
 class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
-    """Attempts with the same pause between them; see :meth:`AsyncRetryStrategy.fixed_delay`."""
+    """Attempts with the same pause between them; see :meth:`AsyncRetryStrategy.fixed_delay`.
+
+    Examples:
+        >>> from headrace.datastream.async_retry_strategies import FixedDelayRetryStrategy
+        >>> strategy = FixedDelayRetryStrategy(max_attempts=2, backoff_time_millis=100)
+        >>> [strategy.can_retry(attempts) for attempts in (1, 2, 3)]
+        [True, True, False]
+    """
 
     max_attempts: int
     backoff_time_millis: int
@@ -165,7 +197,14 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
 @dataclass(frozen=True)
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
-    """Attempts with pauses that grow; see :meth:`AsyncRetryStrategy.exponential_backoff`."""
+    """Attempts with pauses that grow; see :meth:`AsyncRetryStrategy.exponential_backoff`.
+
+    Examples:
+        >>> from headrace.datastream.async_retry_strategies import ExponentialBackoffDelayRetryStrategy
+        >>> strategy = ExponentialBackoffDelayRetryStrategy(5, initial_delay=10, max_retry_delay=50, multiplier=3.0)
+        >>> [strategy.get_backoff_time_millis(attempts) for attempts in (1, 2, 3)]
+        [10, 30, 50]
+    """
 
     max_attempts: int
     initial_delay: int
