@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.common.public_module import public_module
-from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY as NO_RETRY_STRATEGY
+from headrace.operators.asynchronous import retries
 from headrace.operators.asynchronous.retries import (
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,
@@ -19,3 +21,6 @@ __all__ = [
 ]
 
 public_module(__name__)
+
+NO_RETRY_STRATEGY: Final = retries.NO_RETRY_STRATEGY
+"""One attempt, and no more; as in PyFlink not among what ``*`` imports."""
