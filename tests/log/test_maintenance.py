@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError, ProducerFencedError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log import compaction, merging
 from headrace.log import journal as journal_module
 from headrace.log import state as state_module
 from headrace.log.commits import Author
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition, normalised
+from headrace.log.records import normalised
 from headrace.log.staging import StagedRecordsError, publish, stage
 from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder

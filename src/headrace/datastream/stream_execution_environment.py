@@ -24,6 +24,7 @@ from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
+from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
@@ -43,8 +44,8 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import T, T_co
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
-    from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.keys import KeySelection
+    from headrace.graph.nodes import Edge
     from headrace.plan.job_plan import JobPlan
 
 __all__ = ["StreamExecutionEnvironment"]
@@ -298,6 +299,12 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             ) from error
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
+
+    # Streams ask for others here: their classes cannot import one another.
+
+    def _stream(self, edges: tuple[Edge, ...], origin: TypeOrigin) -> DataStream[Any]:
+        """A stream: what most operators give."""
+        return DataStream(self, edges, origin=origin)
 
     def _keyed(self, stream: DataStream[T_co], key: KeySelection) -> KeyedStream[T_co, Any]:
         """A stream with keys: what ``key_by`` gives."""

@@ -11,11 +11,12 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.chunk_names import CHUNKS
 from headrace.log.commits import Commit, TopicDescription
 from headrace.log.journal import Journal
 from headrace.log.maintenance import Maintained, maintain
-from headrace.log.records import POLLED, TopicPartition, with_partition
+from headrace.log.records import POLLED, with_partition
 from headrace.log.store import LogStore
 from headrace.log.topics import TopicConfig, checked_partitions, checked_topic
 from headrace.storage.locations import open_storage

@@ -22,9 +22,9 @@ from headrace.log.staging import check_staged
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.journal import Journal
     from headrace.log.merging import Rewritten
-    from headrace.log.records import TopicPartition
     from headrace.log.segments import Segment
     from headrace.log.state import LogState, Partition
     from headrace.log.topics import TopicConfig

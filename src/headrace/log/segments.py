@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError, LogCorruptedError
-from headrace.log.records import FETCHED, HEADERS, HEADERS_FIELD, OFFSET, STORED, TopicPartition
+from headrace.common.topic_partition import TopicPartition
+from headrace.log.records import FETCHED, HEADERS, HEADERS_FIELD, OFFSET, STORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

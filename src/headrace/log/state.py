@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import LogCorruptedError, UnknownTopicError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.commits import TopicDescription, topic_from_json, topic_to_json
 from headrace.log.groups import Group
-from headrace.log.records import TopicPartition
 from headrace.log.segments import Segment
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.common.errors import OffsetOutOfRangeError, SourceChangedError, UnknownTopicError
-from headrace.connectors.messages import METADATA, MessageDecoder, Messages
-from headrace.connectors.partitions.log import topic_made_again
+from headrace.common.topic_partition import TopicPartition
+from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.partitions.partitioned_log import topic_made_again
 from headrace.connectors.source import SourceReader
 from headrace.log.log import Log
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.source import Json, ReaderContext, SourceRecords
 
 _HEADERS = "headers"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.joins import ProcessJoinFunction
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -47,6 +48,7 @@ __all__ = [
     "MapPartitionFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

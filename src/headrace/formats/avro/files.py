@@ -16,9 +16,9 @@ from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, Record
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import binary_array
+from headrace.formats.columnar_messages import columns_under, decode_good_messages
 from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
 from headrace.formats.lines.bad_lines import shorten
-from headrace.formats.messages import columns_under, decode_good_messages
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:

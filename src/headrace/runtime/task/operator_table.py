@@ -9,6 +9,7 @@ from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.async_specs import AsyncSpec
+from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -24,6 +25,8 @@ from headrace.graph.window_specs import (
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.join.function_results import FunctionResults
+from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
@@ -117,6 +120,11 @@ class OperatorMaker:
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
+
+    def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
+        types = [planned.input_schema(index).record_type for index in range(len(spec.inputs))]
+        results = FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -242,6 +250,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
+    IntervalJoinSpec: OperatorMaker._interval_join,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,
