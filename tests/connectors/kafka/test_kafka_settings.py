@@ -167,10 +167,19 @@ def test_a_setting_that_librdkafka_does_not_know() -> None:
         ClientSettings({"bootstrap.servers": "there:9092", "fetch.min": "1"}).consumer("reader", ClientErrors())
 
 
+def test_files_that_settings_name_and_that_are_not_there() -> None:
+    pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": "there:9092", "security.protocol": "ssl", "ssl.ca.location": "/no/such.pem"}
+    with pytest.raises(ConfigurationError, match=r"'ssl.ca.location' is /no/such\.pem: No such file"):
+        ClientSettings(settings).admin("sink", ClientErrors())
+
+
 def test_what_is_missing_or_said_twice() -> None:
     empty: KafkaSourceBuilder[str] = KafkaSource.builder()
     with pytest.raises(ConfigurationError, match="set_bootstrap_servers"):
         empty.build()
+    with pytest.raises(InvalidTypeError, match="set_bootstrap_servers takes a str"):
+        empty.set_bootstrap_servers(["there:9092"])  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match=r"set_topics\(\), set_topic_pattern\(\) or set_partitions\(\)"):
         builder().build()
     with pytest.raises(InvalidProgramError, match="needs set_value_only_deserializer"):

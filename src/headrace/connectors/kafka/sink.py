@@ -134,7 +134,12 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         self._published_up_to: dict[str | None, int] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas."""
+        """Where to ask for the cluster: ``host:port``, several with commas.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+        """
+        expect(bootstrap_servers, str, "set_bootstrap_servers")
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_transactional_id_prefix(self, prefix: str) -> Self:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
+from headrace.common.arguments import expect
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
@@ -96,7 +97,12 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
     _name = "KafkaSource"
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas."""
+        """Where to ask for the cluster: ``host:port``, several with commas.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+        """
+        expect(bootstrap_servers, str, "set_bootstrap_servers")
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def build(self) -> KafkaSource[T_co]:
