@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace.common.arguments import refused, with_article
 from headrace.common.call_site import of_function
@@ -16,9 +16,6 @@ from headrace.datastream.functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-
-if TYPE_CHECKING:
-    from headrace.datastream.streams.data_stream import DataStream
 
 _OF_KEYS: Final = "key_by(...).window(...)"
 _OF_ALL: Final = "window_all(...)"
@@ -97,11 +94,11 @@ def check_instance(function: Any, base: type[Function]) -> None:
             raise refused(text, InvalidTypeError)
 
 
-def check_same_environment(stream: DataStream, other: DataStream, method: str) -> None:
-    """Refuse a stream that cannot be in one job with another one.
+def check_same_environment(first: object, second: object, method: str) -> None:
+    """Refuse streams of two environments, which cannot be in one job.
 
     Raises:
-        InvalidProgramError: when it belongs to another environment.
+        InvalidProgramError: when they are two.
     """
-    if other.get_execution_environment() is not stream.get_execution_environment():
+    if first is not second:
         raise refused(f"{method} takes a stream of the same environment")

@@ -55,8 +55,8 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
 
     def __init__(self, left: KeyedStream[T_co, K_co], right: KeyedStream[V_co, K_co]) -> None:
         expect(right, type(left), "interval_join")
-        check_same_environment(left, right, "interval_join")
-        check_same_keys(left, right, "interval_join")
+        check_same_environment(left.get_execution_environment(), right.get_execution_environment(), "interval_join")
+        check_same_keys(left.get_key_type(), right.get_key_type(), "interval_join")
         self._left, self._right = left, right
 
     def in_event_time(self) -> Self:

@@ -48,7 +48,7 @@ class TwoStreams(Generic[T_co, V_co, W_co]):
 
     def __init__(self, first: Any, second: DataStream[V_co], method: str) -> None:
         expect(second, Stream, method)
-        check_same_environment(first, second, method)
+        check_same_environment(first.get_execution_environment(), second.get_execution_environment(), method)
         self._first: DataStream[T_co] = first
         self._second = second
 
@@ -82,7 +82,7 @@ class Where(Generic[T_co, V_co, W_co]):
             InvalidTypeError: when keys of the two streams are of different types.
         """
         second = self._streams._second.key_by(key_selector, *more, key_type=key_type)
-        check_same_keys(self._first, second, "equal_to")
+        check_same_keys(self._first.get_key_type(), second.get_key_type(), "equal_to")
         return EqualTo(self._streams, self._first, second)
 
 
@@ -194,7 +194,7 @@ class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]]
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> a, b = env.from_collection([("a", 1)]), env.from_collection([("a", 2.0)])
         >>> a.co_group(b).where(0).equal_to(0).window(TumblingEventTimeWindows.of(1_000))
-        CoGroupedWindows(Tuple(String, Long), Tuple(String, Double), TumblingEventTimeWindows(1000, 0))
+        CoGroupedWindows(TupleTypeInfo(String, Long), TupleTypeInfo(String, Double), TumblingEventTimeWindows(1000 ms))
     """
 
     def __init__(self, first: Any, second: DataStream[V_co]) -> None:
@@ -290,7 +290,7 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
         >>> env = StreamExecutionEnvironment.get_execution_environment()
         >>> a, b = env.from_collection([("a", 1)]), env.from_collection([("a", 2.0)])
         >>> a.join(b, how="left").where(0).equal_to(0).window(TumblingEventTimeWindows.of(1_000))
-        JoinedWindows(Tuple(String, Long), Tuple(String, Double), TumblingEventTimeWindows(1000, 0))
+        JoinedWindows(TupleTypeInfo(String, Long), TupleTypeInfo(String, Double), TumblingEventTimeWindows(1000 ms))
     """
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:

@@ -23,8 +23,6 @@ from headrace.state.keys import KeyCodec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.datastream.streams.keyed_stream import KeyedStream
-
 Fields = tuple[str | int, ...]
 
 
@@ -227,16 +225,15 @@ def _called(key_selector: Any) -> Callable[[Any], Any]:
     return _function_of(key_selector)
 
 
-def check_same_keys(left: KeyedStream[Any, Any], right: KeyedStream[Any, Any], method: str) -> None:
+def check_same_keys(first: TypeInformation, second: TypeInformation, method: str) -> None:
     """Refuse streams with keys of different types, which are never equal.
 
     Raises:
         InvalidTypeError: when they are.
     """
-    types = [stream.get_key_type() for stream in (left, right)]
-    if types[0] != types[1]:
+    if first != second:
         raise refused(
-            f"{method} takes streams with keys of the same type, not {types[0]} and {types[1]}: give both key_by(...) "
-            "the same key_type",
+            f"{method} takes streams with keys of the same type, not {first} and {second}: give both key_by(...) the "
+            "same key_type",
             InvalidTypeError,
         )
