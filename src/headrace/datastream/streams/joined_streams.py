@@ -37,6 +37,7 @@ _HOW: Final = {
 }
 
 
+@hides_engine_of_methods
 class TwoStreams(Generic[T_co, V_co, W_co]):
     """Two streams that come together; ``where`` and ``equal_to`` say by what.
 
@@ -110,6 +111,7 @@ class EqualTo(Generic[T_co, V_co, W_co]):
         return self._streams._windows(self._first, self._second, assigner)
 
 
+@hides_engine_of_methods
 class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
     """Windows over two streams. Their settings change them, and return them, as those of one stream do.
 
