@@ -34,7 +34,8 @@ BY_TASKS: Final = {
     *("RuntimeContext", "TimerService", "KeyedStateStore", "TimestampAssigner"),
     *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
     *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
-    *("OnCheckpointRollingPolicy", "WatermarkOutput"),
+    *("OnCheckpointRollingPolicy", "WatermarkOutput", "RetryPredicate", "NoRetryStrategy"),
+    *("FixedDelayRetryStrategy", "ExponentialBackoffDelayRetryStrategy"),
 }
 """What tasks call for each record or batch, or hand to functions, whose errors name operator and record instead."""
 
@@ -52,6 +53,7 @@ TO_DERIVE: Final = {
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),
+    *("AsyncFunction", "AsyncBatchFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"),
 }
 """Bases of what programs write themselves."""
 

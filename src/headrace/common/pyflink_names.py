@@ -50,7 +50,6 @@ _SYSTEM: Final = Missing(
 )
 _OLD_KAFKA_SINK: Final = _never("CO-02", "Flink has given it up: use KafkaSink")
 _OLD_KAFKA: Final = _never("CO-01", "Flink has given it up: use KafkaSource")
-_ASYNC: Final = Missing("DS-55", "make the request in map(...), or many at a time in map_batches(...)")
 _SQL: Final = Missing("SQ-01", "write the query with streams and expressions: docs/expressions.md")
 _CONNECT: Final = Missing(
     "DS-21", "bring both streams to one type with map(...), union() them, and process() the result by key"
@@ -80,9 +79,6 @@ MODULES: Final[dict[str, Missing]] = {
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
     "common.io": _OLD_SOURCE,
     "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
-    "datastream.async_data_stream": _ASYNC,
-    "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
-    "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
     "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
@@ -114,7 +110,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
-        "AsyncDataStream": _ASYNC,
         "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
         "CustomStateBackend": Missing("ST-19", "write a plugin, docs/state-backends.md, and set state.backend.type"),
         "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
@@ -141,8 +136,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
-        "AsyncFunction": _of("DS-58", _ASYNC),
-        **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
         **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
         **_each("CoProcessFunction KeyedCoProcessFunction", _of("DS-39", _CONNECT)),
         **_each("BaseBroadcastProcessFunction BroadcastProcessFunction", _of("DS-40", _BROADCAST)),

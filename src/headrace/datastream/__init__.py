@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.datastream.async_data_stream import AsyncDataStream
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -24,6 +25,10 @@ from headrace.datastream.externalized_checkpoint_retention import ExternalizedCh
 from headrace.datastream.functions import (
     AggregateFunction,
     AllWindowFunction,
+    AsyncBatchFunction,
+    AsyncFunction,
+    AsyncRetryPredicate,
+    AsyncRetryStrategy,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -64,6 +69,11 @@ __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
     "AllWindowedStream",
+    "AsyncBatchFunction",
+    "AsyncDataStream",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",

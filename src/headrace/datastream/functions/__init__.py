@@ -7,6 +7,7 @@ A plain callable does wherever a class here has one method that is called for re
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.functions.function import Function
 from headrace.datastream.functions.joins import ProcessJoinFunction
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
@@ -25,6 +26,7 @@ from headrace.datastream.functions.windows import (
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.operators.asynchronous.retries import AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
@@ -32,6 +34,10 @@ from headrace.state.interfaces import KeyedStateStore
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncBatchFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "FilterFunction",
     "FlatMapFunction",
     "Function",

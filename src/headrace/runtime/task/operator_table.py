@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
+from headrace.graph.async_specs import AsyncSpec
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
@@ -21,6 +22,7 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
+from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.join.function_results import FunctionResults
@@ -105,6 +107,9 @@ class OperatorMaker:
 
     def _map_batches(self, planned: PlannedOperator, spec: specs.MapBatchesSpec) -> Operator:
         return MapBatchesOperator(spec.function, planned.output_type)
+
+    def _async(self, planned: PlannedOperator, spec: AsyncSpec) -> Operator:
+        return AsyncOperator(spec.function, planned.output_type, spec.settings, spec.grouping)
 
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
@@ -241,6 +246,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.ColumnFilterSpec: OperatorMaker._column_filter,
     specs.SelectSpec: OperatorMaker._select,
     specs.MapBatchesSpec: OperatorMaker._map_batches,
+    AsyncSpec: OperatorMaker._async,
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
