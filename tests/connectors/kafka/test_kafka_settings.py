@@ -120,11 +120,7 @@ def test_values_of_settings_are_text() -> None:
     number: Any = 10
     flag: Any = True
     made = builder().set_topics("t").set_property("fetch.wait.max.ms", number).set_property("check.crcs", flag)
-    assert {**made._properties, "bootstrap.servers": ""} == {
-        "bootstrap.servers": "",
-        "fetch.wait.max.ms": "10",
-        "check.crcs": "true",
-    }
+    assert made._properties.items() >= {"fetch.wait.max.ms": "10", "check.crcs": "true"}.items()
     servers: Any = ["a:9092", "b:9092"]
     with pytest.raises(InvalidTypeError, match=r"takes text for 'group.id', not \['a:9092'"):
         builder().set_group_id(servers)

@@ -9,8 +9,8 @@ from headrace.common.other_names import other_names
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
 from headrace.connectors.log.location import location_of
+from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
 from headrace.connectors.log.reader import LogReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, PartitionEnumerator
