@@ -50,6 +50,7 @@ TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction", "ProcessJoinFunction"),
+    *("JoinFunction", "FlatJoinFunction", "CoGroupFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),

@@ -27,6 +27,8 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "create_accumulator": (),
     "add": ("value", "accumulator"),
     "get_result": ("accumulator",),
+    "join": ("first", "second"),
+    "co_group": ("first", "second"),
     "map_partition": ("values",),
     "apply": ("key", "window", "inputs"),
     "process": ("key", "context", "elements"),
@@ -41,7 +43,9 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
 
 _LIFE_CYCLE: Final = frozenset({"open", "close"})
 
-_YIELDING: Final = frozenset({"flat_map", "process_element", "on_timer", "apply", "process", "map_partition"})
+_YIELDING: Final = frozenset(
+    {"flat_map", "process_element", "on_timer", "apply", "process", "map_partition", "co_group"}
+)
 """Methods that give any number of results. Java's have a collector for them, ``out``, as one more parameter."""
 
 _IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR

@@ -9,7 +9,12 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.functions.function import Function
-from headrace.datastream.functions.joins import ProcessJoinFunction
+from headrace.datastream.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -38,9 +43,12 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "CoGroupFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
     "KeyedProcessFunction",
     "KeyedStateStore",
