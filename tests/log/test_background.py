@@ -12,10 +12,12 @@ import pytest
 from headrace.common.topic_partition import TopicPartition
 from headrace.log import maintenance
 from headrace.log.background import MAINTENANCE, BackgroundRounds
+from headrace.log.consumer import Consumer
 from headrace.log.journal import Journal
 from headrace.log.log import Log
 from headrace.log.maintenance_claim import MaintenanceClaim
 from headrace.log.producer import Producer
+from headrace.log.records import ConsumerRecord
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)
@@ -75,6 +77,32 @@ def test_a_log_is_maintained_beside_its_producers(log: Log, monkeypatch: pytest.
     assert len(log.journal.state().partition(ONE).segments) < 30
     (batch,) = Log.open(str(log)).fetch(ONE, 0).batches
     assert batch.column("value").to_pylist() == [b"%d" % number for number in range(40)]
+
+
+@pytest.mark.usefixtures("snapshots_often")
+def test_who_reads_beside_producers_and_maintenance_misses_nothing(log: Log) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+
+    def produce(which: int) -> None:
+        with Producer(log) as producer:
+            for number in range(30):
+                producer.send("one", b"%d" % number + b" " * (4_000 * (number % 3)), b"%d" % which)
+                producer.flush()
+
+    threads = [threading.Thread(target=produce, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    consumer, found = Consumer(str(log), auto_offset_reset="earliest"), list[ConsumerRecord]()
+    consumer.assign([ONE])
+    while len(found) < 60:
+        found += consumer.poll(timeout=1.0)
+    for thread in threads:
+        thread.join()
+    MAINTENANCE.wait(str(log))
+    assert [record.offset for record in found] == list(range(60))
+    for which in (b"0", b"1"):
+        assert [int(record.value or b"") for record in found if record.key == which] == list(range(30))
+    assert log.read("one").read_all().column("value").to_pylist() == [record.value for record in found]
 
 
 @pytest.mark.usefixtures("snapshots_often")
