@@ -137,25 +137,37 @@ def test_a_log_can_be_used_after_a_fork(log: Log) -> None:
 def test_of_two_processes_one_does_the_maintenance() -> None:
     folder = MemoryFolder()
     one, other = MaintenanceClaim(folder), MaintenanceClaim(folder.again())
-    with one.held() as is_first:
-        with other.held() as is_second:
+    with one.held(256) as is_first:
+        with other.held(512) as is_second:
             assert (is_first, is_second) == (True, False)
-        with other.held() as is_second:
+        one.renew(2_000)
+        with other.held(2_560) as is_second:
             assert not is_second
-    with other.held() as is_second:
+    with other.held(2_816) as is_second:
         assert is_second
     assert folder.files == {}
 
 
-def test_the_claim_of_a_process_that_died_is_nobodys() -> None:
-    folder, now = MemoryFolder(), [1_000.0]
-    dead = MaintenanceClaim(folder, lambda: now[0])
-    other = MaintenanceClaim(folder.again(), lambda: now[0])
-    with dead.held():
-        for waited, beats, expected in ((0, False, False), (299, False, False), (1, True, False), (300, False, True)):
-            now[0] += waited
-            if beats:
-                dead.renew()
-            with other.held() as is_its_own:
-                assert is_its_own is expected
+@pytest.mark.parametrize("content", [b"somebody 256", b"", b"\xff damaged"])
+def test_the_claim_of_a_process_that_died_is_nobodys(content: bytes) -> None:
+    folder = MemoryFolder(files={"memory/maintenance": content})
+    if content.startswith(b"somebody"):
+        with MaintenanceClaim(folder.again()).held(2_303) as is_mine:
+            assert not is_mine
+    with MaintenanceClaim(folder.again()).held(2_304) as is_mine:
+        assert is_mine
+    assert folder.files == {}
+    folder.files["memory/maintenance"] = b"of-a-log-that-was-put-back 5000"
+    with MaintenanceClaim(folder.again()).held(256) as is_mine:
+        assert is_mine
+
+
+def test_who_could_not_give_up_a_claim_has_it_the_next_time() -> None:
+    folder = MemoryFolder()
+    claim = MaintenanceClaim(folder)
+    folder.faults.arm(1, kills=False)
+    with pytest.raises(OSError, match="no space left"), claim.held(256):
+        pass
+    with claim.held(512) as is_mine:
+        assert is_mine
     assert folder.files == {}
