@@ -31,7 +31,15 @@ BY_TASKS: Final = {
     *("CsvEncoder", "JsonLinesEncoder", "CsvFormat", "JsonLinesFormat", "ParquetFormat", "BulkFormat"),
     *("RuntimeContext", "TimerService", "KeyedStateStore", "TimestampAssigner"),
     *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
-    *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
+    *(
+        "BroadcastState",
+        "ReadOnlyBroadcastState",
+        "MergingState",
+        "Bound",
+        "BoundColumn",
+        "FileEnumeratorProvider",
+        "DefaultRollingPolicy",
+    ),
     *("OnCheckpointRollingPolicy", "WatermarkOutput"),
 }
 """What tasks call for each record or batch, or hand to functions, whose errors name operator and record instead."""
@@ -47,6 +55,8 @@ TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
+    *("CoMapFunction", "CoFlatMapFunction", "CoProcessFunction", "KeyedCoProcessFunction"),
+    *("BaseBroadcastProcessFunction", "BroadcastProcessFunction", "KeyedBroadcastProcessFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
+from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream, DataStreamSink
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
@@ -14,7 +16,10 @@ from headrace.datastream.streams.windowed_stream import WindowedStream
 
 __all__ = [
     "AllWindowedStream",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
     "CloseableIterator",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "DataStreamSource",

@@ -23,6 +23,7 @@ _KEEPS_TIMES: Final = (
     specs.SelectSpec,
     specs.MapBatchesSpec,
     specs.ProcessSpec,
+    specs.CoProcessSpec,
     specs.RollingReduceSpec,
     specs.RollingAggregateSpec,
 )

@@ -12,7 +12,7 @@ from headrace.common.other_names import other_names, without_effect
 from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, check_yields, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import OUT, K, T_co
+from headrace.common.type_variables import OUT, K, T2_co, T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
@@ -50,7 +50,7 @@ from headrace.datastream.streams.windowed_stream import full_windows
 from headrace.expressions import Expression
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import FORWARD
+from headrace.graph.partitioning import BROADCAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,10 +62,14 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.execution_config import ExecutionConfig
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from headrace.datastream.streams.connected_streams import ConnectedStreams
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsProcess
     from headrace.graph.nodes import Node
+    from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
+    from headrace.state.descriptors import MapStateDescriptor
     from headrace.time.watermark_strategy import WatermarkStrategy
     from headrace.windowing.assigner import WindowAssigner
 
@@ -354,6 +358,43 @@ class DataStream(OperatorHandle, Generic[T_co]):
         edges = [edge for stream in members for edge in stream._unkeyed_edges()]
         return DataStream(self._environment, tuple(edges), origin=origin)
 
+    @overload
+    def connect(self, ds: DataStream[T2_co]) -> ConnectedStreams[T_co, T2_co]: ...
+    @overload
+    def connect(self, ds: BroadcastStream[T2_co]) -> BroadcastConnectedStream[T_co, T2_co]: ...
+    def connect(self, ds: Any) -> Any:
+        """This stream and another one, whose records may be of another type, as the two inputs of one function.
+
+        Args:
+            ds: the other stream; or one that all subtasks get as a whole, ``rules.broadcast(descriptor)``.
+
+        Raises:
+            InvalidTypeError: when it is no stream.
+            InvalidProgramError: when it belongs to another environment.
+        """
+        return self._environment._connected(self, ds)
+
+    @overload
+    def broadcast(self) -> DataStream[T_co]: ...
+    @overload
+    def broadcast(
+        self, broadcast_state_descriptor: MapStateDescriptor, *more: MapStateDescriptor
+    ) -> BroadcastStream[T_co]: ...
+    def broadcast(self, broadcast_state_descriptor: MapStateDescriptor | None = None, *more: MapStateDescriptor) -> Any:
+        """Has every subtask of the next operator get every record.
+
+        Args:
+            broadcast_state_descriptor: of the state that a function keeps of these records; then the result is for
+                ``connect``.
+            more: further ones.
+
+        Raises:
+            InvalidTypeError: when one is no ``MapStateDescriptor``.
+            InvalidProgramError: when two have the same name, or one has a time to live.
+        """
+        descriptors = () if broadcast_state_descriptor is None else (broadcast_state_descriptor, *more)
+        return self._environment._broadcast(self._spread(BROADCAST), descriptors)
+
     def get_side_output(self, output_tag: OutputTag[OUT]) -> DataStream[OUT]:
         """The records that the operator directly before wrote to a side output.
 
@@ -471,8 +512,14 @@ class DataStream(OperatorHandle, Generic[T_co]):
         node = self._transformations.add(specs.SinkSpec(sink), name, self._edges)
         return DataStreamSink(self._environment, node.id, pre_write)
 
+    def _spread(self, partitioning: Partitioning) -> DataStream[T_co]:
+        """The same records, without keys, spread over the subtasks of the next operator in some way."""
+        edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in self._edges)
+        return DataStream(self._environment, edges, origin=self._type_origin)
+
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
-        return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
+        """Where its records come from, without their keys."""
+        return self._edges
 
     def _facts(self) -> dict[str, object]:
         return {"records": self._type}

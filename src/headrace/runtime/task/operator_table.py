@@ -21,7 +21,9 @@ from headrace.graph.window_specs import (
     TriggeredWindowSpec,
 )
 from headrace.operators.base import Operator
+from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
@@ -112,6 +114,30 @@ class OperatorMaker:
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
+
+    def _co_process(self, planned: PlannedOperator, spec: specs.CoProcessSpec) -> Operator:
+        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+
+    def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
+        return KeyedProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            TWO_INPUTS,
+            is_batch=self._plan.settings.is_batch,
+        )
+
+    def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
+        return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
+
+    def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
+        return KeyedBroadcastProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            spec.descriptors,
+            is_batch=self._plan.settings.is_batch,
+        )
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -236,6 +262,10 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
+    specs.CoProcessSpec: OperatorMaker._co_process,
+    specs.KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
+    specs.BroadcastProcessSpec: OperatorMaker._broadcast,
+    specs.KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,
