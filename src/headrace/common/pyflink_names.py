@@ -195,12 +195,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     "RuntimeContext": {
         "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
     },
-    "CsvSchemaBuilder": {
-        **_each(
-            "disable_array_element_separator remove_array_element_separator set_any_property_name",
-            Missing("CO-05", "leave it out; columns of arrays are declared with add_array_column(...)"),
-        ),
-    },
     "FileSourceBuilder": {"set_split_assigner": _never("CO-04", "leave it out: the planner assigns splits")},
 }
 """By class and name: attributes and methods, of instances and of those of subclasses."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.graph.keys import KeySelection
+    from headrace.graph.nodes import Edge
     from headrace.plan.job_plan import JobPlan
     from headrace.state.descriptors import MapStateDescriptor
 
@@ -301,6 +302,12 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             ) from error
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
+
+    # Streams ask for others here: their classes cannot import one another.
+
+    def _stream(self, edges: tuple[Edge, ...], origin: TypeOrigin) -> DataStream[Any]:
+        """A stream: what most operators give."""
+        return DataStream(self, edges, origin=origin)
 
     def _keyed(self, stream: DataStream[T_co], key: KeySelection) -> KeyedStream[T_co, Any]:
         """A stream with keys: what ``key_by`` gives."""

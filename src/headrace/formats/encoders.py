@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.joining import FileKind
 
 
 class BatchEncoder(Encoder, ABC):
@@ -62,6 +63,11 @@ class BulkWriter(ABC):
     def finish(self) -> None:
         """Write what the format has at the end; the file itself stays open."""
 
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether what joins files of this kind can read what was written; asked at the end."""
+        return True
+
 
 class BulkWriterFactory(ABC):
     """Makes writers; immutable and picklable."""
@@ -74,6 +80,10 @@ class BulkWriterFactory(ABC):
     @property
     def encoder(self) -> BatchEncoder | None:
         """What writes the same files, where they are a header and their records; None for other formats."""
+        return None
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind | None:
+        """By what its files of records of a type are joined; None, unless overridden: they cannot be."""
         return None
 
     @abstractmethod

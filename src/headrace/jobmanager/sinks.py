@@ -144,4 +144,5 @@ class JobSinks:
             storage_options=self._storage_options,
             parallelism=planned.parallelism,
             folder=sink_folder(self._storage, planned.uid),
+            waiting=tuple(commit.epoch for commit in manifest.pending if commit.sink == planned.uid),
         )

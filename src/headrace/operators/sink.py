@@ -12,7 +12,7 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
-from headrace.connectors.sink_supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
+from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
 from headrace.state.descriptors import ListStateDescriptor

@@ -1,6 +1,6 @@
 """Topics of Kafka as sources and sinks, read and written by librdkafka in the tasks."""
 
-from headrace.connectors.kafka.publisher import MissingMarker
+from headrace.connectors.kafka.missing_markers import MissingMarker
 from headrace.connectors.kafka.serializer import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,

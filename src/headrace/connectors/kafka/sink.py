@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.client import ClientSettings, check_library
+from headrace.connectors.kafka.client_builder import KafkaClientBuilder
 from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
-from headrace.connectors.kafka.properties import SINK, check_properties
-from headrace.connectors.kafka.publisher import MissingMarker, check_settings
+from headrace.connectors.kafka.missing_markers import MissingMarker, WithoutMarker
+from headrace.connectors.kafka.properties import SINK
+from headrace.connectors.kafka.publisher import check_settings
 from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
 from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
@@ -103,7 +103,7 @@ class KafkaSink(TopicSink[T_contra]):
 
 @hides_engine_of_methods
 @other_names()
-class KafkaSinkBuilder(TopicSinkBuilder):
+class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
     """Puts a :class:`KafkaSink` together.
 
     Examples:
@@ -123,13 +123,15 @@ class KafkaSinkBuilder(TopicSinkBuilder):
     """
 
     _name = "KafkaSink"
+    _kind = SINK
+    _usual_guarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
     def __init__(self) -> None:
-        super().__init__(DeliveryGuarantee.AT_LEAST_ONCE)
-        self._properties: dict[str, str] = {}
+        super().__init__()
         self._prefix: str | None = None
         self._marker_topic: str | None = None
         self._missing_marker = MissingMarker.FAIL
+        self._published_up_to: dict[str | None, int] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
         """Where to ask for the cluster: ``host:port``, several with commas."""
@@ -165,20 +167,25 @@ class KafkaSinkBuilder(TopicSinkBuilder):
         self._missing_marker = missing_marker
         return self
 
-    def set_property(self, key: str, value: str) -> Self:
-        """A setting of librdkafka, or of Java's clients where both know it; secrets as for a ``KafkaSource``.
+    def set_published_up_to(self, epoch: int, transactional_id: str | None = None) -> Self:
+        """Say of which epochs the messages are there, where the job has stopped because that is lost.
+
+        The error says which epochs wait: those up to this one count as published, later ones are published. It answers
+        for these epochs alone, so it may stay in the program.
+
+        Args:
+            epoch: the last epoch whose messages are there; the one before the first that waits, if none is.
+            transactional_id: under which id; under all for which nothing else is said, when None.
 
         Raises:
-            ConfigurationError: when it is for the sink itself to decide, or for Java alone.
+            InvalidProgramError: when the epoch is negative.
         """
-        check_properties({key: str(value)}, SINK)
-        self._properties[key] = str(value)
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> Self:
-        """Several settings, see :meth:`set_property`."""
-        for key, value in props.items():
-            self.set_property(key, value)
+        expect(epoch, int, "set_published_up_to")
+        if transactional_id is not None:
+            expect(transactional_id, str, "set_published_up_to")
+        if epoch < 0:
+            raise refused(f"an epoch is not negative, got {epoch}")
+        self._published_up_to[transactional_id] = epoch
         return self
 
     def build(self) -> KafkaSink[Any]:
@@ -188,8 +195,7 @@ class KafkaSinkBuilder(TopicSinkBuilder):
             ConfigurationError: when the servers are missing.
             InvalidProgramError: when the serializer is missing, or the topic of the markers.
         """
-        if "bootstrap.servers" not in self._properties:
-            raise ConfigurationError("a KafkaSink needs set_bootstrap_servers('host:port')")
+        self._check_servers()
         schema = self._needed_schema()
         settings = ClientSettings(dict(self._properties))
         transactions = self._transactions(settings, schema)
@@ -208,4 +214,5 @@ class KafkaSinkBuilder(TopicSinkBuilder):
                 "a KafkaSink whose topics are chosen by record keeps at one topic which epoch is published: name one "
                 "that is there with set_marker_topic()"
             )
-        return TransactionSettings(settings, self._prefix, topic, self._missing_marker)
+        said = WithoutMarker(self._missing_marker, dict(self._published_up_to))
+        return TransactionSettings(settings, self._prefix, topic, said)

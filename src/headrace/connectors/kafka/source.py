@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
-from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
@@ -107,8 +106,7 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
             ConfigurationError: when a setting is missing or malformed.
             InvalidProgramError: when topics or the schema are missing.
         """
-        if "bootstrap.servers" not in self._properties:
-            raise ConfigurationError("a KafkaSource needs set_bootstrap_servers('host:port')")
+        self._check_servers()
         properties = dict(self._properties)
         plan = self._reading_plan(self._subscribed(), properties)
         return KafkaSource(ClientSettings(properties), plan, self._needed_schema(), self._dead_letter)

@@ -113,9 +113,10 @@ class LogSinkBuilder(TopicSinkBuilder):
     """
 
     _name = "LogSink"
+    _usual_guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
     def __init__(self) -> None:
-        super().__init__(DeliveryGuarantee.EXACTLY_ONCE)
+        super().__init__()
         self._location: str | None = None
 
     def set_log(self, location: str | os.PathLike[str]) -> Self:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.log.records import TopicPartition
 
@@ -72,7 +72,7 @@ class OffsetsInitializer(ABC):
         """The first record whose timestamp is not below one in milliseconds; behind the last where there is none."""
         expect(timestamp, int, "OffsetsInitializer.timestamp")
         if timestamp < 0:
-            raise InvalidProgramError(f"a timestamp to start from is not negative, got {timestamp}")
+            raise refused(f"a timestamp to start from is not negative, got {timestamp}")
         return _Timestamp(timestamp)
 
     @staticmethod
@@ -92,7 +92,7 @@ class OffsetsInitializer(ABC):
             if not isinstance(partition, TopicPartition):
                 raise refused(f"offsets are given by TopicPartition, got {partition!r}", InvalidTypeError)
             if offset < 0:
-                raise InvalidProgramError(f"an offset is not negative, got {offset} for {partition}")
+                raise refused(f"an offset is not negative, got {offset} for {partition}")
         return _Explicit(dict(offsets), offset_reset_strategy)
 
 

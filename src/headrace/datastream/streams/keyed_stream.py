@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.common.function_protocols import SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.process_protocols import SupportsKeyedProcess
+    from headrace.datastream.streams.stream import Stream
     from headrace.graph.keys import KeySelection
     from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
@@ -174,7 +175,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         name = "".join(map(str.capitalize, aggregation.split("_")))
         return self._apply(specs.RollingAggregateSpec(aggregation, field), name)
 
-    def _apply(self, spec: OperatorSpec, name: str, *more: DataStream, origin: TypeOrigin | None = None) -> DataStream:
+    def _apply(self, spec: OperatorSpec, name: str, *more: Stream[Any], origin: TypeOrigin | None = None) -> DataStream:
         return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
 
     def _spread(self, partitioning: Partitioning) -> NoReturn:

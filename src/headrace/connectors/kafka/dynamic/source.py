@@ -178,6 +178,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
 
 def _check_mode(text: str) -> None:
     if text != "global":
-        raise ConfigurationError(
-            f"{MODE!r} is global, not {text!r}: partitions are spread over all tasks, of whatever cluster they are"
+        raise refused(
+            f"{MODE!r} is global, not {text!r}: partitions are spread over all tasks, of whatever cluster they are",
+            ConfigurationError,
         )

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from headrace.common.arguments import refused
-from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike
 from headrace.common.tracebacks import hides_engine_of_methods
 
@@ -86,7 +86,7 @@ class StreamPatternSubscriber(KafkaStreamSubscriber):
         try:
             self._pattern = re.compile(stream_pattern)
         except (re.error, TypeError) as error:
-            raise InvalidProgramError(f"{stream_pattern!r} is no regular expression: {error}") from None
+            raise refused(f"{stream_pattern!r} is no regular expression: {error}") from None
 
     def get_subscribed_streams(self, kafka_metadata_service: KafkaMetadataService) -> Collection[KafkaStream]:
         return [each for each in kafka_metadata_service.get_all_streams() if self._pattern.search(each.stream_id)]
