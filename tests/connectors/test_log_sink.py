@@ -25,7 +25,9 @@ from headrace.common.errors import (
 )
 from headrace.common.typeinfo import Types
 from headrace.connectors.log import LogSink, LogSource
+from headrace.connectors.log import writer as writer_module
 from headrace.connectors.log.committer import LogCommitter
+from headrace.connectors.log.writer import StagingWriter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
@@ -50,6 +52,11 @@ class Below7(SerializationSchema):
         if element >= 7:
             raise ValueError(f"{element} is too high")
         return str(element).encode()
+
+
+class Short(SerializationSchema):
+    def serialize(self, element: Any) -> bytes:
+        return b"short"
 
 
 @pytest.fixture
@@ -103,6 +110,19 @@ def test_what_an_epoch_has_written_becomes_visible_at_once(log: Log) -> None:
     committer.commit(1, of_both, 1_000)
     assert commits(log) == before + 1
     assert values(log) == ["a", "b", "c" * 100_000]
+
+
+@pytest.mark.parametrize(("key", "files"), [(None, 0), (SimpleStringSchema(), 1)])
+def test_long_keys_do_not_pile_up_until_the_end_of_an_epoch(
+    key: SerializationSchema | None, files: int, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_STAGED_TOGETHER", 1_000)
+    sink = sink_of(log, schema=MessageSerializationSchema("out", Short(), key))
+    writer = sink.create_writer(WriterContext("job", "sink", 0, 0, 1, Types.STRING()))
+    assert isinstance(writer, StagingWriter)
+    writer.begin_epoch(WriterEpoch(1, 1_000))
+    writer.write(Batch.of_rows(Types.STRING(), ["a" * 1_000], [NO_TIMESTAMP], [0]))
+    assert len(writer._staged) == files
 
 
 def test_an_epoch_is_committed_once_by_whichever_generation(log: Log) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.common import ByteArraySchema, WatermarkStrategy
+from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, SourceChangedError
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.log import LogSink, LogSource, OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.source import ReaderContext
@@ -53,6 +54,29 @@ def test_a_reader_knows_a_topic_that_was_made_again(tmp_path: Path) -> None:
     topic.put(range(20))
     with pytest.raises(SourceChangedError, match="was deleted and made again"):
         list(reader.read([f"{topic.name}-0", 1, 2]))
+
+
+def test_records_say_whose_their_timestamps_are_and_know_no_leaders(tmp_path: Path) -> None:
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    topic.put(range(2), timestamp=7)
+    asked = ["timestamp", "timestamp-type", "leader-epoch"]
+    schema = MessageDeserializationSchema(SimpleStringSchema(), metadata=asked)
+    reader = topic.reading().set_deserializer(schema).build().create_reader()
+    reader.open(ReaderContext())
+    (records,) = reader.read([f"{topic.name}-0", 0, 2])
+    assert records.columns is not None
+    found = [records.columns.column(name).to_pylist() for name in ("timestamp-type", "leader-epoch")]
+    assert found == [["CreateTime"] * 2, [None] * 2]
+
+
+def test_many_small_commits_are_one_batch(tmp_path: Path) -> None:
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    for number in range(20):
+        topic.put([number])
+    reader = topic.reading().build().create_reader()
+    reader.open(ReaderContext())
+    (records,) = reader.read([f"{topic.name}-0", 3, 18])
+    assert (records.rows or records.columns.column(0).to_pylist()) == texts(range(3, 18))
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.paths import InputPaths
 from headrace.formats.avro import AvroBulkWriters, AvroFormat, AvroRowDeserializationSchema, AvroRowSerializationSchema
 from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.columnar_messages import columns_under
 from headrace.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from headrace.formats.encoders import BulkWriterFactory
 from headrace.formats.file_format import FileFormat, FileRange
 from headrace.formats.joining import FileKind, joined
 from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
-from headrace.formats.messages import columns_under
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.storage.files import InputFile

@@ -43,6 +43,9 @@ BY_TASKS: Final = {
         "DefaultRollingPolicy",
     ),
     *("OnCheckpointRollingPolicy", "WatermarkOutput"),
+    *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
+    *("OnCheckpointRollingPolicy", "WatermarkOutput", "RetryPredicate", "NoRetryStrategy"),
+    *("FixedDelayRetryStrategy", "ExponentialBackoffDelayRetryStrategy"),
 }
 """What tasks call for each record or batch, or hand to functions, whose errors name operator and record instead."""
 
@@ -59,9 +62,11 @@ TO_DERIVE: Final = {
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
     *("CoMapFunction", "CoFlatMapFunction", "CoProcessFunction", "KeyedCoProcessFunction"),
     *("BaseBroadcastProcessFunction", "BroadcastProcessFunction", "KeyedBroadcastProcessFunction"),
+    *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction", "ProcessJoinFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),
+    *("AsyncFunction", "AsyncBatchFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"),
 }
 """Bases of what programs write themselves."""
 

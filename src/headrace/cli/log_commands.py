@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from headrace.log.records import ConsumerRecord, TopicPartition
+    from headrace.common.topic_partition import TopicPartition
+    from headrace.log.records import ConsumerRecord
 
 
 def telling(command: Callable[[], None]) -> int:

@@ -50,7 +50,6 @@ _SYSTEM: Final = Missing(
 )
 _OLD_KAFKA_SINK: Final = _never("CO-02", "Flink has given it up: use KafkaSink")
 _OLD_KAFKA: Final = _never("CO-01", "Flink has given it up: use KafkaSource")
-_ASYNC: Final = Missing("DS-55", "make the request in map(...), or many at a time in map_batches(...)")
 _SQL: Final = Missing("SQ-01", "write the query with streams and expressions: docs/expressions.md")
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
@@ -74,9 +73,6 @@ MODULES: Final[dict[str, Missing]] = {
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
     "common.io": _OLD_SOURCE,
     "common.restart_strategy": _never("CP-04", "set restart-strategy.type in the settings: docs/configuration.md"),
-    "datastream.async_data_stream": _ASYNC,
-    "datastream.async_retry_predicates": _of("DS-57", _ASYNC),
-    "datastream.async_retry_strategies": _of("DS-57", _ASYNC),
     "datastream.connectors.jdbc": _of("CO-06", _SYSTEM),
     "datastream.connectors.cassandra": _SYSTEM,
     "datastream.connectors.elasticsearch": _SYSTEM,
@@ -108,7 +104,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
-        "AsyncDataStream": _ASYNC,
         "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
         "CustomStateBackend": Missing("ST-19", "write a plugin, docs/state-backends.md, and set state.backend.type"),
         "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
@@ -133,8 +128,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
-        "AsyncFunction": _of("DS-58", _ASYNC),
-        **_each("AsyncRetryPredicate AsyncRetryStrategy", _of("DS-57", _ASYNC)),
         "Partitioner": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         "SinkFunction": _OLD_SINK,
         "SourceFunction": _OLD_SOURCE,
@@ -173,11 +166,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,
-    },
-    "KeyedStream": {
-        "interval_join": Missing(
-            "DS-49", "union() both streams, and match records in a KeyedProcessFunction with MapState and timers"
-        ),
     },
     "DataStreamSink": {
         "set_uid_hash": Missing("DS-29", "give the sink a uid() instead"),

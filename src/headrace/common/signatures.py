@@ -40,6 +40,10 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "process": ("key", "context", "elements"),
     "clear": ("context",),
     "extract_timestamp": ("value", "record_timestamp"),
+    "async_invoke": ("value",),
+    "timeout": ("value",),
+    "async_invoke_batch": ("inputs",),
+    "timeout_batch": ("inputs",),
 }
 """What the methods of functions are called with."""
 

@@ -34,6 +34,8 @@ K_contra = TypeVar("K_contra", contravariant=True, default=Any)
 
 V = TypeVar("V", default=Any)
 V_co = TypeVar("V_co", covariant=True, default=Any)
+V_contra = TypeVar("V_contra", contravariant=True, default=Any)
+"""Records of the second one of two streams; values of entries."""
 
 ACC = TypeVar("ACC", default=Any)
 """The accumulator of an aggregate function."""

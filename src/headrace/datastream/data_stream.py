@@ -7,6 +7,7 @@ from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
 from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from headrace.datastream.streams.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.datastream.streams.interval_join import IntervalJoin, IntervalJoined
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import Order
@@ -24,6 +25,8 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "DataStreamSource",
+    "IntervalJoin",
+    "IntervalJoined",
     "KeyedStream",
     "Order",
     "PartitionWindowedStream",

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import Encoder
 
 if TYPE_CHECKING:
@@ -108,4 +109,11 @@ def encode_records(encoder: Encoder, batch: Batch) -> bytes:
         return encoder.encode_batch(batch)
     encode = encoder.for_type(batch.type)
     # No map(): an encoder that raises StopIteration would end it, and the other records would be lost.
-    return b"".join([encode(row) for row in batch.rows])
+    encoded: list[Any] = [encode(row) for row in batch.rows]
+    try:
+        return b"".join(encoded)
+    except TypeError:
+        wrong = next(part for part in encoded if not isinstance(part, bytes | bytearray | memoryview))
+        raise InvalidTypeError(
+            f"{type(encoder).__name__} gave {wrong!r:.200} for a record: return bytes, as text.encode() gives"
+        ) from None

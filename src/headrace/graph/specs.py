@@ -72,6 +72,7 @@ class OperatorSpec(ABC):
         state_kinds: the kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs.
         is_timeless: whether it does the same whatever the event time is.
         wants_common_time: whether it cannot run where every split has an event time of its own, before any shuffle.
+        is_deterministic: whether it gives the same for the same records whenever it runs; a service need not.
     """
 
     kind: ClassVar[str] = "Operator"
@@ -79,6 +80,7 @@ class OperatorSpec(ABC):
     state_kinds: ClassVar[StateKinds] = NO_STATE
     is_timeless: ClassVar[bool] = False
     wants_common_time: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = True
 
     @abstractmethod
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:

@@ -24,8 +24,8 @@ from headrace.connectors.kafka import (
     KafkaTopicPartition,
 )
 from headrace.connectors.kafka.client import ClientSettings
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.errors import ClientErrors
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.properties import librdkafka_settings
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
 from headrace.connectors.sink import DeliveryGuarantee
@@ -167,10 +167,19 @@ def test_a_setting_that_librdkafka_does_not_know() -> None:
         ClientSettings({"bootstrap.servers": "there:9092", "fetch.min": "1"}).consumer("reader", ClientErrors())
 
 
+def test_files_that_settings_name_and_that_are_not_there() -> None:
+    pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": "there:9092", "security.protocol": "ssl", "ssl.ca.location": "/no/such.pem"}
+    with pytest.raises(ConfigurationError, match=r"'ssl.ca.location' is /no/such\.pem: No such file"):
+        ClientSettings(settings).admin("sink", ClientErrors())
+
+
 def test_what_is_missing_or_said_twice() -> None:
     empty: KafkaSourceBuilder[str] = KafkaSource.builder()
     with pytest.raises(ConfigurationError, match="set_bootstrap_servers"):
         empty.build()
+    with pytest.raises(InvalidTypeError, match="set_bootstrap_servers takes a str"):
+        empty.set_bootstrap_servers(["there:9092"])  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match=r"set_topics\(\), set_topic_pattern\(\) or set_partitions\(\)"):
         builder().build()
     with pytest.raises(InvalidProgramError, match="needs set_value_only_deserializer"):
@@ -254,7 +263,7 @@ def test_a_partition_without_a_leader_is_asked_about_again(monkeypatch: pytest.M
 
     monkeypatch.setattr(ClientSettings, "admin", lambda *_: Admin())
     partition = KafkaTopicPartition("orders", 0)
-    cluster = KafkaOffsets(ClientSettings({"bootstrap.servers": "there:9092"}))
+    cluster = KafkaPartitionedLog(ClientSettings({"bootstrap.servers": "there:9092"}))
     assert list(cluster.latest([partition]).values()) == [7]
     assert answers == []
 
@@ -299,7 +308,7 @@ class GroupClient:
         """Nothing is open."""
 
 
-def cluster_of(client: GroupClient, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaOffsets, dict[str, Any]]:
+def cluster_of(client: GroupClient, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaPartitionedLog, dict[str, Any]]:
     """A cluster that asks a client about its group, and the callbacks that the client was given."""
     callbacks: dict[str, Any] = {}
 
@@ -310,7 +319,7 @@ def cluster_of(client: GroupClient, monkeypatch: pytest.MonkeyPatch) -> tuple[Ka
     admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics={}))
     monkeypatch.setattr(ClientSettings, "admin", lambda *_: admin)
     monkeypatch.setattr(ClientSettings, "consumer", consumer)
-    return KafkaOffsets(ClientSettings({"bootstrap.servers": "there:9092", "group.id": "group"})), callbacks
+    return KafkaPartitionedLog(ClientSettings({"bootstrap.servers": "there:9092", "group.id": "group"})), callbacks
 
 
 def test_an_offset_with_an_error_is_not_one_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,10 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointError, HeadraceError, InfrastructureError
-from headrace.connectors.kafka.markers import Marker, read_marker, require_topic
+from headrace.connectors.kafka.markers import Marker, read_marker
 from headrace.connectors.kafka.publisher import Publication, Publisher
 from headrace.connectors.kafka.staging import StagedEpoch, remove_staged_before
+from headrace.connectors.kafka.topics import require_topic
 from headrace.connectors.sink import Committer
 
 if TYPE_CHECKING:

@@ -223,4 +223,4 @@ def check_settings(settings: ClientSettings) -> None:
     Raises:
         ConfigurationError: when it does not take them for transactions.
     """
-    MessageSender(settings, "check", {"transactional.id": "check"})
+    MessageSender(settings, "check", {"transactional.id": "check"}).close()

@@ -12,9 +12,9 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.client_builder import KafkaClientBuilder
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
 from headrace.connectors.kafka.missing_markers import MissingMarker, WithoutMarker
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.properties import SINK
 from headrace.connectors.kafka.publisher import check_settings
 from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
@@ -91,7 +91,7 @@ class KafkaSink(TopicSink[T_contra]):
     def check_output(self, context: CommitterContext) -> None:
         check_library()
         if self._transactions is None:
-            KafkaOffsets(self._settings).topics()  # an error at the start, if the cluster cannot be reached
+            KafkaPartitionedLog(self._settings).topics()  # an error at the start, if the cluster cannot be reached
             return
         check_settings(self._settings)
         refuse_future(self._transactions, context)
@@ -134,7 +134,12 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         self._published_up_to: dict[str | None, int] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas."""
+        """Where to ask for the cluster: ``host:port``, several with commas.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+        """
+        expect(bootstrap_servers, str, "set_bootstrap_servers")
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_transactional_id_prefix(self, prefix: str) -> Self:

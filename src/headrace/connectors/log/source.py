@@ -9,7 +9,7 @@ from headrace.common.other_names import other_names
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.log.offsets import LogOffsets
+from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
 from headrace.connectors.log.reader import LogReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, PartitionEnumerator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
@@ -77,7 +77,7 @@ class LogSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         log = Log.open(self._location, options=context.storage_options)
-        return PartitionEnumerator(LogOffsets(log, self._group), self._plan, context.state)
+        return PartitionEnumerator(EmbeddedPartitionedLog(log, self._group), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
         return LogReader(self._location, self._schema, reject=self._dead_letter is not None)

@@ -9,12 +9,12 @@ from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
+from headrace.common.topic_partition import TopicPartition
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.enumerator import ReadingPlan
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from typing import Self

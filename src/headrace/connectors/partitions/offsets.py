@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.topic_partition import TopicPartition
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.partitions.partitioned_log import PartitionedLog
 
 
 class OffsetResetStrategy(enum.Enum):

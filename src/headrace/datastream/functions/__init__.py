@@ -7,6 +7,7 @@ A plain callable does wherever a class here has one method that is called for re
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
@@ -19,6 +20,7 @@ from headrace.datastream.functions.connected import (
     KeyedCoProcessFunction,
 )
 from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.joins import ProcessJoinFunction
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -35,6 +37,7 @@ from headrace.datastream.functions.windows import (
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.operators.asynchronous.retries import AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
@@ -42,6 +45,10 @@ from headrace.state.interfaces import KeyedStateStore
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncBatchFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CoFlatMapFunction",
@@ -59,6 +66,7 @@ __all__ = [
     "MapPartitionFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

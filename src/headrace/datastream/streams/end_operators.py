@@ -9,6 +9,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
+from headrace.connectors.sink.checks import check_properties
 from headrace.datastream.streams.pre_write import NO_TOPOLOGY, PreWriteTopology, before_writers
 from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
 from headrace.datastream.streams.stream import Stream
@@ -28,6 +29,7 @@ class EndOperators(Stream[T_co], Generic[T_co]):
             InvalidTypeError: when the sink cannot write records of this type.
         """
         expect(sink, Sink, "sink_to")
+        check_properties(sink)
         graph = self._transformations.graph
         known = len(graph)
         stream = before_writers(sink, self)

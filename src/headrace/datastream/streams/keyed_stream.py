@@ -9,12 +9,13 @@ from headrace.common.arguments import refused
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import OUT, K_co, T_co, W
+from headrace.common.type_variables import OUT, K_co, T_co, V, W
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
+from headrace.datastream.streams.interval_join import IntervalJoin
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import RecordsOf
@@ -157,6 +158,18 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """
         windows = self.window(GlobalWindows.create()).evictor(CountEvictor.of(size))
         return windows.trigger(CountTrigger.of(slide))
+
+    def interval_join(self, other: KeyedStream[V, K_co]) -> IntervalJoin[T_co, V, K_co]:
+        """Joins each record with those of another stream that have the same key and are near in time; not in PyFlink.
+
+        ``orders.interval_join(payments).between(Time.seconds(-5), Time.minutes(1)).process(...)``; this stream is the
+        left one.
+
+        Raises:
+            InvalidTypeError: when the other one is no keyed stream, or has keys of another type.
+            InvalidProgramError: when it belongs to another environment.
+        """
+        return IntervalJoin(self, other)
 
     def full_window_partition(self) -> PartitionWindowedStream[T_co]:
         """Has all records of each key as one window, which fires when the input has ended; not in PyFlink."""

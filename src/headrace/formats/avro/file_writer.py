@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import CompositeTypeInfo, Types
 from headrace.formats.avro.codecs import CODECS
 from headrace.formats.avro.container import MAGIC
 from headrace.formats.avro.encoder import encode_records
@@ -19,9 +19,9 @@ from headrace.formats.avro.schema import AvroSchema, Record
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import write_integer
 from headrace.formats.column_text import bytes_of
+from headrace.formats.columnar_messages import columns_as, refuse_other_fields
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory
 from headrace.formats.joining import FileKind
-from headrace.formats.messages import columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
@@ -103,6 +103,11 @@ class _AvroWriterFactory(BulkWriterFactory):
     def validate(self, input_type: TypeInformation) -> None:
         if input_type.arrow_type is None:
             raise InvalidTypeError("Avro needs records with columns: declare their type or annotate the function")
+        if self._schema is None and not isinstance(input_type, CompositeTypeInfo):
+            raise InvalidTypeError(
+                f"files of Avro have records with fields, but these are of type {input_type}: make rows of them, with "
+                "map(lambda value: Row(value), Types.ROW_NAMED([...], [...])), say"
+            )
         schema = self._schema_for(input_type)
         refuse_other_fields(self._type or self._node(schema).type_info, input_type)
 

@@ -12,9 +12,9 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.bulk_files import ColumnWriterFactory, check_hadoop_config
+from headrace.formats.columnar_messages import columns_as
 from headrace.formats.encoders import BulkWriter
 from headrace.formats.joining import FileKind
-from headrace.formats.messages import columns_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
+from headrace.common.errors import ConfigurationError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.bulk_files import ColumnWriterFactory, check_hadoop_config
 from headrace.formats.encoders import BulkWriter
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.encoders import BulkWriterFactory
+
+_COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "brotli", "lz4", "none")
 
 _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 64 << 20
@@ -46,9 +49,16 @@ class ParquetBulkWriters:
             row_type: the names and types of the columns; those of the stream's records when left out.
             hadoop_config: without effect; a warning says so.
             utc_timestamp: changes nothing: times are written as they are, those with a zone as UTC, as true asks for.
-            compression: ``snappy``, ``zstd``, ``gzip``, ``lz4`` or ``none``.
+            compression: ``snappy``, ``zstd``, ``gzip``, ``brotli``, ``lz4`` or ``none``.
+
+        Raises:
+            ConfigurationError: when there is no such compression.
         """
         check_hadoop_config(hadoop_config)
+        if str(compression).lower() not in _COMPRESSIONS:
+            raise ConfigurationError(
+                f"there is no compression {compression!r} of Parquet files: choose one of {', '.join(_COMPRESSIONS)}"
+            )
         return _ParquetWriterFactory(row_type, compression)
 
 

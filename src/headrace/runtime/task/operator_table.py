@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
+from headrace.graph.async_specs import AsyncSpec
+from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -20,10 +22,13 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
+from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
 from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.functions import TWO_INPUTS
+from headrace.operators.join.function_results import FunctionResults
+from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
@@ -105,6 +110,9 @@ class OperatorMaker:
     def _map_batches(self, planned: PlannedOperator, spec: specs.MapBatchesSpec) -> Operator:
         return MapBatchesOperator(spec.function, planned.output_type)
 
+    def _async(self, planned: PlannedOperator, spec: AsyncSpec) -> Operator:
+        return AsyncOperator(spec.function, planned.output_type, spec.settings, spec.grouping)
+
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
 
@@ -138,6 +146,11 @@ class OperatorMaker:
             spec.descriptors,
             is_batch=self._plan.settings.is_batch,
         )
+
+    def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
+        types = [planned.input_schema(index).record_type for index in range(len(spec.inputs))]
+        results = FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -259,6 +272,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.ColumnFilterSpec: OperatorMaker._column_filter,
     specs.SelectSpec: OperatorMaker._select,
     specs.MapBatchesSpec: OperatorMaker._map_batches,
+    AsyncSpec: OperatorMaker._async,
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
@@ -266,6 +280,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
     specs.BroadcastProcessSpec: OperatorMaker._broadcast,
     specs.KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
+    IntervalJoinSpec: OperatorMaker._interval_join,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from headrace.connectors.partitions.enumerator import ReadingPlan
-    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.partitions.partitioned_log import PartitionedLog
     from headrace.connectors.source import Json, ReadBudget, SplitRead
 
 logger = get_logger(__name__)

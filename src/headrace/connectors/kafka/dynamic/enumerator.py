@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.logs import get_logger
+from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.kafka.dynamic.cluster_reading import ClusterReading
 from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
 from headrace.connectors.kafka.dynamic.removed import RemovedClusters
 from headrace.connectors.partitions.enumerator import narrowed_state
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata
     from headrace.connectors.kafka.dynamic.topology import StreamTopology
     from headrace.connectors.partitions.enumerator import ReadingPlan
-    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.partitions.partitioned_log import PartitionedLog
     from headrace.connectors.source import Json, ReadBudget
 
 logger = get_logger(__name__)

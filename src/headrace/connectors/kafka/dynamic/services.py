@@ -12,8 +12,8 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.kafka.client import ClientSettings, check_library
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata, KafkaMetadataService, KafkaStream
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 
 if TYPE_CHECKING:
     import os
@@ -47,7 +47,7 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
     def get_all_streams(self) -> Collection[KafkaStream]:
         check_library()
-        cluster = KafkaOffsets(ClientSettings(self._properties))
+        cluster = KafkaPartitionedLog(ClientSettings(self._properties))
         try:
             topics = cluster.topics()
         finally:

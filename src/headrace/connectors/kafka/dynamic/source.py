@@ -10,7 +10,6 @@ from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.client import check_library
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder, whole_number
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
 from headrace.connectors.kafka.dynamic.metadata import KafkaMetadataService
@@ -22,6 +21,7 @@ from headrace.connectors.kafka.dynamic.subscribers import (
     StreamPatternSubscriber,
 )
 from headrace.connectors.kafka.dynamic.topology import StreamSubscription, StreamTopology
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.partitions.topic_source import TopicSource
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 
@@ -77,7 +77,7 @@ class DynamicKafkaSource(TopicSource[T_co]):
         check_library()
         asked = self._subscription
         topology = StreamTopology(asked, self._plan.properties, self._plan.threshold)
-        return DynamicKafkaEnumerator(topology, self._plan, KafkaOffsets, context.state)
+        return DynamicKafkaEnumerator(topology, self._plan, KafkaPartitionedLog, context.state)
 
     def create_reader(self) -> SourceReader:
         return DynamicKafkaReader(self._plan.properties, self._schema, reject=self._dead_letter is not None)
