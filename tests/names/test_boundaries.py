@@ -63,6 +63,7 @@ TO_DERIVE: Final = {
     *("CoMapFunction", "CoFlatMapFunction", "CoProcessFunction", "KeyedCoProcessFunction"),
     *("BaseBroadcastProcessFunction", "BroadcastProcessFunction", "KeyedBroadcastProcessFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction", "ProcessJoinFunction"),
+    *("JoinFunction", "FlatJoinFunction", "CoGroupFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),

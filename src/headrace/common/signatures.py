@@ -35,6 +35,8 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "create_accumulator": (),
     "add": ("value", "accumulator"),
     "get_result": ("accumulator",),
+    "join": ("first", "second"),
+    "co_group": ("first", "second"),
     "map_partition": ("values",),
     "apply": ("key", "window", "inputs"),
     "process": ("key", "context", "elements"),
@@ -52,7 +54,7 @@ _LIFE_CYCLE: Final = frozenset({"open", "close"})
 _YIELDING: Final = frozenset(
     {
         *("flat_map", "flat_map1", "flat_map2", "process_element", "process_element1", "process_element2"),
-        *("process_broadcast_element", "on_timer", "apply", "process", "map_partition"),
+        *("process_broadcast_element", "on_timer", "apply", "process", "map_partition", "co_group"),
     }
 )
 """Methods that give any number of results. Java's have a collector for them, ``out``, as one more parameter."""

@@ -8,6 +8,12 @@ from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStrea
 from headrace.datastream.streams.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.interval_join import IntervalJoin, IntervalJoined
+from headrace.datastream.streams.joined_streams import (
+    CoGroupedStreams,
+    CoGroupedWindows,
+    JoinedStreams,
+    JoinedWindows,
+)
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import Order
@@ -21,12 +27,16 @@ __all__ = [
     "BroadcastConnectedStream",
     "BroadcastStream",
     "CloseableIterator",
+    "CoGroupedStreams",
+    "CoGroupedWindows",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "DataStreamSource",
     "IntervalJoin",
     "IntervalJoined",
+    "JoinedStreams",
+    "JoinedWindows",
     "KeyedStream",
     "Order",
     "PartitionWindowedStream",

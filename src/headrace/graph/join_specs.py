@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.errors import InvalidTypeError
 from headrace.graph.specs import FunctionSpec, InputKind
+from headrace.graph.window_specs import RowWindowSpec
+from headrace.operators.join.tagged import tagged_type
 from headrace.state.kinds import KEYED
 
 if TYPE_CHECKING:
@@ -57,3 +59,15 @@ class IntervalJoinSpec(FunctionSpec):
                     f"{types[tag_id]} and {schema.record_type}: give each stream a tag of its own"
                 )
         return types
+
+
+@dataclass(frozen=True, slots=True)
+class CoGroupSpec(RowWindowSpec):
+    """Functions of the user over windows that hold the records of two inputs, each with a tag that says of which."""
+
+    kind: ClassVar[str] = "CoGroup"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+
+    def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        left, right = inputs
+        return tagged_type(left.record_type, right.record_type)

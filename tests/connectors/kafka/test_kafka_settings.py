@@ -285,6 +285,21 @@ def test_a_broker_that_is_gone_does_not_flood_the_log(
     assert len(told) == 4
 
 
+def test_why_no_broker_could_be_reached_is_told() -> None:
+    pytest.importorskip("confluent_kafka")
+    from confluent_kafka import KafkaError
+
+    errors, missed = ClientErrors(), KafkaError(KafkaError._TRANSPORT, "Failed to get metadata")
+    assert str(errors.failure(missed, "topics cannot be listed")) == (
+        "topics cannot be listed: Failed to get metadata (_TRANSPORT)"
+    )
+    errors.note(KafkaError(KafkaError._TRANSPORT, "SSL handshake failed: connecting to a PLAINTEXT broker listener?"))
+    errors.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert str(errors.failure(missed, "topics cannot be listed")).endswith("connecting to a PLAINTEXT broker listener?")
+    other = KafkaError(KafkaError.TOPIC_EXCEPTION, "Invalid topic")
+    assert str(errors.failure(other, "a b")) == "a b: Invalid topic (TOPIC_EXCEPTION)"
+
+
 class GroupClient:
     """Stands for a consumer that is asked about its group."""
 

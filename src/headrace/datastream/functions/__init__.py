@@ -20,7 +20,12 @@ from headrace.datastream.functions.connected import (
     KeyedCoProcessFunction,
 )
 from headrace.datastream.functions.function import Function
-from headrace.datastream.functions.joins import ProcessJoinFunction
+from headrace.datastream.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -52,11 +57,14 @@ __all__ = [
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
     "CoFlatMapFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",

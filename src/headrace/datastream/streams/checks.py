@@ -107,3 +107,13 @@ def check_instance(function: Any, base: type[Function]) -> None:
         if _WINDOWS[made_for] != _WINDOWS[base]:
             text = f"expected {with_article(base)}, got {with_article(made_for)}: that is for {_WINDOWS[made_for]}"
             raise refused(text, InvalidTypeError)
+
+
+def check_same_environment(first: object, second: object, method: str) -> None:
+    """Refuse streams of two environments, which cannot be in one job.
+
+    Raises:
+        InvalidProgramError: when they are two.
+    """
+    if first is not second:
+        raise refused(f"{method} takes a stream of the same environment")

@@ -9,7 +9,7 @@ from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.async_specs import AsyncSpec
-from headrace.graph.join_specs import IntervalJoinSpec
+from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -27,6 +27,7 @@ from headrace.operators.base import Operator
 from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.functions import TWO_INPUTS
+from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.function_results import FunctionResults
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
@@ -221,7 +222,14 @@ class OperatorMaker:
         return AggregatingWindowOperator(self._general_layout(planned, spec), self._columns(planned, spec))
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
-        layout = self._general_layout(
+        return WindowOperator(self._row_layout(planned, spec))
+
+    def _co_group(self, planned: PlannedOperator, spec: CoGroupSpec) -> Operator:
+        return CoGroupOperator(self._row_layout(planned, spec))
+
+    def _row_layout(self, planned: PlannedOperator, spec: RowWindowSpec) -> GeneralWindowLayout:
+        """What a window with functions of the user consists of."""
+        return self._general_layout(
             planned,
             spec,
             reduce_function=spec.reduce_function,
@@ -229,17 +237,17 @@ class OperatorMaker:
             window_function=spec.window_function,
             accumulator_type=spec.accumulator_type,
         )
-        return WindowOperator(layout)
 
     def _general_layout(
         self, planned: PlannedOperator, spec: TriggeredWindowSpec, **functions: Any
     ) -> GeneralWindowLayout:
         """What a window of any kind consists of."""
+        inputs = [planned.input_schema(index) for index in range(len(spec.inputs))]
         return GeneralWindowLayout(
             assigner=spec.assigner,
             trigger=spec.applied_trigger,
             evictor=spec.evictor,
-            input_type=planned.input_schema(0).record_type,
+            input_type=spec.element_type(inputs),
             output_type=planned.output_type,
             lateness=spec.allowed_lateness,
             late_tag=spec.late_tag_id,
@@ -293,4 +301,5 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,
+    CoGroupSpec: OperatorMaker._co_group,
 }
