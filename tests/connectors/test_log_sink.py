@@ -326,6 +326,10 @@ def test_what_is_missing_or_wrong_is_told_at_the_line_of_the_program() -> None:
         LogSink.builder().set_record_serializer(TEXTS).build()
     with pytest.raises(InvalidProgramError, match=r"call set_record_serializer\(\)"):
         LogSink.builder().set_log("log").build()
+    with pytest.raises(InvalidTypeError, match="set_log takes a path or a URI, not 5"):
+        LogSink.builder().set_log(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidProgramError, match="the path is empty"):
+        LogSink.builder().set_log("")
     with pytest.raises(InvalidTypeError, match="takes a MessageSerializationSchema"):
         LogSink.builder().set_record_serializer(SimpleStringSchema())  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match="a topic is a name"):

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidTypeError, SourceChangedError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.log import LogSink, LogSource, OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
@@ -86,10 +86,25 @@ def test_many_small_commits_are_one_batch(tmp_path: Path) -> None:
         ("set_dead_letter", "bad", "set_dead_letter takes an OutputTag, not 'bad'"),
         ("set_partition_discovery", 10, "set_partition_discovery takes a Duration, not 10"),
         ("set_offset_reset", "earliest", "set_offset_reset takes an OffsetResetStrategy, not 'earliest'"),
+        ("set_log", 5, "set_log takes a path or a URI, not 5"),
+        ("set_group_id", 5, "set_group_id takes a str, not 5"),
     ],
 )
 def test_arguments_of_another_type_are_refused(method: str, given: Any, reason: str) -> None:
-    with pytest.raises(InvalidTypeError, match=reason):
+    with pytest.raises(InvalidTypeError, match=rf"{reason}\n  at {__file__}:\d+ in test_arg"):
+        getattr(LogSource.builder(), method)(given)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "reason"),
+    [
+        ("set_log", " ", r"the path is empty \(was it to come from a variable"),
+        ("set_group_id", "", "the name of the group is empty"),
+        ("set_partitions", {"orders-0"}, r"a set of TopicPartition\('orders', 0\) and the like.*, not {'orders-0'}"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(method: str, given: Any, reason: str) -> None:
+    with pytest.raises(InvalidProgramError, match=rf"{reason}.*\n  at {__file__}:\d+ in test_arg"):
         getattr(LogSource.builder(), method)(given)
 
 

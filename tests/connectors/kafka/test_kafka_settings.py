@@ -104,6 +104,28 @@ def test_without_a_reset_strategy_every_partition_needs_an_offset() -> None:
         initializer.resolve([KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)], Cluster())
 
 
+def test_offsets_are_given_by_partition() -> None:
+    given: Any = {("t", 0): 7}
+    with pytest.raises(InvalidTypeError, match=r"KafkaTopicPartition is the same\), not by \('t', 0\)"):
+        KafkaOffsetsInitializer.offsets(given)
+    offset: Any = "7"
+    with pytest.raises(InvalidTypeError, match="the offset of t-0 takes an int, not '7'"):
+        KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): offset})
+    strategy: Any = "earliest"
+    with pytest.raises(InvalidTypeError, match="committed_offsets takes an OffsetResetStrategy, not 'earliest'"):
+        KafkaOffsetsInitializer.committed_offsets(strategy)
+
+
+def test_values_of_settings_are_text() -> None:
+    number: Any = 10
+    flag: Any = True
+    made = builder().set_topics("t").set_property("fetch.wait.max.ms", number).set_property("check.crcs", flag)
+    assert made._properties.items() >= {"fetch.wait.max.ms": "10", "check.crcs": "true"}.items()
+    servers: Any = ["a:9092", "b:9092"]
+    with pytest.raises(InvalidTypeError, match=r"takes text for 'group.id', not \['a:9092'"):
+        builder().set_group_id(servers)
+
+
 def test_names_of_java_are_understood() -> None:
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="p=;w";'
     given = {
