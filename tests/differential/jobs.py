@@ -20,12 +20,13 @@ from headrace.datastream.functions import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
+    ProcessJoinFunction,
     ProcessWindowFunction,
     RuntimeContext,
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.expressions import col, concat, when
+from headrace.expressions import col, concat, left, right, when
 from headrace.time.generators import WatermarkGenerator, WatermarkOutput
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
@@ -395,6 +396,24 @@ def other_parallelism(env: StreamExecutionEnvironment) -> Streams:
     return {"one": one, "four": four, "two": two, "filtered": four.filter(lambda row: row[2] > 3).set_parallelism(2)}
 
 
+def joins(env: StreamExecutionEnvironment) -> Streams:
+    """Two streams by time and by window; late records of several splits would depend on the cut, so none is late."""
+    first, second = (events(env, seed, bound=301) for seed in (1, 2))
+    near = first.key_by("f0").interval_join(second.key_by("f0")).between(-40, 25)
+    columns = (left("f0"), left("f1"), (left("f3") + right("f3")).alias("sum"))
+    windows = first.join(second, "outer").where("f0").equal_to("f0").window(TumblingEventTimeWindows.of(70))
+    return {
+        "near": near.select(*columns),
+        "called": near.process(Both(), RESULT),
+        "same window": windows.select(*columns),
+    }
+
+
+class Both(ProcessJoinFunction):
+    def process_element(self, left: Event, right: Event, ctx: ProcessJoinFunction.Context) -> Iterator[Any]:
+        yield left[0], str(right[1]), ctx.get_timestamp() - ctx.get_left_timestamp()
+
+
 def separate(env: StreamExecutionEnvironment) -> Streams:
     """Two jobs in one that have nothing to do with one another."""
     numbers = env.from_sequence(1, 1000).key_by(lambda n: n % 7, Types.LONG()).reduce(lambda one, other: one + other)
@@ -464,12 +483,14 @@ JOBS = {
         branches,
         three_shuffles,
         other_parallelism,
+        joins,
         separate,
         two_streams,
     )
 }
 BATCH_JOBS = {
-    job.__name__: job for job in (rolling, sessions, columnar_windows, pickled_records, three_shuffles, partitions)
+    job.__name__: job
+    for job in (rolling, sessions, columnar_windows, pickled_records, three_shuffles, joins, partitions)
 }
 
 IN_ORDER = {

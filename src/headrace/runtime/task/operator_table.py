@@ -28,7 +28,8 @@ from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcas
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.join.co_group import CoGroupOperator
-from headrace.operators.join.function_results import FunctionResults
+from headrace.operators.join.column_results import ColumnResults
+from headrace.operators.join.function_results import FunctionResults, JoinResults
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
@@ -150,7 +151,11 @@ class OperatorMaker:
 
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
         types = [planned.input_schema(index).record_type for index in range(len(spec.inputs))]
-        results = FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        results: JoinResults = (
+            ColumnResults(spec.columns, types, planned.output_type)
+            if spec.function is None
+            else FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        )
         return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
