@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
     from headrace.graph.specs import InputSchema
     from headrace.operators.join.interval import JoinInterval
     from headrace.state.kinds import StateKinds
@@ -28,6 +29,7 @@ class IntervalJoinSpec(FunctionSpec):
     Attributes:
         interval: which times match.
         late_tags: of each input the side output for records that come too late; None drops and counts them.
+        columns: expressions over the pairs, where there is no function.
     """
 
     kind: ClassVar[str] = "IntervalJoin"
@@ -35,6 +37,7 @@ class IntervalJoinSpec(FunctionSpec):
     state_kinds: ClassVar[StateKinds] = KEYED
     interval: JoinInterval
     late_tags: tuple[OutputTag | None, OutputTag | None]
+    columns: tuple[Bound, ...] = ()
 
     @property
     def late_tag_ids(self) -> tuple[str | None, ...]:
@@ -43,7 +46,7 @@ class IntervalJoinSpec(FunctionSpec):
 
     @property
     def emits_to_tags(self) -> bool:
-        return True
+        return self.function is not None
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False

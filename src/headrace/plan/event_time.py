@@ -26,6 +26,7 @@ _KEEPS_TIMES: Final = (
     specs.MapBatchesSpec,
     AsyncSpec,
     specs.ProcessSpec,
+    specs.CoProcessSpec,
     specs.RollingReduceSpec,
     specs.RollingAggregateSpec,
 )

@@ -1,4 +1,4 @@
-"""Records of two inputs as records of one type, each with a tag that says of which input it is."""
+"""Records of two inputs as records of one type: one of either, with a tag that says of which; or one of each."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 def tagged_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
     """Tuples of whether it is a record of the left input, that record, and that of the right one; one is None."""
     return Types.TUPLE([Types.BOOLEAN(), left, right])
+
+
+def pair_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
+    """Rows of a record of the left input and one of the right input; in an outer join one may be None."""
+    return Types.ROW_NAMED(["left", "right"], [left, right])
 
 
 def tagged(input_index: int, batch: KeyedBatch, type_: TypeInformation) -> KeyedBatch:

@@ -24,9 +24,12 @@ from headrace.graph.window_specs import (
 )
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
+from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.join.co_group import CoGroupOperator
-from headrace.operators.join.function_results import FunctionResults
+from headrace.operators.join.column_results import ColumnResults
+from headrace.operators.join.function_results import FunctionResults, JoinResults
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
@@ -122,9 +125,37 @@ class OperatorMaker:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
+    def _co_process(self, planned: PlannedOperator, spec: specs.CoProcessSpec) -> Operator:
+        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+
+    def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
+        return KeyedProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            TWO_INPUTS,
+            is_batch=self._plan.settings.is_batch,
+        )
+
+    def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
+        return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
+
+    def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
+        return KeyedBroadcastProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            spec.descriptors,
+            is_batch=self._plan.settings.is_batch,
+        )
+
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
         types = [planned.input_schema(index).record_type for index in range(len(spec.inputs))]
-        results = FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        results: JoinResults = (
+            ColumnResults(spec.columns, types, planned.output_type)
+            if spec.function is None
+            else FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        )
         return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
@@ -258,6 +289,10 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
+    specs.CoProcessSpec: OperatorMaker._co_process,
+    specs.KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
+    specs.BroadcastProcessSpec: OperatorMaker._broadcast,
+    specs.KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
     IntervalJoinSpec: OperatorMaker._interval_join,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
