@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from typing import TYPE_CHECKING, Final
@@ -18,11 +19,22 @@ CLIENT_LOGGER: Final = get_logger("headrace.connectors.kafka.client")
 _QUIET_SECONDS: Final = 10
 """How long errors of a kind are not logged again: a client tries to connect ten times a second."""
 
+_FAILURE: Final = "FAIL"
+_IN_USE: Final = "in state UP"
+"""What is in librdkafka's line about a connection that was there."""
+
 
 class ClientErrors:
-    """What a client tells beside its answers: it goes on trying where a password is wrong, say."""
+    """What a client tells beside its answers: it goes on trying where a password is wrong, say.
+
+    Attributes:
+        shows_lines: whether all lines of the client are logged, or only those of its end.
+        lost_connection: whether a connection broke that was in use, which its lines alone tell.
+    """
 
     def __init__(self) -> None:
+        self.shows_lines = False
+        self.lost_connection = False
         self._lasting: KafkaError | None = None
         self._told_at: dict[int, float] = {}
 
@@ -34,6 +46,13 @@ class ClientErrors:
             self._told_at[error.code()] = now
         if _is_lasting(error):
             self._lasting = error
+
+    def log(self, level: int, line: str, facility: str, *parts: str) -> None:
+        """Take a line of the client, as a logger would."""
+        if facility == _FAILURE and _IN_USE in parts[-1]:
+            self.lost_connection = True
+        if self.shows_lines or level >= logging.CRITICAL:
+            CLIENT_LOGGER.log(level, line, facility, *parts)
 
     def check(self, what: str) -> None:
         """Give up where there is no use in trying on.
