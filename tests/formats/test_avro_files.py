@@ -233,7 +233,11 @@ def test_what_cannot_be_written() -> None:
     factory = AvroBulkWriters.for_row_type()
     with pytest.raises(InvalidTypeError, match="declare"):
         factory.validate(Types.PICKLED_BYTE_ARRAY())
-    with pytest.raises(InvalidTypeError, match="have the fields of"):
+    with pytest.raises(InvalidTypeError, match="records with fields, but these are of type Integer: make rows"):
+        factory.validate(Types.INT())
+    with pytest.raises(InvalidTypeError, match="what rows do in a changelog, for which there is no field"):
+        factory.validate(Types.ROW_NAMED(["id"], [int], changelog=True))
+    with pytest.raises(InvalidTypeError, match="what is written is to have the fields of"):
         AvroBulkWriters.for_row_type(KIND).validate(Types.TUPLE([int]))
     with pytest.raises(ConfigurationError, match=r"no codec 'brotli' of Avro files: choose one of null, deflate"):
         AvroBulkWriters.for_row_type(codec="brotli")

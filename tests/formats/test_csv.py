@@ -117,6 +117,66 @@ def test_pyflink_s_schema(tmp_path: Path) -> None:
         assert read(tmp_path, data, CsvReaderFormat.for_schema(schema), budget) == expected
 
 
+def test_separators_of_arrays(tmp_path: Path) -> None:
+    builder = CsvSchema.builder().add_array_column("own", "+").add_array_column("usual").add_array_column("without")
+    builder.remove_array_element_separator(2)
+    own, usual = ["1", "2 2;2"], ["1 1+1", "2"]
+    expected = {"|": ["1 1+1", "2;2"], ";": ["1 1+1|2", "2"]}
+    for separator in ("|", ";"):
+        schema = builder.set_array_element_separator(separator).build()
+        (record,) = read(tmp_path, "1+2 2;2,1 1+1;2,1 1+1|2;2\n", CsvReaderFormat.for_schema(schema))
+        assert record == (own, usual, expected[separator])
+        written = CsvEncoder(schema).encode_batch(batch_of(schema.row_type, [record]))
+        assert written == b"1+2 2;2,1 1+1;2,1 1+1|2;2\n"
+
+
+def test_an_array_without_any_separator_is_refused() -> None:
+    builder = CsvSchema.builder().add_string_column("name").add_array_column("tags").disable_array_element_separator()
+    assert len(builder.build()) == 2  # it has its own
+    with pytest.raises(InvalidProgramError, match="nothing separates the elements of the array column 'tags'"):
+        builder.remove_array_element_separator(1).build()
+    with pytest.raises(InvalidProgramError, match="there is no column 2: the schema has 2 by now"):
+        builder.remove_array_element_separator(2)
+
+
+@pytest.mark.parametrize("is_escaped", [False, True])
+def test_a_column_takes_what_is_behind_the_last_one(tmp_path: Path, is_escaped: bool) -> None:
+    builder = CsvSchema.builder().add_number_column("id").add_string_column("rest").set_any_property_name("rest")
+    if is_escaped:
+        builder.set_escape_char("\\")
+    third = "c\\,c" if is_escaped else "cc"
+    data = f'1,a\r\n2,b,"x,""y"""\r\n\n3,"p,q",,{third}\n4,"d"\n5,e,\n6,f,"g"\n'
+    expected = [(1, "a"), (2, 'x,"y"'), (3, third.replace("\\", "")), (4, "d"), (5, ""), (6, "g")]
+    for budget in (PLENTY, ReadBudget(1, 1)):
+        assert read(tmp_path, data, CsvReaderFormat.for_schema(builder.build()), budget) == expected
+
+
+def test_quoted_newlines_behind_the_last_column(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_number_column("id").add_string_column("rest").set_any_property_name("rest").build()
+    data = '1,"a\nb"\n2,c,"d\ne,f"\n'
+    assert read(tmp_path, data, CsvReaderFormat(schema, multiline=True)) == [(1, "a\nb"), (2, "d\ne,f")]
+
+
+@pytest.mark.parametrize("name", ["other", "tags"])
+def test_values_that_no_column_takes_make_a_bad_record(tmp_path: Path, name: str) -> None:
+    schema = CsvSchema.builder().add_number_column("id").add_array_column("tags").set_any_property_name(name).build()
+    (tmp_path / "a.csv").write_text("1,a\n2,b,c\n3\n4,d\n")
+    job = run(tmp_path, CsvReaderFormat.for_schema(schema), reject=True)
+    assert [tuple(row) for row in job.to_end()] == [(1, ["a"]), (4, ["d"])]
+    assert [reason for _, _, reason in job.rejected] == ["expected 2 columns, got 3", "expected 2 columns, got 1"]
+
+
+def test_lines_that_stay_bad_where_a_column_takes_more(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_number_column("id").add_string_column("name").set_any_property_name("id").build()
+    (tmp_path / "a.csv").write_text("1,a\n2,b,3\n4\n5,c,x\n6,d,e,7\n")
+    job = run(tmp_path, CsvReaderFormat.for_schema(schema), reject=True)
+    assert [tuple(row) for row in job.to_end()] == [(1, "a"), (3, "b"), (7, "d")]
+    assert [(raw, reason) for _, raw, reason in job.rejected] == [
+        ("4", "expected 2 columns, got 1"),
+        ("5,c,x", "column 'id': invalid value 'x' for Long"),
+    ]
+
+
 def test_every_simple_type(tmp_path: Path) -> None:
     kinds: dict[str, Any] = {
         "byte": Types.BYTE(), "double": float, "float": Types.FLOAT(), "big": Types.BIG_INT(), "dec": Types.BIG_DEC(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError
@@ -38,6 +39,9 @@ _DEFAULTS_OF_SENDERS: Final[Mapping[str, Any]] = {"message.timeout.ms": 120_000}
 _DEFAULTS_OF_TRANSACTIONS: Final[Mapping[str, Any]] = {"transaction.timeout.ms": 120_000}  # messages have as long
 _TRANSACTIONAL_ID: Final = "transactional.id"
 _NOTHING: Final[Mapping[str, Any]] = {}
+
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location")
+"""The settings that are names of files."""
 
 _CRITICAL: Final = 2
 """The level of librdkafka's own lines, of which those about errors say again what ``error_cb`` is told."""
@@ -157,7 +161,21 @@ class ClientSettings:
         try:
             return client({**settings, **_lines(settings), "error_cb": errors.note}, logger=errors)
         except KafkaException as error:
-            raise ConfigurationError(f"Kafka's client refuses its settings: {error.args[0].str()}") from None
+            raise ConfigurationError(
+                f"Kafka's client refuses its settings: {error.args[0].str()}{_unreadable(settings)}"
+            ) from None
+
+
+def _unreadable(settings: Mapping[str, Any]) -> str:
+    """What of the files that settings name cannot be read here, as the end of a message: librdkafka does not say."""
+    found = []
+    for name, value in settings.items():
+        if name in _FILES:
+            try:
+                Path(value).open("rb").close()
+            except OSError as error:
+                found.append(f"; '{name}' is {value}: {error.strerror}")
+    return "".join(found)
 
 
 def _shows_lines(settings: Mapping[str, Any]) -> bool:

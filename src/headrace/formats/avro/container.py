@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from headrace.common.errors import CorruptFileError
 from headrace.formats.avro.codecs import CODECS, DAMAGED
@@ -94,8 +94,34 @@ def read_blocks(file: InputFile, start: int, end: int) -> Iterator[FileBlock | C
                 yield block
                 at += block.stored
             except _DamagedBlockError as error:
-                yield CorruptFileError(f"{path} is damaged: in the block at byte {at}, {error}")
+                yield _damaged(path, at, error)
                 at = window.behind(header.marker, at) if error.behind is None else error.behind
+
+
+def open_blocks(stream: BinaryIO, path: str) -> tuple[Header, Iterator[FileBlock]]:
+    """The header of a file that is whole, and its blocks.
+
+    Args:
+        stream: the file.
+        path: what it is called, for messages.
+
+    Raises:
+        CorruptFileError: when there is no header, or at a block that is damaged.
+    """
+    window = _Window(stream, stream.seek(0, io.SEEK_END))
+    header = _header(window, path)
+    return header, _whole_blocks(window, header, path)
+
+
+def _whole_blocks(window: _Window, header: Header, path: str) -> Iterator[FileBlock]:
+    at = header.end
+    while at < window.size:
+        try:
+            block = _block(window, header, at)
+        except _DamagedBlockError as error:
+            raise _damaged(path, at, error) from error
+        yield block
+        at += block.stored
 
 
 class _DamagedBlockError(Exception):
@@ -104,6 +130,10 @@ class _DamagedBlockError(Exception):
     def __init__(self, reason: str, behind: int | None = None) -> None:
         super().__init__(reason)
         self.behind = behind
+
+
+def _damaged(path: str, at: int, error: _DamagedBlockError) -> CorruptFileError:
+    return CorruptFileError(f"{path} is damaged: in the block at byte {at}, {error}")
 
 
 def _block(window: _Window, header: Header, at: int) -> FileBlock:
@@ -189,7 +219,7 @@ class _Window:
         size: how many of its bytes are looked at.
     """
 
-    def __init__(self, stream: io.RawIOBase, size: int) -> None:
+    def __init__(self, stream: io.RawIOBase | BinaryIO, size: int) -> None:
         self._stream = stream
         self.size = size
         self._start = 0

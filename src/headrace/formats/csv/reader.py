@@ -21,6 +21,7 @@ from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
+from headrace.formats.csv.extra_values import ExtraValues
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
 from headrace.formats.file_format import Decoded
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
@@ -220,6 +221,7 @@ class CsvDecoder:
         self._file_columns = file_columns
         self._by_hand = [column for column in schema.columns if column.kind not in _BY_ARROW]
         self._convert = self._convert_options()
+        self._extra_values = ExtraValues(schema, file_columns, boundary)
 
     def _convert_options(self) -> csv.ConvertOptions:
         by_hand = {column.name for column in self._by_hand}
@@ -242,16 +244,27 @@ class CsvDecoder:
         if not expected:
             return Decoded(_empty(self._arrow_schema))
         guarded, guards = self._guarded(data)
-        options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(guarded) + 1)
         try:
-            table = csv.read_csv(
-                pa.py_buffer(guarded), read_options=options, parse_options=self._parse, convert_options=self._convert
-            )
+            table = self._read(guarded)
         except pa.ArrowInvalid as error:
             raise ValueError(self._reason(str(error))) from error
         if table.num_rows != expected + guards:
             raise ValueError(_UNCLOSED)
         return Decoded(self._finish(table.slice(0, expected)))
+
+    def _read(self, data: bytes) -> pa.Table:
+        try:
+            return self._read_columns(data)
+        except pa.ArrowInvalid as error:
+            if not self._extra_values.are_taken or _BAD_COUNT.search(str(error)) is None:
+                raise
+            return self._read_columns(self._extra_values.fold(data))
+
+    def _read_columns(self, data: bytes) -> pa.Table:
+        options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(data) + 1)
+        return csv.read_csv(
+            pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=self._convert
+        )
 
     def _reason(self, message: str) -> str:
         """What Arrow says of a line: columns by name, and without its own count of rows, which begins at some block."""

@@ -40,7 +40,7 @@ class CsvSchema:
         quote: what encloses values that hold special characters; None when values are never quoted.
         escape: what comes before a special character inside quotes; None when only doubled quotes are known.
         null_value: what stands for a missing value. None means that an empty value is missing, unless it is a string.
-        array_separator: what separates the elements of arrays.
+        array_separator: what separates the elements of arrays whose column has no separator of its own.
         line_separator: what is written after every line.
         header: whether the first line names the columns; it is left out.
         reorder: whether the columns of a file are found by the names in its header; else they come in this order,
@@ -48,6 +48,8 @@ class CsvSchema:
         skip_first: whether the first line is left out unseen.
         strict_headers: whether the header has to name exactly the columns, in order.
         comments: whether lines that start with ``#`` are left out.
+        any_property: the name of the column that takes what a line has behind its last column; a line with more values
+            than columns is a bad record where no column has this name.
 
     Examples:
         >>> from headrace.datastream.formats.csv import CsvSchema
@@ -68,6 +70,7 @@ class CsvSchema:
     skip_first: bool = False
     strict_headers: bool = False
     comments: bool = False
+    any_property: str | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -75,6 +78,13 @@ class CsvSchema:
         for what, char in (("delimiter", self.delimiter), ("quote", self.quote), ("escape character", self.escape)):
             if char is not None and (len(char) != 1 or not char.isascii()):
                 raise InvalidProgramError(f"the {what} of CSV is one ASCII character, not {char!r}")
+        for column in self.columns:
+            if isinstance(column.kind, SequenceTypeInfo) and not self.separator_of(column):
+                raise InvalidProgramError(
+                    f"nothing separates the elements of the array column {column.name!r}: "
+                    "give it a separator with add_array_column(name, separator), or all of them one with "
+                    "set_array_element_separator(separator)"
+                )
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
@@ -187,9 +197,34 @@ class CsvSchemaBuilder:
         return self._set(comments=allow)
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """What separates elements of all arrays."""
-        self._columns = [replace(column, separator=None) for column in self._columns]
+        """What separates elements of arrays without a separator of their own; ``;`` unless told otherwise.
+
+        As in Flink :meth:`add_array_column` gives one, which :meth:`remove_array_element_separator` takes away.
+        """
         return self._set(array_separator=separator)
+
+    def disable_array_element_separator(self) -> CsvSchemaBuilder:
+        """Have no separator but those of the columns."""
+        return self._set(array_separator="")
+
+    def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
+        """Take a column's own separator away, so that its elements are separated as the schema says.
+
+        Raises:
+            InvalidProgramError: when there is no column of this index.
+        """
+        if not 0 <= index < len(self._columns):
+            raise InvalidProgramError(f"there is no column {index}: the schema has {len(self._columns)} by now")
+        self._columns[index] = replace(self._columns[index], separator=None)
+        return self
+
+    def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
+        """Have the column of this name take what a line has behind its last column; of several values, the last.
+
+        As in Flink, a line with more values than columns stays a bad record where no column has this name, or an array
+        has it.
+        """
+        return self._set(any_property=name)
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
         """What separates columns, ``,`` unless told otherwise."""
@@ -252,6 +287,6 @@ class CsvSchemaBuilder:
         """The schema.
 
         Raises:
-            InvalidProgramError: when there is no column, or a character is none.
+            InvalidProgramError: when there is no column, a character is none, or an array has no separator.
         """
         return CsvSchema(tuple(self._columns), **self._options)
