@@ -10,8 +10,8 @@ import pytest
 from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, SourceChangedError
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.log import LogSink, LogSource, OffsetResetStrategy, OffsetsInitializer
-from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.source import ReaderContext
 from headrace.datastream import StreamExecutionEnvironment

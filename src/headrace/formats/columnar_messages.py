@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
-from headrace.formats.lines.bad_lines import reason_alone, shorten
+from headrace.formats.bad_records import reason_alone, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
