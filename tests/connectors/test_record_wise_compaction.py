@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import fastavro
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from headrace.common import Encoder, Row, Types
+from headrace.common import Encoder, Instant, Row, Types
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CommitRefusedError, InvalidProgramError
 from headrace.common.typeinfo import TypeInformation
@@ -192,6 +193,15 @@ def test_moments_that_cannot_be_read_again_do_not_hold_up_the_others(tmp_path: P
         run.run_epoch([([Row(MOMENTS[name])] if nested else MOMENTS[name],)])
     epochs = sorted(file.name.split("-")[-3:-1] for file in visible(tmp_path))
     assert epochs == [["000001", "000002"], ["000003", "000003"], ["000004", "000004"], ["000005", "000005"]]
+
+
+def test_moments_to_the_nanosecond_are_joined(tmp_path: Path) -> None:
+    kind = Types.ROW_NAMED(["at"], [Types.INSTANT()])
+    run = SinkRun(joining(tmp_path, OrcBulkWriters.for_row_type()), kind, parallelism=1)
+    for nanos in (1, 2):
+        run.run_epoch([(Instant(0, nanos),)])
+    (file,) = visible(tmp_path)
+    assert orc.read_table(file).column("at").cast(pa.int64()).to_pylist() == [1, 2]
 
 
 def test_lines_are_joined_as_ever(tmp_path: Path) -> None:

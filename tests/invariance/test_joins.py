@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.datastream import ProcessJoinFunction
+from headrace.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
 
 DISORDER = 20
@@ -55,6 +56,72 @@ def test_interval_joins(left: list[Steps], right: list[Steps], interval: list[in
 
     first, second = ([event for split in splits for event in split] for splits in streams)
     assert multiset(run(build, cut)["out"]) == multiset(pairs_of(first, second, *interval))
+
+
+def windows_of(kind: str, events: Sequence[Event]) -> Iterator[tuple[int, int]]:
+    """The windows that events of one key are in, of 10 ms, of 12 every 4, or as long as gaps of 6."""
+    times = sorted(time for _, _, time in events)
+    if kind != "sessions":
+        size, slide = {"tumbling": (10, 10), "sliding": (12, 4)}[kind]
+        found = {time - time % slide - back for time in times for back in range(0, size, slide)}
+        yield from ((start, start + size) for start in found if any(start <= time < start + size for time in times))
+        return
+    while times:
+        start = end = times[0]
+        while times and times[0] <= end + 6:
+            end = times.pop(0)
+        yield start, end + 6
+
+
+ASSIGNERS = {
+    "tumbling": TumblingEventTimeWindows.of(10),
+    "sliding": SlidingEventTimeWindows.of(12, 4),
+    "sessions": EventTimeSessionWindows.with_gap(6),
+}
+
+
+def joined(kind: str, how: str, lefts: Sequence[Event], rights: Sequence[Event]) -> Iterator[tuple[Event, int]]:
+    """The results of a join of windows, in any order."""
+    for key in {event[0] for event in [*lefts, *rights]}:
+        of_key = [[event for event in events if event[0] == key] for events in (lefts, rights)]
+        for start, end in windows_of(kind, [*of_key[0], *of_key[1]]):
+            left, right = ([event for event in events if start <= event[2] < end] for events in of_key)
+            lonely_left = left if not right and how in ("left", "outer") else []
+            lonely_right = right if not left and how in ("right", "outer") else []
+            pairs = [*((a, b) for a in left for b in right), *((a, None) for a in lonely_left)]
+            for one, other in [*pairs, *((None, b) for b in lonely_right)]:
+                yield both(one, other), end - 1
+
+
+def both(left: Event | None, right: Event | None) -> Event:
+    """The key, and the values and times of both."""
+    shown = left or right
+    assert shown is not None
+    values = [-1 if event is None else event[1] for event in (left, right)]
+    return shown[0], 100 * values[0] + values[1], sum(0 if event is None else event[2] for event in (left, right))
+
+
+@examples(
+    30,
+    left=a_stream,
+    right=a_stream,
+    kind=st.sampled_from(sorted(ASSIGNERS)),
+    how=st.sampled_from(["inner", "left", "right", "outer"]),
+    cut=cuts,
+)
+def test_window_joins(left: list[Steps], right: list[Steps], kind: str, how: str, cut: Cut) -> None:
+    """Windows of two streams, sessions over both included."""
+    streams = [[events_of(split) for split in stream] for stream in (left, right)]
+
+    def build(job: Job) -> None:
+        first, second = (
+            job.source(name, splits, DISORDER) for name, splits in zip(("left", "right"), streams, strict=True)
+        )
+        windows = first.join(second, how).where("f0").equal_to("f0").window(ASSIGNERS[kind])
+        job.sink("out", job.keyed("join", windows.apply(both, output_type=EVENT)))
+
+    first, second = ([event for split in splits for event in split] for splits in streams)
+    assert multiset(run(build, cut)["out"]) == multiset([*joined(kind, how, first, second)])
 
 
 @examples(15, split=a_split, interval=bounds, cut=cuts)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.errors import InvalidTypeError
 from headrace.graph.specs import FunctionSpec, InputKind
+from headrace.graph.window_specs import RowWindowSpec
+from headrace.operators.join.tagged import tagged_type
 from headrace.state.kinds import KEYED
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
     from headrace.graph.specs import InputSchema
     from headrace.operators.join.interval import JoinInterval
     from headrace.state.kinds import StateKinds
@@ -26,6 +29,7 @@ class IntervalJoinSpec(FunctionSpec):
     Attributes:
         interval: which times match.
         late_tags: of each input the side output for records that come too late; None drops and counts them.
+        columns: expressions over the pairs, where there is no function.
     """
 
     kind: ClassVar[str] = "IntervalJoin"
@@ -33,6 +37,7 @@ class IntervalJoinSpec(FunctionSpec):
     state_kinds: ClassVar[StateKinds] = KEYED
     interval: JoinInterval
     late_tags: tuple[OutputTag | None, OutputTag | None]
+    columns: tuple[Bound, ...] = ()
 
     @property
     def late_tag_ids(self) -> tuple[str | None, ...]:
@@ -41,7 +46,7 @@ class IntervalJoinSpec(FunctionSpec):
 
     @property
     def emits_to_tags(self) -> bool:
-        return True
+        return self.function is not None
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False
@@ -57,3 +62,15 @@ class IntervalJoinSpec(FunctionSpec):
                     f"{types[tag_id]} and {schema.record_type}: give each stream a tag of its own"
                 )
         return types
+
+
+@dataclass(frozen=True, slots=True)
+class CoGroupSpec(RowWindowSpec):
+    """Functions of the user over windows that hold the records of two inputs, each with a tag that says of which."""
+
+    kind: ClassVar[str] = "CoGroup"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+
+    def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        left, right = inputs
+        return tagged_type(left.record_type, right.record_type)

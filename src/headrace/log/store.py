@@ -216,6 +216,10 @@ class LogStore:
         """The names of all files of records, also of those that nothing refers to."""
         return [name for name in self._chunks.names() if is_chunk(name)]
 
+    def chunk_size(self, name: str) -> int:
+        """How many bytes a file of records has; 0 where there is none any more."""
+        return self._chunks.size(name) or 0
+
     def remove_chunks(self, names: list[str]) -> None:
         """Remove files of records."""
         self._chunks.remove_all(names)

@@ -27,6 +27,7 @@ _KEEPS_TIMES: Final = (
     AsyncSpec,
     LookupSpec,
     specs.ProcessSpec,
+    specs.CoProcessSpec,
     specs.RollingReduceSpec,
     specs.RollingAggregateSpec,
 )

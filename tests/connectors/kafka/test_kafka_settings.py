@@ -104,6 +104,28 @@ def test_without_a_reset_strategy_every_partition_needs_an_offset() -> None:
         initializer.resolve([KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)], Cluster())
 
 
+def test_offsets_are_given_by_partition() -> None:
+    given: Any = {("t", 0): 7}
+    with pytest.raises(InvalidTypeError, match=r"KafkaTopicPartition is the same\), not by \('t', 0\)"):
+        KafkaOffsetsInitializer.offsets(given)
+    offset: Any = "7"
+    with pytest.raises(InvalidTypeError, match="the offset of t-0 takes an int, not '7'"):
+        KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): offset})
+    strategy: Any = "earliest"
+    with pytest.raises(InvalidTypeError, match="committed_offsets takes an OffsetResetStrategy, not 'earliest'"):
+        KafkaOffsetsInitializer.committed_offsets(strategy)
+
+
+def test_values_of_settings_are_text() -> None:
+    number: Any = 10
+    flag: Any = True
+    made = builder().set_topics("t").set_property("fetch.wait.max.ms", number).set_property("check.crcs", flag)
+    assert made._properties.items() >= {"fetch.wait.max.ms": "10", "check.crcs": "true"}.items()
+    servers: Any = ["a:9092", "b:9092"]
+    with pytest.raises(InvalidTypeError, match=r"takes text for 'group.id', not \['a:9092'"):
+        builder().set_group_id(servers)
+
+
 def test_names_of_java_are_understood() -> None:
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="p=;w";'
     given = {
@@ -283,6 +305,21 @@ def test_a_broker_that_is_gone_does_not_flood_the_log(
     told = [record.getMessage() for record in caplog.records]
     assert [line.count("Connection refused") for line in told] == [1, 0, 1, 0]
     assert len(told) == 4
+
+
+def test_why_no_broker_could_be_reached_is_told() -> None:
+    pytest.importorskip("confluent_kafka")
+    from confluent_kafka import KafkaError
+
+    errors, missed = ClientErrors(), KafkaError(KafkaError._TRANSPORT, "Failed to get metadata")
+    assert str(errors.failure(missed, "topics cannot be listed")) == (
+        "topics cannot be listed: Failed to get metadata (_TRANSPORT)"
+    )
+    errors.note(KafkaError(KafkaError._TRANSPORT, "SSL handshake failed: connecting to a PLAINTEXT broker listener?"))
+    errors.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert str(errors.failure(missed, "topics cannot be listed")).endswith("connecting to a PLAINTEXT broker listener?")
+    other = KafkaError(KafkaError.TOPIC_EXCEPTION, "Invalid topic")
+    assert str(errors.failure(other, "a b")) == "a b: Invalid topic (TOPIC_EXCEPTION)"
 
 
 class GroupClient:

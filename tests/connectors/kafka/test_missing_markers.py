@@ -63,3 +63,12 @@ def test_what_a_builder_takes() -> None:
     transactions = builder.build()._transactions
     assert transactions is not None
     assert transactions.without_marker == WithoutMarker(MissingMarker.FAIL, {None: 7, "p-1": 6})
+
+
+def test_what_is_said_about_transactions_is_warned_of_where_there_are_none() -> None:
+    builder = KafkaSink.builder().set_bootstrap_servers("localhost:9092").set_published_up_to(7)
+    builder.set_record_serializer(MessageSerializationSchema("t", SimpleStringSchema())).set_marker_topic("t")
+    with pytest.warns(UserWarning, match="has no effect") as told:
+        builder.build()
+    assert [str(each.message).split("(")[0] for each in told] == ["set_marker_topic", "set_published_up_to"]
+    assert "a KafkaSink that is AT_LEAST_ONCE has no transactions" in str(told[0].message)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.arguments import refused
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.kafka.properties import check_properties
 
@@ -35,12 +35,14 @@ class KafkaClientBuilder:
 
         Raises:
             ConfigurationError: when it is for the source or sink itself to decide, or for Java alone.
+            InvalidTypeError: when the value is neither text nor a number nor a boolean.
         """
+        text = _text(key, value)
         try:
-            check_properties({key: str(value)}, self._kind)
+            check_properties({key: text}, self._kind)
         except ConfigurationError as error:
             raise refused(str(error), ConfigurationError) from None
-        self._properties[key] = str(value)
+        self._properties[key] = text
         return self
 
     def set_properties(self, props: Mapping[str, str]) -> Self:
@@ -52,3 +54,12 @@ class KafkaClientBuilder:
     def _check_servers(self) -> None:
         if "bootstrap.servers" not in self._properties:
             raise refused(f"a {self._name} needs set_bootstrap_servers('host:port')", ConfigurationError)
+
+
+def _text(key: str, value: object) -> str:
+    """The value of a setting, as librdkafka takes it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value).lower()
+    raise refused(f"set_property takes text for {key!r}, not {value!r}", InvalidTypeError)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 CLIENT_LOGGER: Final = get_logger("headrace.connectors.kafka.client")
 """Has the lines of librdkafka, and what clients tell beside their answers."""
 
+_OF_CONNECTIONS: Final = ("_TRANSPORT", "_RESOLVE", "_SSL", "_AUTHENTICATION")
+"""What errors are called that are about reaching a broker."""
+
 _QUIET_SECONDS: Final = 10
 """How long errors of a kind are not logged again: a client tries to connect ten times a second."""
 
@@ -24,6 +27,7 @@ class ClientErrors:
 
     def __init__(self) -> None:
         self._lasting: KafkaError | None = None
+        self._connection: KafkaError | None = None
         self._told_at: dict[int, float] = {}
 
     def note(self, error: KafkaError) -> None:
@@ -34,6 +38,8 @@ class ClientErrors:
             self._told_at[error.code()] = now
         if _is_lasting(error):
             self._lasting = error
+        if error.name() in _OF_CONNECTIONS:
+            self._connection = error
 
     def check(self, what: str) -> None:
         """Give up where there is no use in trying on.
@@ -46,6 +52,13 @@ class ClientErrors:
         """
         if self._lasting is not None:
             raise error_of(self._lasting, what)
+
+    def failure(self, error: KafkaError, what: str) -> HeadraceError:
+        """As :func:`error_of`, with why brokers could not be reached: an answer that is missed does not tell."""
+        found = error_of(error, what)
+        if self._connection is None or error.name() not in _OF_CONNECTIONS:
+            return found
+        return type(found)(f"{found}: {self._connection.str()}")
 
 
 def error_of(error: KafkaError, what: str) -> HeadraceError:

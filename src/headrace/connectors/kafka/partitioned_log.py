@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import InfrastructureError, SourceChangedError
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.kafka.errors import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors
 from headrace.connectors.kafka.group import GroupOffsets
 from headrace.connectors.partitions.partitioned_log import PartitionedLog
 
@@ -163,4 +163,4 @@ class KafkaPartitionedLog(PartitionedLog):
                 f"{what} is gone: it was deleted, or may not be seen any more. Take it from the source, or make it "
                 "again and start the job without its checkpoints"
             )
-        return error_of(cause, f"{what}, at {self._settings.servers}")
+        return self._errors.failure(cause, f"{what}, at {self._settings.servers}")

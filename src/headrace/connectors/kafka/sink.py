@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
-from headrace.common.logs import get_logger
+from headrace.common.call_site import warn_caller
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.connectors.outgoing_messages import MessageSerializationSchema
     from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
-
-logger = get_logger(__name__)
 
 _MAX_BYTES: Final = 1_000_000
 """That of librdkafka, if the settings do not say otherwise."""
@@ -208,10 +206,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
 
     def _transactions(self, settings: ClientSettings, schema: MessageSerializationSchema) -> TransactionSettings | None:
         if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            if self._prefix is not None:
-                logger.warning(
-                    "a KafkaSink has no transactions, so no prefix of their ids, as it is %s", self._guarantee
-                )
+            self._warn_without_transactions()
             return None
         topic = self._marker_topic or (schema.topic if isinstance(schema.topic, str) else None)
         if topic is None:
@@ -221,3 +216,13 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
             )
         said = WithoutMarker(self._missing_marker, dict(self._published_up_to))
         return TransactionSettings(settings, self._prefix, topic, said)
+
+    def _warn_without_transactions(self) -> None:
+        given = {
+            "set_transactional_id_prefix": self._prefix is not None,
+            "set_marker_topic": self._marker_topic is not None,
+            "set_missing_marker": self._missing_marker is not MissingMarker.FAIL,
+            "set_published_up_to": bool(self._published_up_to),
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            warn_caller(f"{name}() has no effect: a KafkaSink that is {self._guarantee.name} has no transactions")

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.kafka.errors import ClientErrors, error_of
+from headrace.connectors.kafka.errors import ClientErrors
 
 if TYPE_CHECKING:
     from headrace.connectors.kafka.client import ClientSettings
@@ -33,7 +33,7 @@ def require_topic(settings: ClientSettings, topic: str) -> None:
         except KafkaException as error:
             admin.poll(0)  # has it tell its errors
             errors.check(f"topic {topic} cannot be asked about, at {settings.servers}")
-            raise error_of(error.args[0], f"topic {topic} at {settings.servers}") from None
+            raise errors.failure(error.args[0], f"topic {topic} at {settings.servers}") from None
         if found.error is None:
             return
         if time.monotonic() > end or not _passes(found.error.code()):

@@ -9,6 +9,7 @@ from headrace.common.other_names import other_names
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
+from headrace.connectors.log.location import location_of
 from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
 from headrace.connectors.log.reader import LogReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
@@ -114,12 +115,25 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         self._resets_to: str | None = None
 
     def set_log(self, location: str | os.PathLike[str]) -> Self:
-        """Say where the log is: a path, or the URI of a folder on an object store or HDFS."""
-        self._location = str(location)
+        """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
+
+        Raises:
+            InvalidTypeError: when it is neither.
+            InvalidProgramError: when it is empty.
+        """
+        self._location = location_of(location)
         return self
 
     def set_group_id(self, group_id: str) -> Self:
-        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints."""
+        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+            InvalidProgramError: when it is empty.
+        """
+        expect(group_id, str, "set_group_id")
+        if not group_id:
+            raise refused("set_group_id: the name of the group is empty")
         self._group = group_id
         return self
 

@@ -13,7 +13,7 @@ from headrace.common.topic_partition import TopicPartition
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.enumerator import ReadingPlan
-from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.partitions.offsets import A_PARTITION, OffsetsInitializer
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
             InvalidProgramError: when there are none, or what to read was said already.
         """
         if not partitions or not all(isinstance(each, TopicPartition) for each in partitions):
-            raise refused(f"set_partitions() takes a set of TopicPartition, got {partitions!r}")
+            raise refused(f"set_partitions() takes a set of {A_PARTITION}, not {partitions!r}")
         return self._subscribe(Partitions(tuple(sorted(partitions))))
 
     def set_unbounded(self, stopping_offsets_initializer: OffsetsInitializer | None = None) -> Self:

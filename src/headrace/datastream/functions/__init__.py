@@ -8,8 +8,24 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
+from headrace.datastream.functions.broadcast import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from headrace.datastream.functions.connected import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from headrace.datastream.functions.function import Function
-from headrace.datastream.functions.joins import ProcessJoinFunction
+from headrace.datastream.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -38,10 +54,20 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
+    "CoGroupFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",

@@ -59,3 +59,63 @@ class ProcessJoinFunction(Function, Generic[T_contra, V_contra, OUT_co]):
 
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """
+
+
+class JoinFunction(Function, Generic[T_contra, V_contra, OUT_co]):
+    """Makes one record of each pair of a window join; Flink's Java API has it, PyFlink does not.
+
+    Examples:
+        >>> from headrace.datastream import JoinFunction
+        >>> class Paid(JoinFunction):
+        ...     def join(self, first, second):
+        ...         return first["id"], first["amount"] - second["amount"]
+        >>> Paid().join({"id": "a1", "amount": 20}, {"amount": 15})
+        ('a1', 5)
+
+        ``orders.join(payments).where("id").equal_to("id").window(...).apply(Paid())`` gives that of all pairs.
+    """
+
+    @abstractmethod
+    def join(self, first: T_contra, second: V_contra) -> OUT_co:
+        """The record that a pair becomes; in an outer join one of both may be None."""
+
+
+class FlatJoinFunction(Function, Generic[T_contra, V_contra, OUT_co]):
+    """Makes any number of records of each pair of a window join; Flink's Java API has it, PyFlink does not.
+
+    Examples:
+        >>> from headrace.datastream import FlatJoinFunction
+        >>> class Open(FlatJoinFunction):
+        ...     def join(self, first, second):
+        ...         if first > second:
+        ...             yield first - second
+        >>> list(Open().join(20, 15)), list(Open().join(20, 20))
+        ([5], [])
+    """
+
+    @abstractmethod
+    def join(self, first: T_contra, second: V_contra) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Yields the records that a pair becomes; in an outer join one of both may be None."""
+
+
+class CoGroupFunction(Function, Generic[T_contra, V_contra, OUT_co]):
+    """Works on all records of a key and a window, of two streams; Flink's Java API has it, PyFlink does not.
+
+    Examples:
+        >>> from headrace.datastream import CoGroupFunction
+        >>> class Unpaid(CoGroupFunction):
+        ...     def co_group(self, first, second):
+        ...         if not list(second):
+        ...             yield from first
+        >>> list(Unpaid().co_group(["a1"], [])), list(Unpaid().co_group(["b2"], [20.0]))
+        (['a1'], [])
+    """
+
+    @abstractmethod
+    def co_group(self, first: Iterable[T_contra], second: Iterable[V_contra]) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each key and window that holds a record of one of the streams; yields results.
+
+        Args:
+            first: the records of the first stream, in the order in which they came; there may be none.
+            second: those of the second one.
+        """

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import K, T_co
+from headrace.common.type_variables import K, T_co, V
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
+from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
 from headrace.datastream.streams.stream import Stream
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.common.function_protocols import SupportsGetKey
     from headrace.common.typeinfo import DeclaredType
+    from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.expressions import Expression
     from headrace.windowing.assigner import WindowAssigner
@@ -80,6 +82,33 @@ class GroupingOperators(Stream[T_co], Generic[T_co]):
         """
         assigner, trigger = full_windows(size, slide)
         return self.window_all(assigner).trigger(trigger)
+
+    def join(self, other_stream: DataStream[V], how: str = "inner") -> JoinedStreams[T_co, V]:
+        """Joins the records of this stream and another one that have the same key and are in the same window.
+
+        ``orders.join(payments).where("id").equal_to("order").window(...).apply(...)``; not in PyFlink.
+
+        Args:
+            other_stream: the right stream.
+            how: ``"inner"`` for pairs alone; ``"left"``, ``"right"`` or ``"outer"`` for records of the left stream, the
+                right one or both that have no partner as well, with None in its place; not in Flink.
+
+        Raises:
+            InvalidTypeError: when it is no stream.
+            InvalidProgramError: when it belongs to another environment, or ``how`` is none of these.
+        """
+        return JoinedStreams(self, other_stream, how)
+
+    def co_group(self, other_stream: DataStream[V]) -> CoGroupedStreams[T_co, V]:
+        """Has a function see all records of a key and a window, of this stream and another one; not in PyFlink.
+
+        ``orders.co_group(payments).where("id").equal_to("order").window(...).apply(...)``.
+
+        Raises:
+            InvalidTypeError: when it is no stream.
+            InvalidProgramError: when it belongs to another environment.
+        """
+        return CoGroupedStreams(self, other_stream)
 
     def full_window_partition(self) -> PartitionWindowedStream[T_co]:
         """Has all records of each subtask as one window, which fires when the input has ended; not in PyFlink.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
@@ -16,19 +15,23 @@ from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co, V_co
 from headrace.datastream.functions import ProcessJoinFunction
-from headrace.datastream.streams.checks import check_object
-from headrace.datastream.streams.types import origin_of, result_type
+from headrace.datastream.streams.checks import check_object, check_same_environment
+from headrace.datastream.streams.columns import selected, titled
+from headrace.datastream.streams.keying import check_same_keys
+from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.operators.join.interval import LEFT, RIGHT, JoinInterval
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from headrace.common.row import Row
     from headrace.common.time import Duration, Time
-    from headrace.common.typeinfo import DeclaredType
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsProcessJoin
+    from headrace.expressions import Bound, Expression
 
     Span = int | Time | Duration | timedelta
 
@@ -55,9 +58,8 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
 
     def __init__(self, left: KeyedStream[T_co, K_co], right: KeyedStream[V_co, K_co]) -> None:
         expect(right, type(left), "interval_join")
-        if right.get_execution_environment() is not left.get_execution_environment():
-            raise refused("interval_join takes a stream of the same environment")
-        check_same_keys(left, right, "interval_join")
+        check_same_environment(left.get_execution_environment(), right.get_execution_environment(), "interval_join")
+        check_same_keys(left.get_key_type(), right.get_key_type(), "interval_join")
         self._left, self._right = left, right
 
     def in_event_time(self) -> Self:
@@ -167,9 +169,28 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         check_object(process_join_function, ProcessJoinFunction, "process_element")
         warn_without_results(process_join_function, "process_element")
         found = result_type(output_type, process_join_function, Role.MANY)
+        return self._applied("Interval Join", process_join_function, found, (), origin_of(output_type))
+
+    def select(self, *columns: Expression) -> DataStream[Row]:
+        """Makes a row of each pair, column by column, without a function; not in Flink.
+
+        ``select(left("id"), left("amount"), right("time").alias("paid"))``, with ``left`` and ``right`` of
+        ``headrace.expressions``.
+
+        Raises:
+            InvalidTypeError: when there is no such field, or types do not go together.
+            InvalidProgramError: when a field has no name, or two have the same; and as for :meth:`process`.
+        """
+        values, found = selected(columns, self._left.get_type(), self._right.get_type())
+        name = titled("Interval Join", *columns)
+        return self._applied(name, None, found, values, TypeOrigin.DECLARED)
+
+    def _applied(
+        self, name: str, function: Any, found: TypeInformation, columns: tuple[Bound, ...], origin: TypeOrigin
+    ) -> DataStream[Any]:
         first, second = self._late_tags
-        spec = IntervalJoinSpec(process_join_function, found, self._inner_interval(), (first, second))
-        return self._left._apply(spec, "Interval Join", self._right, origin=origin_of(output_type))
+        spec = IntervalJoinSpec(function, found, self._inner_interval(), (first, second), columns)
+        return self._left._apply(spec, name, self._right, origin=origin)
 
     def _inner_interval(self) -> JoinInterval:
         lower, upper = self._is_exclusive
@@ -195,18 +216,3 @@ def check_bounds(lower: int, upper: int, method: str) -> None:
     """
     if lower > upper:
         raise refused(f"{method} has an upper bound below its lower one, so no times match: {lower} ms to {upper} ms")
-
-
-def check_same_keys(left: KeyedStream[Any, Any], right: KeyedStream[Any, Any], method: str) -> None:
-    """Refuse streams with keys of different types, which are never equal.
-
-    Raises:
-        InvalidTypeError: when they are.
-    """
-    types = [stream.get_key_type() for stream in (left, right)]
-    if types[0] != types[1]:
-        raise refused(
-            f"{method} takes streams with keys of the same type, not {types[0]} and {types[1]}: give both key_by(...) "
-            "the same key_type",
-            InvalidTypeError,
-        )

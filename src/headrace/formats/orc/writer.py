@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.encoders import BulkWriterFactory
 
-_FAR_MICROS: Final = (1 << 63) // 1000 - 1_000_000
-"""So far from 1970 are moments that Arrow's reader does not take, in microseconds; within a second of the limit."""
+_A_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FAR_SECONDS: Final = (1 << 63) // _A_SECOND["ns"] - 1
+"""So far from 1970 are moments that Arrow's reader may not take."""
 
 _COMPRESSIONS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
 
@@ -126,8 +127,9 @@ class _OrcWriter(BulkWriter):
 
 def _has_far_moments(array: pa.Array) -> bool:
     if pa.types.is_timestamp(array.type):
-        ends = pc.min_max(array.cast(pa.timestamp("us")).view(pa.int64())).as_py()
-        return ends["min"] is not None and (ends["min"] <= -_FAR_MICROS or ends["max"] >= _FAR_MICROS)
+        far = _FAR_SECONDS * _A_SECOND[array.type.unit]
+        ends = pc.min_max(array.view(pa.int64())).as_py()
+        return ends["min"] is not None and (ends["min"] <= -far or ends["max"] >= far)
     return any(map(_has_far_moments, _within(array)))
 
 

@@ -19,13 +19,11 @@ if TYPE_CHECKING:
 
 
 class JoinResults(Protocol):
-    """What becomes of pairs.
+    """What becomes of pairs."""
 
-    Attributes:
-        function: the function of the user; None where there is none.
-    """
-
-    function: Any
+    @property
+    def function(self) -> Any:
+        """The function of the user that is opened and closed; None where there is none."""
 
     @property
     def maker(self) -> Callable[..., Any] | None:
