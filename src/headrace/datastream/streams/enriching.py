@@ -11,7 +11,6 @@ from headrace.common.time import to_millis
 from headrace.datastream.lookup import Lookup, LookupCache
 from headrace.datastream.streams.columns import type_of_field
 from headrace.datastream.streams.keying import selector_of
-from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.async_specs import LookupSpec
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
@@ -20,8 +19,6 @@ from headrace.operators.lookup.lookup_operator import LookupSettings
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.streams.stream import Stream
     from headrace.operators.lookup.reader import LookupReader
 
 KEEP: Final = "keep"
@@ -43,15 +40,15 @@ class SeveralSelectors:
         return None if None in key else key
 
 
-def enriched(
-    stream: Stream[Any],
+def lookup_spec(
+    record_type: TypeInformation,
     lookup: Any,
     on: Any,
     cache: LookupCache | None,
     misses: Any,
     requests: RequestSettings,
-) -> DataStream[Any]:
-    """The stream of pairs; the arguments are those of ``enrich``."""
+) -> LookupSpec:
+    """What the operator does; the arguments but the first are those of ``enrich``."""
     found = lookup if isinstance(lookup, Lookup) else Lookup.function(lookup)
     tag = misses if isinstance(misses, OutputTag) else None
     if tag is None and misses not in (KEEP, DROP):
@@ -64,8 +61,7 @@ def enriched(
         keeps_misses=misses == KEEP,
         miss_tag=None if tag is None else tag.tag_id,
     )
-    spec = LookupSpec(reader, _key_of(stream.get_type(), on), found.value_type, settings, tag)
-    return stream._apply(spec, LookupSpec.kind, origin=TypeOrigin.DECLARED)
+    return LookupSpec(reader, _key_of(record_type, on), found.value_type, settings, tag)
 
 
 def _key_of(record_type: TypeInformation, on: Any) -> Any:

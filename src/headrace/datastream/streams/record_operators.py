@@ -22,7 +22,7 @@ from headrace.datastream.streams.columns import (
     projected,
     titled,
 )
-from headrace.datastream.streams.enriching import enriched, request_settings
+from headrace.datastream.streams.enriching import lookup_spec, request_settings
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type, is_untyped, result_type
@@ -214,7 +214,9 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
             InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
             InvalidProgramError: when a number is not positive, or the cache does not fit the lookup.
         """
-        return enriched(self, lookup, on, cache, misses, request_settings(timeout, capacity, retries))
+        requests = request_settings(timeout, capacity, retries)
+        spec = lookup_spec(self._type, lookup, on, cache, misses, requests)
+        return self._apply(spec, "Lookup", origin=TypeOrigin.DECLARED)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy[T_co]) -> DataStream[T_co]:
         """Takes event time from records; timestamps and watermarks from before are replaced.
