@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
-from headrace.graph.async_specs import AsyncSpec
+from headrace.graph.async_specs import AsyncSpec, LookupSpec
 from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
@@ -32,6 +32,7 @@ from headrace.operators.join.column_results import ColumnResults
 from headrace.operators.join.function_results import FunctionResults, JoinResults
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.lookup.lookup_operator import LookupOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
 from headrace.operators.sink import SinkOperator
@@ -114,6 +115,9 @@ class OperatorMaker:
 
     def _async(self, planned: PlannedOperator, spec: AsyncSpec) -> Operator:
         return AsyncOperator(spec.function, planned.output_type, spec.settings, spec.grouping)
+
+    def _lookup(self, planned: PlannedOperator, spec: LookupSpec) -> Operator:
+        return LookupOperator(spec.reader, spec.key_of, planned.output_type, spec.settings)
 
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
@@ -286,6 +290,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.SelectSpec: OperatorMaker._select,
     specs.MapBatchesSpec: OperatorMaker._map_batches,
     AsyncSpec: OperatorMaker._async,
+    LookupSpec: OperatorMaker._lookup,
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
