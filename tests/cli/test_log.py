@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headrace.cli.main import app
+from headrace.common.errors import ProducerFencedError
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
@@ -88,6 +90,30 @@ def test_compact_and_export(place: Path, tmp_path: Path) -> None:
     assert duckdb.sql(query).fetchall() == [(1, 0, b"one"), (1, 1, b"two")]
     records = duckdb.from_arrow(Log.open(str(place)).read("words"))
     assert records.aggregate(chr(34).join(["max(", "offset", "), topic"])).fetchall() == [(1, "words")]
+
+
+def test_what_waits_for_its_commit_is_shown_and_abandoned(place: Path) -> None:
+    assert "waits for its commit" in invoke("transactions", place).stdout
+    job, log = "0123456789abcdef" * 2, Log.open(str(place))
+    producer = Producer(log, f"headrace-{job}-alerts")
+    with Producer(log, "balances") as other:
+        for each in (producer, other):
+            each.begin_transaction()
+            each.send("words", random.Random(1).randbytes(100_000))
+            each.flush()
+        rows = invoke("transactions", place).stdout.splitlines()
+        assert [row.split()[0] for row in rows[3:5]] == ["balances", job]
+        assert rows[4].split()[1] == "alerts"
+        assert rows[3].rstrip().endswith(" kB")
+        refused = invoke("abandon", place, job)
+        assert refused.exit_code == 2
+        assert "Add --force if it is given up for good" in " ".join(refused.output.split())
+        assert len(log.journal.store.chunk_names()) == 2
+        assert "1 file removed" in invoke("abandon", place, job, "--force").stdout
+        assert "nothing waits for a commit of" in invoke("abandon", place, job, "--force").output
+        other.commit_transaction()
+        with pytest.raises(ProducerFencedError):
+            producer.commit_transaction()
 
 
 def test_what_cannot_be_done(place: Path, tmp_path: Path) -> None:

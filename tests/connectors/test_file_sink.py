@@ -59,6 +59,17 @@ def test_arguments_of_another_kind(build: Callable[[], Any], said: str) -> None:
         build()
 
 
+def test_an_empty_path_is_a_mistake() -> None:
+    with pytest.raises(InvalidProgramError, match=r"a path is empty: '\.' is the folder"):
+        FileSink.for_row_format("", CsvEncoder())
+
+
+def test_an_encoder_gives_bytes(tmp_path: Path) -> None:
+    run = SinkRun(file_sink(tmp_path, encoder=Encoder(str.upper)), Types.STRING())  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match="Encoder gave 'TEA' for a record: return bytes"):
+        run.run_epoch(["tea"])
+
+
 def test_intervals_of_rolling_are_durations_too() -> None:
     policy = RollingPolicy.default_rolling_policy(
         rollover_interval=Duration.of_minutes(5), inactivity_interval=datetime.timedelta(seconds=1)

@@ -25,7 +25,9 @@ from headrace.common.errors import (
 )
 from headrace.common.typeinfo import Types
 from headrace.connectors.log import LogSink, LogSource
-from headrace.connectors.log.committer import LogCommitter
+from headrace.connectors.log import writer as writer_module
+from headrace.connectors.log.committer import LogCommitter, job_and_sink, producer_of
+from headrace.connectors.log.writer import StagingWriter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
@@ -33,6 +35,7 @@ from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.log import Consumer, Log, TopicPartition
 from headrace.log import journal as journal_module
 from headrace.log import state as state_module
+from headrace.log.open_transactions import abandon, open_transactions
 from headrace.log.records import to_records
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
@@ -50,6 +53,11 @@ class Below7(SerializationSchema):
         if element >= 7:
             raise ValueError(f"{element} is too high")
         return str(element).encode()
+
+
+class Short(SerializationSchema):
+    def serialize(self, element: Any) -> bytes:
+        return b"short"
 
 
 @pytest.fixture
@@ -103,6 +111,19 @@ def test_what_an_epoch_has_written_becomes_visible_at_once(log: Log) -> None:
     committer.commit(1, of_both, 1_000)
     assert commits(log) == before + 1
     assert values(log) == ["a", "b", "c" * 100_000]
+
+
+@pytest.mark.parametrize(("key", "files"), [(None, 0), (SimpleStringSchema(), 1)])
+def test_long_keys_do_not_pile_up_until_the_end_of_an_epoch(
+    key: SerializationSchema | None, files: int, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_STAGED_TOGETHER", 1_000)
+    sink = sink_of(log, schema=MessageSerializationSchema("out", Short(), key))
+    writer = sink.create_writer(WriterContext("job", "sink", 0, 0, 1, Types.STRING()))
+    assert isinstance(writer, StagingWriter)
+    writer.begin_epoch(WriterEpoch(1, 1_000))
+    writer.write(Batch.of_rows(Types.STRING(), ["a" * 1_000], [NO_TIMESTAMP], [0]))
+    assert len(writer._staged) == files
 
 
 def test_an_epoch_is_committed_once_by_whichever_generation(log: Log) -> None:
@@ -191,6 +212,33 @@ def test_output_waits_for_its_commit_however_long(log: Log, monkeypatch: pytest.
     ahead.maintain(fully=True)
     assert len(log.journal.store.chunk_names()) == 1
     assert values(log) == large
+
+
+def test_a_job_whose_output_was_abandoned_writes_nothing_more(log: Log) -> None:
+    log.alter_topic("out", {"compression.type": "none"})
+    sink = sink_of(log)
+    committer = LogCommitter(log, committing())
+    committer.commit(1, written(sink, 1, ["a"]), 1_000)
+    staged = written(sink, 2, ["x" * 100_000])
+    (waiting,) = open_transactions(log.journal)
+    assert (waiting.producer, waiting.sequence, waiting.outlasts_producer) == (producer_of("job", "sink"), 2, True)
+    assert abandon(log.journal, producer_of("job", "sink")) == 1
+    assert log.journal.store.chunk_names() == []
+    with pytest.raises(InfrastructureError, match="is fenced"):
+        committer.commit(2, staged, 1_000)
+    for begin in (sink.check_output, sink.create_committer):
+        with pytest.raises(CheckpointError, match="was abandoned, with `headrace log abandon`"):
+            begin(committing(1, restored=2))
+    written(sink, 3, ["x" * 100_000])  # of a task that was not told
+    log.maintain()
+    assert log.journal.store.chunk_names() == []
+    assert values(log) == ["a"]
+
+
+def test_the_id_of_a_sink_says_its_job_and_itself() -> None:
+    job = "0123456789abcdef" * 2
+    assert job_and_sink(producer_of(job, "to-the-log")) == (job, "to-the-log")
+    assert job_and_sink("headrace-of-my-own") is None
 
 
 def test_a_topic_that_is_not_there_is_told_at_the_start(log: Log) -> None:
@@ -306,6 +354,10 @@ def test_what_is_missing_or_wrong_is_told_at_the_line_of_the_program() -> None:
         LogSink.builder().set_record_serializer(TEXTS).build()
     with pytest.raises(InvalidProgramError, match=r"call set_record_serializer\(\)"):
         LogSink.builder().set_log("log").build()
+    with pytest.raises(InvalidTypeError, match="set_log takes a path or a URI, not 5"):
+        LogSink.builder().set_log(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidProgramError, match="the path is empty"):
+        LogSink.builder().set_log("")
     with pytest.raises(InvalidTypeError, match="takes a MessageSerializationSchema"):
         LogSink.builder().set_record_serializer(SimpleStringSchema())  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match="a topic is a name"):

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from headrace.common import ByteArraySchema, WatermarkStrategy
+from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidTypeError, SourceChangedError
-from headrace.connectors.log import LogSink, LogSource, OffsetResetStrategy, OffsetsInitializer
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
+from headrace.connectors.log import LogSink, LogSource, LogSourceBuilder, OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.source import ReaderContext
+from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.log import Log
+from headrace.storage.posix import PosixFolder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import texts
 
@@ -55,6 +57,29 @@ def test_a_reader_knows_a_topic_that_was_made_again(tmp_path: Path) -> None:
         list(reader.read([f"{topic.name}-0", 1, 2]))
 
 
+def test_records_say_whose_their_timestamps_are_and_know_no_leaders(tmp_path: Path) -> None:
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    topic.put(range(2), timestamp=7)
+    asked = ["timestamp", "timestamp-type", "leader-epoch"]
+    schema = MessageDeserializationSchema(SimpleStringSchema(), metadata=asked)
+    reader = topic.reading().set_deserializer(schema).build().create_reader()
+    reader.open(ReaderContext())
+    (records,) = reader.read([f"{topic.name}-0", 0, 2])
+    assert records.columns is not None
+    found = [records.columns.column(name).to_pylist() for name in ("timestamp-type", "leader-epoch")]
+    assert found == [["CreateTime"] * 2, [None] * 2]
+
+
+def test_many_small_commits_are_one_batch(tmp_path: Path) -> None:
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    for number in range(20):
+        topic.put([number])
+    reader = topic.reading().build().create_reader()
+    reader.open(ReaderContext())
+    (records,) = reader.read([f"{topic.name}-0", 3, 18])
+    assert (records.rows or records.columns.column(0).to_pylist()) == texts(range(3, 18))
+
+
 @pytest.mark.parametrize(
     ("method", "given", "reason"),
     [
@@ -62,10 +87,25 @@ def test_a_reader_knows_a_topic_that_was_made_again(tmp_path: Path) -> None:
         ("set_dead_letter", "bad", "set_dead_letter takes an OutputTag, not 'bad'"),
         ("set_partition_discovery", 10, "set_partition_discovery takes a Duration, not 10"),
         ("set_offset_reset", "earliest", "set_offset_reset takes an OffsetResetStrategy, not 'earliest'"),
+        ("set_log", 5, "set_log takes a path or a URI, not 5"),
+        ("set_group_id", 5, "set_group_id takes a str, not 5"),
     ],
 )
 def test_arguments_of_another_type_are_refused(method: str, given: Any, reason: str) -> None:
-    with pytest.raises(InvalidTypeError, match=reason):
+    with pytest.raises(InvalidTypeError, match=rf"{reason}\n  at {__file__}:\d+ in test_arg"):
+        getattr(LogSource.builder(), method)(given)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "reason"),
+    [
+        ("set_log", " ", r"the path is empty \(was it to come from a variable"),
+        ("set_group_id", "", "the name of the group is empty"),
+        ("set_partitions", {"orders-0"}, r"a set of TopicPartition\('orders', 0\) and the like.*, not {'orders-0'}"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(method: str, given: Any, reason: str) -> None:
+    with pytest.raises(InvalidProgramError, match=rf"{reason}.*\n  at {__file__}:\d+ in test_arg"):
         getattr(LogSource.builder(), method)(given)
 
 
@@ -73,3 +113,19 @@ def test_a_start_is_milliseconds() -> None:
     start: Any = 1.7e12
     with pytest.raises(InvalidTypeError, match=r"OffsetsInitializer.timestamp takes an int, not 1700000000000.0"):
         OffsetsInitializer.timestamp(start)
+
+
+@pytest.mark.parametrize(
+    ("is_bounded", "end"), [(True, "the source ends at once"), (False, "nothing is read until there are")]
+)
+def test_a_pattern_that_no_topic_matches_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_bounded: bool, end: str
+) -> None:
+    made: LogSourceBuilder[str] = LogSource.builder()
+    Log.open(f"{tmp_path}/log", create=True).create_topic("orders")
+    made.set_log(f"{tmp_path}/log").set_topic_pattern("order").set_value_only_deserializer(SimpleStringSchema())
+    source = (made.set_bounded(OffsetsInitializer.latest()) if is_bounded else made).build()
+    enumerator = source.create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path), None))
+    assert enumerator.discover(0) == []
+    assert f"there are no topics like order: {end}" in caplog.text
+    enumerator.close()

@@ -22,16 +22,17 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.paths import InputPaths
 from headrace.formats.avro import AvroBulkWriters, AvroFormat, AvroRowDeserializationSchema, AvroRowSerializationSchema
 from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.columnar_messages import columns_under
 from headrace.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from headrace.formats.encoders import BulkWriterFactory
 from headrace.formats.file_format import FileFormat, FileRange
+from headrace.formats.joining import FileKind, joined
 from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
-from headrace.formats.messages import columns_under
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.storage.files import InputFile
 from tests.common.test_round_trips import KINDS, SIMPLE, same
-from tests.connectors.harness import batch_of
+from tests.connectors.harness import batch_of, through_json
 
 FEW = settings(
     deadline=None,
@@ -179,6 +180,22 @@ FILES = {
 }
 
 
+def file_of(writers: BulkWriterFactory, kind: TypeInformation, rows: list[Row]) -> bytes:
+    out = io.BytesIO()
+    writer = writers.create(out, kind)
+    writer.add_batch(batch_of(kind, rows))
+    writer.finish()
+    return out.getvalue()
+
+
+def rows_in(fmt: Files, kind: TypeInformation, path: Path) -> list[Any]:
+    file = InputFile(InputPaths((), {}).store_of(str(path)), str(path), path.stat().st_size)
+    reader = fmt.reader(kind)
+    read = list(reader.read(FileRange(file, 0, reader.extent(file).length), reject=False))
+    assert not any(decoded.damage for decoded in read)
+    return [row for decoded in read for row in layout_of(kind).columns_to_rows(decoded.columns)]
+
+
 @pytest.mark.parametrize("name", FILES)
 @FEW
 @given(data=st.data())
@@ -186,15 +203,15 @@ def test_files(name: str, data: st.DataObject, tmp_path: Path) -> None:
     fmt = FILES[name]
     kind, rows = data.draw(records(fmt.fields))
     rows = [row for row in as_columns(kind, rows) if fmt.takes(row)]
-    out = io.BytesIO()
-    writer = fmt.writers(kind).create(out, kind)
-    writer.add_batch(batch_of(kind, rows))
-    writer.finish()
-    path = tmp_path / "file"
-    path.write_bytes(out.getvalue())
-    file = InputFile(InputPaths((), {}).store_of(str(path)), str(path), path.stat().st_size)
-    reader = fmt.reader(kind)
-    read = list(reader.read(FileRange(file, 0, reader.extent(file).length), reject=False))
-    assert not any(decoded.damage for decoded in read)
-    found = [row for decoded in read for row in layout_of(kind).columns_to_rows(decoded.columns)]
+    writers, path = fmt.writers(kind), tmp_path / "file"
+    path.write_bytes(file_of(writers, kind, rows))
+    found = rows_in(fmt, kind, path)
+    assert same(found, rows), (found, rows)
+
+    how = writers.file_kind(kind)
+    assert how is not None
+    cut = data.draw(st.integers(0, len(rows)))
+    files = [io.BytesIO(file_of(writers, kind, part)) for part in (rows[:cut], rows[cut:])]
+    path.write_bytes(b"".join(joined(FileKind.from_json(through_json(how.to_json())), files)))
+    found = rows_in(fmt, kind, path)
     assert same(found, rows), (found, rows)

@@ -18,7 +18,7 @@ from headrace.common import Row, RowKind, Types
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
-from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema
+from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema
 from headrace.datastream.formats.cdc import (
     CanalJsonDeserializationSchema,
     CanalJsonSerializationSchema,
@@ -32,7 +32,7 @@ from headrace.datastream.formats.cdc import (
     OggJsonSerializationSchema,
 )
 from tests.connectors.harness import batch_of
-from tests.connectors.test_messages import messages_of
+from tests.connectors.test_incoming_messages import messages_of
 from tests.formats.registry_server import Registry, serving
 
 STOCK = Types.ROW_NAMED(["id", "name", "weight"], [int, str, float])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
@@ -220,6 +220,11 @@ def test_records_without_columns_are_refused(tmp_path: Path) -> None:
         FileSink.for_bulk_format(tmp_path, factory).with_rolling_policy(RollingPolicy.default_rolling_policy())
     policy = RollingPolicy.on_checkpoint_rolling_policy()
     assert FileSink.for_bulk_format(tmp_path, factory).with_rolling_policy(policy).build()
+
+
+def test_there_is_such_a_compression() -> None:
+    with pytest.raises(ConfigurationError, match="no compression 'zip' of Parquet files: choose one of snappy, zstd"):
+        ParquetBulkWriters.for_row_type(compression="zip")
 
 
 def test_csv_in_bulk(tmp_path: Path) -> None:

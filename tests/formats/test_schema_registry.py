@@ -23,7 +23,7 @@ from headrace.common.errors import (
     InvalidTypeError,
     SchemaRegistryError,
 )
-from headrace.connectors.messages import MessageDecoder, MessageDeserializationSchema
+from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema
 from headrace.datastream.formats.avro import AvroSchema
 from headrace.datastream.formats.schema_registry import (
     ConfluentRegistryAvroDeserializationSchema,
@@ -35,7 +35,7 @@ from headrace.datastream.formats.schema_registry import (
 from headrace.formats.registry.client import registry_client
 from headrace.formats.registry.json_schema import json_schema_of
 from tests.connectors.harness import batch_of
-from tests.connectors.test_messages import messages_of
+from tests.connectors.test_incoming_messages import messages_of
 from tests.formats.registry_server import Registry, serving
 from tests.formats.test_avro import record
 from tests.formats.test_json import NESTED, NESTED_ROW

@@ -17,11 +17,11 @@ from hypothesis.stateful import (
 )
 
 from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError, OffsetOutOfRangeError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
-from headrace.log.groups import Group, assign
+from headrace.log.groups import CommittedOffset, Group, assign, offsets_from_json, offsets_to_json
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder
 
@@ -32,6 +32,13 @@ class Seconds:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_committed_offsets_are_read_as_they_are_written_now_and_were_once() -> None:
+    offsets = {TopicPartition("payments", 1): CommittedOffset(7, 1_000)}
+    assert offsets_to_json(offsets) == [["payments", 1, 7, 1_000]]
+    for stored in (offsets_to_json(offsets), [["payments", 1, 7, "", 1_000]]):
+        assert offsets_from_json(stored) == offsets
 
 
 @pytest.fixture

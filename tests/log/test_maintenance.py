@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError, ProducerFencedError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log import compaction, merging
 from headrace.log import journal as journal_module
 from headrace.log import state as state_module
 from headrace.log.commits import Author
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition, normalised
+from headrace.log.records import normalised
 from headrace.log.staging import StagedRecordsError, publish, stage
 from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder
@@ -338,16 +339,32 @@ def test_files_of_writers_that_still_have_the_records_go_after_a_week(log: Log, 
 
 
 @pytest.mark.usefixtures("_snapshots_often")
-def test_producers_are_forgotten_after_a_day_and_transactional_ids_never(log: Log, clock: Clock) -> None:
+def test_the_producers_that_have_committed_last_are_remembered_and_transactional_ids_always(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_module, "_REMEMBERED_PRODUCERS", 5)
     log.create_topic("one")
     with Producer(log, "kept") as producer:
         producer.init_transactions()
-    for _ in range(10):
-        send(log, (None, "x"))
-    assert len(log.journal.state().producers) > 10
-    clock.now += 2 * DAY
-    for _ in range(5):
-        send(log, (None, "x"))
+    busy = Author("~busy", 0, 1)
+    for number in range(14):
+        publish(log.journal, busy if number % 3 == 0 else Author(f"~{number}", 0, 1), [])
+        busy = Author("~busy", 0, busy.sequence + 1)
     for state in (log.journal.state(), Log(log.folder).journal.state()):
-        assert len(state.producers) < 10
+        assert state.version == 16
+        assert list(state.producers) == ["kept", "~8", "~10", "~11", "~busy", "~13"]
         assert state.producers["kept"].epoch == 0
+
+
+@pytest.mark.usefixtures("_snapshots_often")
+def test_a_clock_that_is_ahead_has_no_commit_done_twice(log: Log, clock: Clock) -> None:
+    log.create_topic("one")
+    staged = stage(log.journal, [(ONE, normalised(pa.record_batch({"value": ["once"]}), 0))])
+    author = Author("~in doubt", 0, 1)
+    publish(log.journal, author, staged)
+    clock.now += 400 * DAY
+    for _ in range(8):
+        send(log, (None, "of another"))
+    clock.now -= 400 * DAY
+    publish(log.journal, author, staged)
+    assert [row[2] for row in read(log)] == ["once"] + ["of another"] * 8

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from headrace.common.errors import LogCorruptedError, LogError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.commits import Commit, checksum_of, commit_name
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import ConsumerRecord, TopicPartition
+from headrace.log.records import ConsumerRecord
 from headrace.log.staging import publish
 from headrace.log.store import LogStore
 from tests.log.memory_folder import MemoryFolder

@@ -17,10 +17,10 @@ import pytest
 
 import headrace
 from headrace.common import durable
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 
 APPEND = """
     import os, sys

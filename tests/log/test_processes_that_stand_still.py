@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headrace.common.errors import LogError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.commits import commit_name
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 from headrace.log.store import LogStore
 from tests.log.faulty_logs import LARGE, contents, new_folder, others_go_on, process, producer_of
 from tests.log.memory_folder import MemoryFolder

@@ -23,13 +23,14 @@ from headrace.common.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
+from headrace.common.topic_partition import TopicPartition
 from headrace.log import accumulator, fetcher, producer_batch
 from headrace.log import producer as producer_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.producer_batch import ProducerBatch
-from headrace.log.records import ConsumerRecord, TopicPartition
+from headrace.log.records import ConsumerRecord
 
 ONE = TopicPartition("one", 0)
 

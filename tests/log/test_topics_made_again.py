@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headrace.common.errors import UnknownTopicError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log import sender as sender_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import TopicPartition
 
 NEVER_MS = 1_000_000
 

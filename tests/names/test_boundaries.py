@@ -14,6 +14,8 @@ from headrace.common import config_options
 from headrace.common.serializer import TypeSerializer
 from headrace.connectors.file_system import compaction, output_config, sink, source
 from headrace.datastream import slot_sharing_group
+from headrace.datastream.dependencies import Dependencies
+from headrace.datastream.flink_settings import FlinkSettings
 from headrace.formats.csv import schema
 from headrace.formats.json import schemas
 from headrace.state import ttl
@@ -31,8 +33,19 @@ BY_TASKS: Final = {
     *("CsvEncoder", "JsonLinesEncoder", "CsvFormat", "JsonLinesFormat", "ParquetFormat", "BulkFormat"),
     *("RuntimeContext", "TimerService", "KeyedStateStore", "TimestampAssigner"),
     *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
-    *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
+    *(
+        "BroadcastState",
+        "ReadOnlyBroadcastState",
+        "MergingState",
+        "Bound",
+        "BoundColumn",
+        "FileEnumeratorProvider",
+        "DefaultRollingPolicy",
+    ),
     *("OnCheckpointRollingPolicy", "WatermarkOutput"),
+    *("MergingState", "Bound", "BoundColumn", "FileEnumeratorProvider", "DefaultRollingPolicy"),
+    *("OnCheckpointRollingPolicy", "WatermarkOutput", "RetryPredicate", "NoRetryStrategy"),
+    *("FixedDelayRetryStrategy", "ExponentialBackoffDelayRetryStrategy"),
 }
 """What tasks call for each record or batch, or hand to functions, whose errors name operator and record instead."""
 
@@ -47,9 +60,14 @@ TO_DERIVE: Final = {
     *("Function", "MapFunction", "FlatMapFunction", "FilterFunction", "KeySelector", "ReduceFunction"),
     *("AggregateFunction", "ProcessFunction", "KeyedProcessFunction", "ProcessWindowFunction", "WindowFunction"),
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction"),
+    *("CoMapFunction", "CoFlatMapFunction", "CoProcessFunction", "KeyedCoProcessFunction"),
+    *("BaseBroadcastProcessFunction", "BroadcastProcessFunction", "KeyedBroadcastProcessFunction"),
+    *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction", "ProcessJoinFunction"),
+    *("JoinFunction", "FlatJoinFunction", "CoGroupFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),
+    *("AsyncFunction", "AsyncBatchFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"),
 }
 """Bases of what programs write themselves."""
 
@@ -99,12 +117,22 @@ BUILDING: Final = {
 
 
 def public_methods(cls: type) -> dict[str, Any]:
+    """Those of a class and of what it is put together from; what it extends for the engine, tasks and driver call."""
+    parts = [base for base in cls.__mro__ if base is cls or _is_part(base)]
     methods = {}
-    for name, member in vars(cls).items():
+    for name, member in (each for part in parts for each in vars(part).items()):
         function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         if isinstance(function, FunctionType) and (name == "__init__" or not name.startswith("_")):
             methods[name] = function
     return methods
+
+
+def _is_part(base: type) -> bool:
+    return (
+        base.__module__.startswith("headrace.datastream.streams.")
+        or base.__name__.endswith("Builder")
+        or base in (Dependencies, FlinkSettings)
+    )
 
 
 @pytest.mark.parametrize("cls", [*sorted(BUILDING, key=str), *BUILDERS], ids=lambda cls: cls.__qualname__)

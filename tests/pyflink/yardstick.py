@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 STREAMS: Final = "tests/pyflink/test_streams.py::"
+TWO_STREAMS: Final = "tests/pyflink/test_two_streams.py::"
 STATE: Final = "tests/pyflink/test_state.py::"
 WINDOWS: Final = "tests/pyflink/test_windows.py::"
 EXAMPLES: Final = "tests/pyflink/test_examples.py::"
 KEPT: Final = "tests/datastream/test_settings_without_effect.py::test_a_setting_is_kept_with_a_warning"
 ENVIRONMENT: Final = "tests/datastream/test_environment.py::"
 CSV: Final = "tests/pyflink/test_files.py::test_csv"
+ASYNC: Final = "tests/pyflink/test_async.py::"
 SHIPPED: Final = "tests/client/test_dependencies.py::"
 
 
@@ -52,6 +54,22 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             STATE + "test_side_outputs",
         ),
         "test_keyed_process_side_output": STATE + "test_a_keyed_side_output",
+        **_each(
+            "test_basic_co_operations test_basic_co_operations_with_output_type",
+            TWO_STREAMS + "test_functions_of_two_streams",
+        ),
+        "test_keyed_co_process": TWO_STREAMS + "test_state_and_timers_of_two_keyed_streams",
+        **_each("test_keyed_co_map test_keyed_co_flat_map", TWO_STREAMS + "test_state_of_two_keyed_streams"),
+        **_each(
+            "test_co_process_side_output test_keyed_co_process_side_output",
+            TWO_STREAMS + "test_side_outputs_of_two_streams",
+        ),
+        **_each(
+            "test_co_broadcast_process test_keyed_co_broadcast_process test_co_broadcast_side_output "
+            "test_keyed_co_broadcast_side_output",
+            TWO_STREAMS + "test_broadcast_state",
+        ),
+        "test_broadcast": TWO_STREAMS + "test_a_stream_that_is_broadcast_in_the_plan",
         "test_side_output_tag_reusing": STATE + "test_one_tag_for_two_operators",
         "test_keyed_sum": STREAMS + "test_a_chain_of_sums",
         "test_multi_key_by": STREAMS + "test_a_stream_is_keyed_again",
@@ -159,13 +177,36 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             KEPT,
         ),
     },
+    "test_async_function": {
+        **_each("test_unordered_mode test_ordered_mode", ASYNC + "test_ordered_and_unordered"),
+        "test_watermark": ASYNC + "test_with_watermarks",
+        **_each(
+            "test_non_iterable_result test_none_result test_raise_exception_in_async_invoke "
+            "test_raise_exception_in_timeout",
+            ASYNC + "test_what_fails",
+        ),
+        "test_processing_timeout": ASYNC + "test_timeouts",
+        "test_async_with_retry": ASYNC + "test_retries",
+    },
+    "test_async_batch_function": {
+        **_each(
+            "test_basic_batch_execution test_batch_size_triggering test_batch_timeout_triggering "
+            "test_ordered_wait_batch test_end_of_input_flush test_large_batch_with_multiple_outputs",
+            ASYNC + "test_batches",
+        ),
+        **_each(
+            "test_exception_propagation test_non_list_result_error test_none_result_error",
+            ASYNC + "test_batches_that_fail",
+        ),
+        "test_timeout_handling": ASYNC + "test_batches_that_take_too_long",
+        **_each("test_validation_negative_batch_size test_validation_non_async_method", ASYNC + "test_what_is_refused"),
+    },
 }
 """By file of PyFlink: its tests or examples, and the test that shows the same here."""
 
 NEEDS: Final[dict[str, dict[str, str]]] = {
     "examples": {
-        "streaming_word_count": "table",
-        "remote_model_inference": "datastream.async_data_stream",
+        **_each("streaming_word_count remote_model_inference", "table"),
         **_each(
             "kafka_avro_format kafka_bytearray_format kafka_csv_format kafka_json_format "
             "kafka_row_field_extractor_example",
@@ -175,16 +216,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "pulsar": "datastream.connectors.pulsar",
     },
     "test_data_stream": {
-        **_each(
-            "test_basic_co_operations test_basic_co_operations_with_output_type test_keyed_co_process "
-            "test_keyed_co_map test_keyed_co_flat_map test_co_process_side_output test_keyed_co_process_side_output",
-            "DataStream.connect",
-        ),
-        **_each(
-            "test_co_broadcast_process test_keyed_co_broadcast_process test_co_broadcast_side_output "
-            "test_keyed_co_broadcast_side_output test_broadcast",
-            "DataStream.broadcast",
-        ),
         "test_partition_custom": "DataStream.partition_custom",
         "test_metrics": "RuntimeContext.get_metrics_group",
         "test_force_non_parallel": "DataStream.force_non_parallel",
@@ -201,8 +232,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
     "connectors/test_file_system": {
         "test_file_source": "FileSourceBuilder.set_split_assigner",
     },
-    "test_async_function": _each("all", "datastream.async_data_stream"),
-    "test_async_batch_function": _each("all", "datastream.async_data_stream"),
 }
 """Likewise: the name of PyFlink that they need and that is missing here."""
 

@@ -112,8 +112,11 @@ def test_a_commit_that_was_done_but_never_acknowledged(
 
     sink.after = die
     job.crash()
+    before = len(sink.asked)
     job.run()
     assert sink.asked.count(epoch) == 2
+    assert epoch in sink.waiting
+    assert tuple(sink.asked[before : before + len(sink.waiting)]) == sink.waiting
     assert kind.records(output) == expected()
     assert not hidden_files(output)
 

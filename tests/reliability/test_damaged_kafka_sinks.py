@@ -18,6 +18,8 @@ pytest.importorskip("jgo")
 
 from headrace.common.errors import CommitRefusedError, HeadraceError
 from headrace.connectors.kafka import MissingMarker, writer
+from headrace.connectors.kafka.client import ClientSettings
+from headrace.connectors.kafka.markers import read_marker
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.damage_table import DAMAGES, EXACT, STAGED
 from tests.reliability.support.damages import CASES, Scene, belongings
@@ -173,8 +175,8 @@ def test_a_topic_that_is_deleted_before_its_messages_are_published(topic: Topic,
         job.run()
 
 
-@pytest.mark.parametrize("choice", [MissingMarker.PUBLISH, MissingMarker.SKIP])
-def test_two_jobs_with_one_prefix(choice: MissingMarker, kafka: KafkaCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_published", [False, True])
+def test_two_jobs_with_one_prefix(is_published: bool, kafka: KafkaCluster, tmp_path: Path) -> None:
     """The one that was started later goes on; the other one does with a prefix of its own, once it is told how."""
     topics = [Topic(kafka.bootstrap_servers, partitions=2) for _ in range(2)]
     prefix = f"p{topics[0].name}"
@@ -184,15 +186,20 @@ def test_two_jobs_with_one_prefix(choice: MissingMarker, kafka: KafkaCluster, tm
         for topic, sink in zip(topics, sinks, strict=True)
     )
     with pytest.MonkeyPatch.context() as patch:
-        Place("commit", 3, after=choice is MissingMarker.SKIP).act(_die, patch.setattr)
+        Place("commit", 3, after=is_published).act(_die, patch.setattr)
         older.crash()
+    marker = read_marker(ClientSettings({"bootstrap.servers": topics[0].servers}), f"{prefix}-0", topics[0].name)
+    assert marker is not None
     younger.run()
     check(topics[1].servers, topics[1].name)
     for each in (prefix, f"q{prefix}"):
         older.sink = sinks[0].set_transactional_id_prefix(each).build()
         with pytest.raises(CommitRefusedError, match=rf"id {prefix}-[01] .* is used by job .*, as its marker says"):
             older.run()
-    older.sink = sinks[0].set_missing_marker(choice).build()
+    if is_published:
+        older.sink = sinks[0].set_published_up_to(marker.epoch).build()
+    else:
+        older.sink = sinks[0].set_missing_marker(MissingMarker.PUBLISH).build()
     older.run()
     check(topics[0].servers, topics[0].name)
     younger.run()

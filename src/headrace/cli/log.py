@@ -100,6 +100,23 @@ def groups(
 
 
 @log_app.command()
+def transactions(location: Location, define: Definitions = None) -> None:
+    """Show what waits for its commit: of which job and sink, or of which producer, since when, and how large it is."""
+    _run("transactions", location, define)
+
+
+@log_app.command()
+def abandon(
+    location: Location,
+    name: Annotated[str, typer.Argument(metavar="JOB|ID", help="The job, or the transactional id of a producer.")],
+    force: Annotated[bool, typer.Option("--force", help="Do it: it will never go on.")] = False,
+    define: Definitions = None,
+) -> None:
+    """Remove what waits for the commit of a job or producer that is given up for good, and have nobody commit it."""
+    _run("abandon", location, define, name, force=force)
+
+
+@log_app.command()
 def compact(
     location: Location,
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="All if left out.")] = None,

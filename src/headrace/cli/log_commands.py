@@ -20,15 +20,20 @@ from headrace.client.running import PIPE_CLOSED
 from headrace.common import durable
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
+from headrace.connectors.log.committer import job_and_sink
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
+from headrace.log.open_transactions import abandon as abandon_open
+from headrace.log.open_transactions import open_transactions
 from headrace.log.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from headrace.log.records import ConsumerRecord, TopicPartition
+    from headrace.common.topic_partition import TopicPartition
+    from headrace.log.open_transactions import OpenTransaction
+    from headrace.log.records import ConsumerRecord
 
 
 def telling(command: Callable[[], None]) -> int:
@@ -124,6 +129,33 @@ def groups(log: Log, group: str | None) -> None:
     Console().print(table)
 
 
+def transactions(log: Log) -> None:
+    """Print what waits for its commit."""
+    waiting = open_transactions(log.journal)
+    if waiting:
+        Console().print(_transactions_table(log, waiting))
+    else:
+        Console().print("nothing waits for its commit")
+
+
+def abandon(log: Log, name: str, *, force: bool) -> None:
+    """Have nobody commit what waits for a job or producer, and remove it."""
+    waiting = [each for each in open_transactions(log.journal) if each.producer and _owner(each.producer)[0] == name]
+    if not waiting:
+        raise ConfigurationError(
+            f"{log}: nothing waits for a commit of {name!r}; `headrace log transactions` shows what"
+        )
+    Console().print(_transactions_table(log, waiting))
+    if not force:
+        raise ConfigurationError(
+            f"{name} may still commit this when it goes on; once it is abandoned, it is lost, and a job cannot write "
+            "to this log any more. `headrace checkpoints DIR` shows what the checkpoints of a job have yet to commit. "
+            "Add --force if it is given up for good"
+        )
+    removed = sum(abandon_open(log.journal, producer) for producer in sorted({each.producer or "" for each in waiting}))
+    Console().print(f"{wording.count(removed, 'file')} removed")
+
+
 def compact(log: Log, topics: list[str] | None) -> None:
     """Delete, compact and merge all there is."""
     done = log.maintain(topics or None, fully=True)
@@ -209,6 +241,27 @@ def _partitions_table(log: Log, topic: str) -> Table:
                 wording.size(partition.bytes),
             )
     return table
+
+
+def _transactions_table(log: Log, waiting: Iterable[OpenTransaction]) -> Table:
+    table = _table("job or transactional id", "sink", "epoch", "waits for", "files", "size")
+    now = log.journal.clock()
+    for each in waiting:
+        owner, sink = _owner(each.producer) if each.producer else ("unknown to this log", "")
+        table.add_row(
+            Text(owner),
+            Text(sink),
+            str(each.sequence) if each.outlasts_producer else "",
+            "" if each.since is None else wording.span((now - each.since) / 1000),
+            wording.number(len(each.files)),
+            wording.size(each.size),
+        )
+    return table
+
+
+def _owner(producer: str) -> tuple[str, str]:
+    """The job and its sink, or the transactional id alone."""
+    return job_and_sink(producer) or (producer, "")
 
 
 def _lags(log: Log, name: str) -> Iterator[tuple[str, ...]]:

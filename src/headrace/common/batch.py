@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import layout_of
+from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import symbols_of
 from headrace.common.typeinfo.composite import declares_changes
@@ -175,6 +175,16 @@ class Batch:
             convert = layout_of(self.type).rows_to_columns_and_kinds
             self._columns, self._kinds = self._converted(convert, self._rows)
         return self._columns
+
+    def as_array(self) -> pa.Array:
+        """The records as one column, which pickled objects can be as well; kinds are not in it.
+
+        Raises:
+            InvalidTypeError: when a record does not fit the type, or what ``blame`` makes of it.
+        """
+        if self.type.arrow_type is None:
+            return values_to_array(self.type, self.rows)
+        return layout_of(self.type).columns_to_array(self.columns)
 
     @property
     def kinds(self) -> Kinds | None:

@@ -39,6 +39,7 @@ class Role(Enum):
         "map_partition",
         "co_group",
         "async_invoke",
+        "async_invoke_batch",
     )
     """It yields the results, or returns something to iterate over."""
 

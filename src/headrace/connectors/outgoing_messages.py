@@ -54,6 +54,11 @@ class OutgoingMessages:
     def __len__(self) -> int:
         return len(self.timestamps)
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return int(self.values.nbytes) + (0 if self.keys is None else int(self.keys.nbytes))
+
     def timestamps_or(self, now: int) -> npt.NDArray[np.int64]:
         """The timestamps, with another one where there is none."""
         return np.where(self.timestamps == NO_TIMESTAMP, now, self.timestamps)

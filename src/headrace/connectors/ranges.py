@@ -27,14 +27,18 @@ def plan_range(
         budget: how much the epoch may take.
         record_bytes: what a record is guessed to take.
     """
-    count = max(1, min(budget.records, budget.bytes // max(record_bytes, 1)))
-    if available is not None:
-        count = min(count, available - position)
-    if count <= 0:
+    count = share(position, available, budget, record_bytes)
+    if not count:
         return None
     end = position + count
     pieces = tuple(cut_evenly(position, end, budget.pieces))
     return SplitRead(split_id, position, end, pieces, records=count, bytes=count * record_bytes)
+
+
+def share(position: int, available: int | None, budget: ReadBudget, record_bytes: int) -> int:
+    """How many numbers an epoch takes; the arguments are those of :func:`plan_range`."""
+    count = max(1, min(budget.records, budget.bytes // max(record_bytes, 1)))
+    return count if available is None else max(0, min(count, available - position))
 
 
 def pending_numbers(position: int, available: int | None, record_bytes: int = 8) -> Pending:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.common import flink_options
 from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.slot_sharing_group import SlotSharingGroup
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.common.flink_options import FlinkOption
 
 
+@hides_engine_of_methods
 class FlinkSettings:
     """Keeps what was set, gives it back, and warns at the program's line that it is without effect, and why."""
 

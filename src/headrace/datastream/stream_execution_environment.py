@@ -24,6 +24,9 @@ from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
+from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.connected_streams import ConnectedStreams
+from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
@@ -43,9 +46,10 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import T, T_co
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
-    from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.keys import KeySelection
+    from headrace.graph.nodes import Edge
     from headrace.plan.job_plan import JobPlan
+    from headrace.state.descriptors import MapStateDescriptor
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -299,9 +303,26 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         strategy = WatermarkStrategy.no_watermarks() if watermark_strategy is None else watermark_strategy
         return self.from_source(DataFrameSource(dataframe), strategy, source_name)
 
+    # Streams ask for others here: their classes cannot import one another.
+
+    def _stream(self, edges: tuple[Edge, ...], origin: TypeOrigin) -> DataStream[Any]:
+        """A stream: what most operators give."""
+        return DataStream(self, edges, origin=origin)
+
     def _keyed(self, stream: DataStream[T_co], key: KeySelection) -> KeyedStream[T_co, Any]:
         """A stream with keys: what ``key_by`` gives."""
         return KeyedStream(stream, key)
+
+    def _connected(self, first: DataStream[Any], second: Any) -> Any:
+        """What ``connect`` gives for a stream, or for one that is broadcast."""
+        if isinstance(second, BroadcastStream):
+            return BroadcastConnectedStream(first, second)
+        expect(second, DataStream, "connect")
+        return ConnectedStreams(first, second)
+
+    def _broadcast(self, stream: DataStream[T_co], descriptors: tuple[MapStateDescriptor, ...]) -> Any:
+        """What ``broadcast`` gives: with descriptors the stream is for ``connect``."""
+        return BroadcastStream(stream, descriptors) if descriptors else stream
 
     def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream[Any]:
         strategy = WatermarkStrategy.no_watermarks()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.expressions.binding import bind, bind_tuple
 from headrace.expressions.bound import Bound, BoundColumn, evaluate
-from headrace.expressions.tree import Column, Expression, coalesce, col, concat, lit, when
+from headrace.expressions.tree import Column, Expression, coalesce, col, concat, left, lit, right, when
 
 __all__ = [
     "Bound",
@@ -21,7 +21,9 @@ __all__ = [
     "col",
     "concat",
     "evaluate",
+    "left",
     "lit",
+    "right",
     "when",
 ]
 

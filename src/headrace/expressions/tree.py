@@ -288,6 +288,38 @@ def col(key: str | int) -> Column:
 
 
 @hides_engine
+def left(key: str | int | None = None) -> Expression:
+    """In a join: a field of the left record, by name or by position; the record itself without one.
+
+    Args:
+        key: the name of the field, or its position.
+
+    Examples:
+        >>> from headrace.expressions import left, right
+        >>> right("amount") - left("amount")
+        col("right").field("amount") - col("left").field("amount")
+    """
+    record = col("left")
+    return record if key is None else record.field(key)
+
+
+@hides_engine
+def right(key: str | int | None = None) -> Expression:
+    """In a join: a field of the right record, by name or by position; the record itself without one.
+
+    Args:
+        key: the name of the field, or its position.
+
+    Examples:
+        >>> from headrace.expressions import right
+        >>> right("amount").alias("paid")
+        col("right").field("amount").alias("paid")
+    """
+    record = col("right")
+    return record if key is None else record.field(key)
+
+
+@hides_engine
 def lit(value: Any, type_info: Any = None) -> Literal:
     """A value that is the same for all records.
 

@@ -42,11 +42,11 @@ IGNORE_NULLS: Final = ConfigOption(
     "encode.ignore-null-fields", boolean, False, "Whether fields without a value are left out."
 )
 
-COMPRESSION: Final = ConfigOption(
+PARQUET_COMPRESSION: Final = ConfigOption(
     "compression", choice("snappy", "zstd", "gzip", "lz4", "none"), "snappy", "How files are compressed."
 )
 
-COMPRESS: Final = ConfigOption(
+ORC_COMPRESS: Final = ConfigOption(
     "compress", choice("none", "zlib", "snappy", "lz4", "zstd"), "zlib", "How files are compressed."
 )
 
@@ -107,25 +107,25 @@ class Json(Format):
 class Parquet(Format):
     """Parquet files."""
 
-    optional_options = (COMPRESSION,)
+    optional_options = (PARQUET_COMPRESSION,)
 
     def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
         return ParquetFormat(type_info=record_type)
 
     def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
-        return ParquetBulkWriters.for_row_type(compression=options.get(COMPRESSION))
+        return ParquetBulkWriters.for_row_type(compression=options.get(PARQUET_COMPRESSION))
 
 
 class Orc(Format):
     """ORC files."""
 
-    optional_options = (COMPRESS,)
+    optional_options = (ORC_COMPRESS,)
 
     def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
         return OrcFormat(type_info=record_type)
 
     def create_encoding_format(self, options: Configuration) -> BulkWriterFactory:
-        return OrcBulkWriters.for_row_type(writer_properties={"orc.compress": options.get(COMPRESS)})
+        return OrcBulkWriters.for_row_type(writer_properties={"orc.compress": options.get(ORC_COMPRESS)})
 
 
 class Text(Format):

@@ -1,4 +1,4 @@
-"""What the formats of files of columns have in common: Parquet and ORC, as Arrow reads them."""
+"""What the formats of files have in common that know their types: Avro, and Parquet and ORC, as Arrow reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,44 @@ if TYPE_CHECKING:
     from headrace.storage.files import InputFile
 
 
-class ColumnFileFormat(BulkFormat):
+class SelfDescribingFormat(BulkFormat):
+    """Reads files that tell the type of their records, where the program does not."""
+
+    name: ClassVar[str]
+    """What such files are called."""
+    declared_by: ClassVar[str] = "type_info"
+    """What says the type in a program."""
+    _type: TypeInformation | None
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        """The type of the records.
+
+        Raises:
+            InvalidTypeError: when it was not given and the format was not resolved.
+        """
+        if self._type is None:
+            raise InvalidTypeError(
+                f"{type(self).__name__} needs {self.declared_by}, or a file to take it from when the source is built"
+            )
+        return self._type
+
+    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> Self:
+        if self._type is not None:
+            return self
+        files = list_files()
+        if not files:
+            raise InvalidTypeError(
+                f"there is no {self.name} file yet that tells the type of the records: give {self.declared_by}"
+            )
+        return self._resolved(files[0])
+
+    @abstractmethod
+    def _resolved(self, file: InputFile) -> Self:
+        """The format for records of the type that a file tells."""
+
+
+class ColumnFileFormat(SelfDescribingFormat):
     """Reads some columns of files that know their names and types.
 
     Args:
@@ -34,9 +71,6 @@ class ColumnFileFormat(BulkFormat):
             that of the first file that is there when the source is built.
         case_sensitive: whether names of columns have to be spelled exactly.
     """
-
-    name: ClassVar[str]
-    """What such files are called."""
 
     def __init__(
         self, columns: Sequence[str] | None, type_info: TypeInformation | type | None, *, case_sensitive: bool
@@ -49,32 +83,12 @@ class ColumnFileFormat(BulkFormat):
     def file_schema(self, file: InputFile) -> pa.Schema:
         """The columns of a file, as the types of records are made of them."""
 
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records.
-
-        Raises:
-            InvalidTypeError: when it was not given and the format was not resolved.
-        """
-        if self._type is None:
-            raise InvalidTypeError(
-                f"{type(self).__name__} needs type_info, or a file to take it from when the source is built"
-            )
-        return self._type
-
-    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> Self:
-        if self._type is not None:
-            return self
-        files = list_files()
-        if not files:
-            raise InvalidTypeError(
-                f"there is no {self.name} file yet that tells the type of the records: give type_info"
-            )
-        found = self.file_schema(files[0])
+    def _resolved(self, file: InputFile) -> Self:
+        found = self.file_schema(file)
         chosen = found.names if self._columns is None else self._columns
         missing = [name for name in chosen if name not in found.names]
         if missing:
-            raise InvalidTypeError(f"{files[0].path} has no column {missing[0]!r}; it has {', '.join(found.names)}")
+            raise InvalidTypeError(f"{file.path} has no column {missing[0]!r}; it has {', '.join(found.names)}")
         resolved = copy(self)
         resolved._type = type_of_schema(pa.schema([found.field(name) for name in chosen]))
         return resolved

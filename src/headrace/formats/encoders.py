@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import Encoder
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.joining import FileKind
 
 
 class BatchEncoder(Encoder, ABC):
@@ -62,6 +64,11 @@ class BulkWriter(ABC):
     def finish(self) -> None:
         """Write what the format has at the end; the file itself stays open."""
 
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether what joins files of this kind can read what was written; asked at the end."""
+        return True
+
 
 class BulkWriterFactory(ABC):
     """Makes writers; immutable and picklable."""
@@ -74,6 +81,10 @@ class BulkWriterFactory(ABC):
     @property
     def encoder(self) -> BatchEncoder | None:
         """What writes the same files, where they are a header and their records; None for other formats."""
+        return None
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind | None:
+        """By what its files of records of a type are joined; None, unless overridden: they cannot be."""
         return None
 
     @abstractmethod
@@ -98,4 +109,11 @@ def encode_records(encoder: Encoder, batch: Batch) -> bytes:
         return encoder.encode_batch(batch)
     encode = encoder.for_type(batch.type)
     # No map(): an encoder that raises StopIteration would end it, and the other records would be lost.
-    return b"".join([encode(row) for row in batch.rows])
+    encoded: list[Any] = [encode(row) for row in batch.rows]
+    try:
+        return b"".join(encoded)
+    except TypeError:
+        wrong = next(part for part in encoded if not isinstance(part, bytes | bytearray | memoryview))
+        raise InvalidTypeError(
+            f"{type(encoder).__name__} gave {wrong!r:.200} for a record: return bytes, as text.encode() gives"
+        ) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.sink_supports import writer_state_type
+from headrace.connectors.sink.supports import writer_state_type
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
     from headrace.graph.keys import KeySelection
+    from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
     from headrace.time.watermark_strategy import WatermarkStrategy
 
@@ -71,6 +72,7 @@ class OperatorSpec(ABC):
         state_kinds: the kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs.
         is_timeless: whether it does the same whatever the event time is.
         wants_common_time: whether it cannot run where every split has an event time of its own, before any shuffle.
+        is_deterministic: whether it gives the same for the same records whenever it runs; a service need not.
     """
 
     kind: ClassVar[str] = "Operator"
@@ -78,6 +80,7 @@ class OperatorSpec(ABC):
     state_kinds: ClassVar[StateKinds] = NO_STATE
     is_timeless: ClassVar[bool] = False
     wants_common_time: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = True
 
     @abstractmethod
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -326,3 +329,71 @@ class KeyedProcessSpec(FunctionSpec):
     @property
     def emits_to_tags(self) -> bool:
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class CoProcessSpec(FunctionSpec):
+    """A ``CoProcessFunction`` on two streams of which not both are keyed: no state of keys, no timers.
+
+    Attributes:
+        sees_time: whether it can ask for event time, so that this has to be that of both streams.
+    """
+
+    sees_time: bool = True
+
+    kind: ClassVar[str] = "CoProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+
+    @property
+    def is_timeless(self) -> bool:  # type: ignore[override]
+        return not self.sees_time
+
+    @property
+    def wants_common_time(self) -> bool:  # type: ignore[override]
+        return self.sees_time
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCoProcessSpec(FunctionSpec):
+    """A ``KeyedCoProcessFunction``: two keyed streams with state and timers of their common keys."""
+
+    kind: ClassVar[str] = "KeyedCoProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    state_kinds: ClassVar[StateKinds] = KEYED
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastProcessSpec(FunctionSpec):
+    """A ``BroadcastProcessFunction``: the second stream reaches all subtasks, and is what their broadcast state is of.
+
+    Attributes:
+        descriptors: those of the broadcast state.
+    """
+
+    descriptors: tuple[MapStateDescriptor, ...]
+
+    kind: ClassVar[str] = "BroadcastProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.BROADCAST})
+    wants_common_time: ClassVar[bool] = True
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
+    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers."""
+
+    kind: ClassVar[str] = "KeyedBroadcastProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
+    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.KEYED, StateKind.BROADCAST})

@@ -89,8 +89,12 @@ class TriggeredWindowSpec(WindowSpec):
         """The id of the side output for records that come too late, if there is one."""
         return None if self.late_tag is None else self.late_tag.tag_id
 
+    def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        """The type of what windows hold, triggers and evictors see, and late records are."""
+        return inputs[0].record_type
+
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {} if self.late_tag is None else {self.late_tag.tag_id: inputs[0].record_type}
+        return {} if self.late_tag is None else {self.late_tag.tag_id: self.element_type(inputs)}
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         is_fired_at_end = self.trigger == EventTimeTrigger() and self.allowed_lateness == 0

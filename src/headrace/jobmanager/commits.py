@@ -9,16 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common import options
-from headrace.common.call_site import of_traceback
-from headrace.common.errors import (
-    CommitRefusedError,
-    HeadraceError,
-    InfrastructureError,
-    JobCancelledError,
-    UserFunctionError,
-)
+from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
 from headrace.common.logs import get_logger, with_fields
-from headrace.operators.user_code import text_of
+from headrace.jobmanager.sink_failures import label_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -242,7 +235,7 @@ class CommitCoordinator:
                 if isinstance(error, HeadraceError):
                     raise
                 if not left or self._closing.is_set():
-                    raise _passing(what, error) from error
+                    raise told(what, error) from error
                 logger.warning("%s failed and is tried again in %g s: %s", what, delay, error)
                 self._sleep(delay)
                 delay = min(delay * 2, _LAST_RETRY_SECONDS)
@@ -253,7 +246,7 @@ class CommitCoordinator:
         except OSError as error:
             if isinstance(error, HeadraceError):
                 raise
-            raise _passing(what, error) from error
+            raise told(what, error) from error
 
     def _call(self, what: str, call: _Step) -> None:
         """Call a committer; what it raises besides is told as the failure of a user's function."""
@@ -263,13 +256,7 @@ class CommitCoordinator:
         except (HeadraceError, OSError):
             raise
         except Exception as error:
-            site = of_traceback(error.__traceback__)
-            where = f"\n  at {site}" if site else ""
-            raise UserFunctionError(f"{what} failed\n  {type(error).__name__}: {text_of(error)}{where}") from error
+            raise told(what, error) from error
 
     def _label(self, sink: str) -> str:
-        return f"sink {self._names.get(sink, sink)!r} (uid {sink})"
-
-
-def _passing(what: str, error: OSError) -> InfrastructureError:
-    return InfrastructureError(f"{what} failed: {error}")
+        return label_of(self._names.get(sink, sink), sink)

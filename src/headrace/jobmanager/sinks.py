@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import PendingCommit
-from headrace.common.errors import CheckpointError, InvalidProgramError
-from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, as_in_a_checkpoint, as_json, without_committer
+from headrace.common.errors import CheckpointError, HeadraceError, InvalidProgramError
+from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, without_committer
+from headrace.connectors.sink.checks import checked_committer, checked_pre_committed, checked_time
 from headrace.graph.specs import SinkSpec
+from headrace.jobmanager.sink_failures import label_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,7 +73,8 @@ class JobSinks:
             CheckpointError: when there is, so that the checkpoint is an old copy.
         """
         for planned, sink in self._sinks.values():
-            sink.check_output(self._context(planned, manifest, manifest.epoch))
+            with _calling(planned, "looking at the output"):
+                sink.check_output(self._context(planned, manifest, manifest.epoch))
 
     def committers(self, manifest: Manifest) -> Iterator[tuple[str, Committer]]:
         """A new committer for each sink that has one, with its uid, to go on from a manifest that was taken over.
@@ -82,12 +86,15 @@ class JobSinks:
         unshown = {*manifest.in_progress, *(commit.sink for commit in manifest.pending)}
         for uid, (planned, sink) in self._sinks.items():
             # Taking over takes a number of its own.
-            committer = sink.create_committer(self._context(planned, manifest, max(0, manifest.epoch - 1)))
+            with _calling(planned, "making the committer"):
+                made = sink.create_committer(self._context(planned, manifest, max(0, manifest.epoch - 1)))
+                committer = checked_committer(sink, made)
             if committer is not None:
                 self._committed.add(uid)
                 yield uid, committer
             elif sink.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-                raise InvalidProgramError(f"sink {self.names[uid]!r}: {without_committer(sink)}")
+                site = planned.node.call_site
+                raise InvalidProgramError(f"sink {self.names[uid]!r}: {without_committer(sink)}\n  at {site}")
             elif uid in unshown:
                 raise CheckpointError(
                     f"the checkpoint has output of sink {self.names[uid]!r} (uid {uid}) that is not shown yet, and the "
@@ -111,14 +118,17 @@ class JobSinks:
         for uid, pre_commit in self._pre_commits.items():
             ready: Sequence[Any] = written.get(uid, ())
             if pre_commit is not None:
-                prepared = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
-                ready = as_in_a_checkpoint(prepared.ready)
+                with _calling(self._sinks[uid][0], "the pre-commit"):
+                    found = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
+                    prepared = checked_pre_committed(pre_commit, found, is_last=is_last)
+                ready = prepared.ready
                 if prepared.in_progress is not None:
-                    in_progress[uid] = as_json(prepared.in_progress)
+                    in_progress[uid] = prepared.in_progress
             if ready and uid not in self._committed:
                 raise InvalidProgramError(
                     f"the writer of sink {self.names[uid]!r} gave something to be committed, {ready[0]!r:.200}, and "
-                    "the sink has no committer"
+                    "the sink has no committer: give it a create_committer(), or have the writer show its records "
+                    f"itself and give []\n  at {self._sinks[uid][0].node.call_site}"
                 )
             if ready:
                 commits.append(PendingCommit(epoch, uid, now, tuple(ready)))
@@ -126,11 +136,12 @@ class JobSinks:
 
     def next_due(self, manifest: Manifest) -> int | None:
         """When something in progress becomes ready by itself, in milliseconds; None for never."""
-        times = (
-            pre_commit.due(manifest.in_progress[uid])
-            for uid, pre_commit in self._pre_commits.items()
-            if pre_commit is not None and uid in manifest.in_progress
-        )
+        times = []
+        for uid, pre_commit in self._pre_commits.items():
+            if pre_commit is not None and uid in manifest.in_progress:
+                with _calling(self._sinks[uid][0], "the pre-commit"):
+                    due = pre_commit.due(manifest.in_progress[uid])
+                    times.append(checked_time(pre_commit, "due", due))
         return min((time for time in times if time is not None), default=None)
 
     def _context(self, planned: PlannedOperator, manifest: Manifest, restored_epoch: int) -> CommitterContext:
@@ -144,4 +155,17 @@ class JobSinks:
             storage_options=self._storage_options,
             parallelism=planned.parallelism,
             folder=sink_folder(self._storage, planned.uid),
+            waiting=tuple(commit.epoch for commit in manifest.pending if commit.sink == planned.uid),
         )
+
+
+@contextmanager
+def _calling(planned: PlannedOperator, what: str) -> Iterator[None]:
+    """Around calls of the driver's half of a sink: it is told which one failed, and where it was asked for."""
+    try:
+        yield
+    except Exception as error:
+        found = told(f"{what} of {label_of(planned.node.name, planned.uid)}", error)
+        if found is error:
+            raise
+        raise found from (error.__cause__ if isinstance(error, HeadraceError) else error)

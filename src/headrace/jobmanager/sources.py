@@ -15,6 +15,7 @@ from headrace.jobmanager.source_identity import identity_of
 from headrace.jobmanager.source_progress import ReadingHistory, SourceProgress
 from headrace.jobmanager.splits import Pace, Split, SplitPlan
 from headrace.jobmanager.watermark_progress import SplitProgress
+from headrace.operators.source_failures import NamingSource
 from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 
@@ -60,7 +61,9 @@ class SourceCoordinator:
         self._uids = {node: plan.operator(node).uid for node in self._timestamps}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
-        self._enumerator = self._source.create_enumerator(context)
+        self._named_in_errors = NamingSource(planned.node.name, planned.node.call_site)
+        with self._named_in_errors:
+            self._enumerator = self._source.create_enumerator(context)
         self._history = ReadingHistory(now)
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished
@@ -174,6 +177,7 @@ class SourceCoordinator:
             self._history.idle_since,
             self.is_processing_backlog(now, backlog_lag),
             self._history.last,
+            self._enumerator.gauges(),
         )
 
     def is_processing_backlog(self, now: int, backlog_lag: int | None) -> bool:
@@ -275,9 +279,10 @@ class SourceCoordinator:
         return self.planned.parallelism if self._source.reads_in_pieces and not self._is_read_whole else 1
 
     def _plan_split(self, split: Split, share: ReadBudget, now: int) -> SplitPlan:
-        read = self._enumerator.plan(split.split_id, split.position, share, now)
-        end = split.position if read is None else read.end
-        ends = self._enumerator.is_finished(split.split_id, end)
+        with self._named_in_errors:
+            read = self._enumerator.plan(split.split_id, split.position, share, now)
+            end = split.position if read is None else read.end
+            ends = self._enumerator.is_finished(split.split_id, end)
         idle = frozenset() if read is not None else self._idle(split, now)
         return SplitPlan(split, read, ends, idle)
 
@@ -297,11 +302,12 @@ class SourceCoordinator:
 
     def discover(self, now: int) -> None:
         """Look for new splits."""
-        listed = dict.fromkeys(self._enumerator.discover(now))
-        for split_id in listed:
-            if split_id not in self._splits and split_id not in self._finished:
-                position = self._enumerator.initial_position(split_id)
-                self._add(Split(split_id, next(self._channels), position), now)
+        with self._named_in_errors:
+            listed = dict.fromkeys(self._enumerator.discover(now))
+            new = [each for each in listed if each not in self._splits and each not in self._finished]
+            positions = {split_id: self._enumerator.initial_position(split_id) for split_id in new}
+        for split_id, position in positions.items():
+            self._add(Split(split_id, next(self._channels), position), now)
         self._finished = {split_id: None for split_id in self._finished if split_id in listed}
 
     def _restore(self, snapshot: SplitSnapshot, now: int) -> None:

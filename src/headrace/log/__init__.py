@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.records import ConsumerRecord, RecordMetadata, TopicPartition
+from headrace.log.records import ConsumerRecord, RecordMetadata
 
 __all__ = ["Consumer", "ConsumerRecord", "Log", "Producer", "RecordMetadata", "TopicPartition"]
 

@@ -46,8 +46,34 @@ def new_chunk(version: int, staged_for: StagedFor | None = None) -> str:
     name = f"{version:020}-{uuid.uuid4().hex}"
     if staged_for is not None:
         epoch = _ANY_EPOCH if staged_for.epoch is None else staged_for.epoch
-        name += f"-{_tag(staged_for.producer)}-{epoch}-{staged_for.sequence}"
+        name += f"-{tag_of(staged_for.producer)}-{epoch}-{staged_for.sequence}"
     return f"{name}.{CHUNKS}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkName:
+    """What the name of a file of records says.
+
+    Attributes:
+        version: of the log as the writer of the file knew it.
+        tag: stands for the producer who commits the records; None where their writer still has them.
+        epoch: that of the producer; None where a later one may do so as well.
+        sequence: of the commit.
+    """
+
+    version: int
+    tag: str | None
+    epoch: int | None
+    sequence: int
+
+
+def read_name(name: str) -> ChunkName | None:
+    """What a name says; None where it is that of something else."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    version, tag, epoch, sequence = found.groups()
+    return ChunkName(int(version), tag, None if epoch in (None, _ANY_EPOCH) else int(epoch), int(sequence or 0))
 
 
 def is_chunk(name: str) -> bool:
@@ -57,14 +83,14 @@ def is_chunk(name: str) -> bool:
 
 def staged_at(name: str) -> int:
     """The version at which a file of records was written."""
-    found = _NAME.fullmatch(name)
-    return int(found[1]) if found else 0
+    found = read_name(name)
+    return found.version if found else 0
 
 
 def may_be_gone(name: str, state: LogState) -> bool:
     """Whether a file was written so long ago that it is removed unless something refers to it."""
-    found = _NAME.fullmatch(name)
-    return found is not None and found[2] is None and int(found[1]) < state.oldest_staged
+    found = read_name(name)
+    return found is not None and found.tag is None and found.version < state.oldest_staged
 
 
 def abandoned(names: list[str], state: LogState) -> list[str]:
@@ -73,21 +99,22 @@ def abandoned(names: list[str], state: LogState) -> list[str]:
     Of one that was staged for a commit the log itself has to say so, however old it is: that commit was done, or a
     later one, or the producer is fenced. Clocks say nothing of that.
     """
-    known = {_tag(producer): each for producer, each in state.producers.items()}
+    known = {tag_of(producer): each for producer, each in state.producers.items()}
 
     def is_over(name: str) -> bool:
-        found = _NAME.fullmatch(name)
-        if found is None or found[2] is None:
+        found = read_name(name)
+        if found is None or found.tag is None:
             return may_be_gone(name, state)
-        producer = known.get(found[2])
+        producer = known.get(found.tag)
         if producer is None:
             return False
-        if found[3] != _ANY_EPOCH and producer.epoch != int(found[3]):
-            return producer.epoch > int(found[3])
-        return producer.sequence >= int(found[4])
+        if found.epoch is not None and producer.epoch != found.epoch:
+            return producer.epoch > found.epoch
+        return producer.sequence >= found.sequence
 
     return [name for name in names if is_over(name)]
 
 
-def _tag(producer: str) -> str:
+def tag_of(producer: str) -> str:
+    """What stands for a producer in names of files, as its id may have any characters."""
     return hashlib.blake2b(producer.encode(), digest_size=8).hexdigest()

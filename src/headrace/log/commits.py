@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from headrace.common.errors import LogCorruptedError, LogError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.groups import CommittedOffset, Group, offsets_from_json, offsets_to_json
-from headrace.log.records import TopicPartition
 from headrace.log.segments import Placed, Segment
 from headrace.log.topics import TopicConfig
 

@@ -48,7 +48,7 @@ class Compacted:
 
 def compact(
     segments: Sequence[Segment],
-    read: Callable[[Segment], pa.RecordBatch],
+    read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]],
     config: TopicConfig,
     now: int,
     *,
@@ -58,7 +58,7 @@ def compact(
 
     Args:
         segments: of a partition.
-        read: reads one of them.
+        read: reads some of them.
         config: of the topic.
         now: in milliseconds.
         fully: whether to do it however little is new.
@@ -70,15 +70,19 @@ def compact(
     chosen = _old_enough(segments, now - lag) if lag else list(segments)  # timestamps may be ahead of the clock
     if not _is_worth_it(chosen, now - config.delete_retention_ms, fully=fully):
         return None
-    latest = _latest_offsets(read(segment) for segment in chosen)
+    latest = _latest_offsets(read(chosen))
     return Compacted(chosen, _parts(chosen, read, latest, now, now - config.delete_retention_ms))
 
 
 def _parts(
-    segments: Sequence[Segment], read: Callable[[Segment], pa.RecordBatch], latest: pa.Array, now: int, until: int
+    segments: Sequence[Segment],
+    read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]],
+    latest: pa.Array,
+    now: int,
+    until: int,
 ) -> Iterator[Rewritten]:
     for compacted, together in _alike(segments, now, until):
-        batch = joined(read(segment) for segment in together)
+        batch = joined(read(together))
         kept = batch.filter(_kept(batch, latest, drops_deletions=compacted == _WITHOUT_DELETIONS))
         if kept.num_rows:
             has_deletions = kept.column("value").null_count > 0

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from headrace.common.arguments import expect
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer_coordinator import ConsumerCoordinator
 from headrace.log.fetcher import Fetcher
 from headrace.log.log import Log
-from headrace.log.records import POLLED, TopicPartition, to_records, with_partition
+from headrace.log.records import POLLED, to_records, with_partition
 from headrace.log.subscription_state import SubscriptionState, ignore
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CommitFailedError, InvalidProgramError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.groups import CommittedOffset, Member
 from headrace.log.membership import Membership, commit_without_members
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -173,7 +173,7 @@ class ConsumerCoordinator:
 
     def _timed(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
         now = self._log.journal.clock()
-        return {partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()}
+        return {partition: CommittedOffset(offset, now) for partition, offset in offsets.items()}
 
     def _needed_group(self) -> str:
         if self._group is None:

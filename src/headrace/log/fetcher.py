@@ -9,8 +9,8 @@ from headrace.common.errors import OffsetOutOfRangeError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.log import Log
-    from headrace.log.records import TopicPartition
     from headrace.log.subscription_state import SubscriptionState
 
 _FETCH_BYTES: Final = 16 << 20

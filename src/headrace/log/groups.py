@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.log.records import TopicPartition
+from headrace.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,12 +38,10 @@ class CommittedOffset:
 
     Attributes:
         offset: of the next record to read.
-        metadata: what the consumer wanted to be kept with it.
         time: when it was committed, in milliseconds.
     """
 
     offset: int
-    metadata: str = ""
     time: int = 0
 
 
@@ -197,12 +195,12 @@ def _move_one(found: dict[str, list[TopicPartition]], subscribers: Mapping[str, 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[Any]:
     """As JSON has it."""
-    return [[tp.topic, tp.partition, each.offset, each.metadata, each.time] for tp, each in offsets.items()]
+    return [[tp.topic, tp.partition, each.offset, each.time] for tp, each in offsets.items()]
 
 
 def offsets_from_json(values: Sequence[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
-    """What :func:`offsets_to_json` gave."""
-    return {TopicPartition(topic, number): CommittedOffset(*rest) for topic, number, *rest in values}
+    """What :func:`offsets_to_json` gave; logs of earlier versions have an empty text before the time."""
+    return {TopicPartition(topic, number): CommittedOffset(offset, rest[-1]) for topic, number, offset, *rest in values}
 
 
 def _pairs(partitions: Iterable[TopicPartition]) -> list[list[Any]]:

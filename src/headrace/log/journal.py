@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -38,24 +40,22 @@ class Journal:
     Args:
         folder: of the log.
         clock: tells the time in milliseconds.
-        after_snapshot: is called whenever this process has written a snapshot.
+        when_due: is called when this process has made the commit with which a snapshot and maintenance are due.
 
     Raises:
         LogError: when there is no log.
         OSError: when the folder cannot be read.
     """
 
-    def __init__(self, folder: Folder, clock: Callable[[], int], after_snapshot: Callable[[], None]) -> None:
+    def __init__(self, folder: Folder, clock: Callable[[], int], when_due: Callable[[], None]) -> None:
         self.folder = folder
         self.clock = clock
         self.store = LogStore(folder)
         if not self.store.exists():
             raise LogError(f"{folder} is no log: `headrace log create`, or Log.open(…, create=True), makes one")
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._state: LogState | None = None
-        self._author = Author(f"{ANONYMOUS}{uuid.uuid4().hex}")
-        self._after_snapshot = after_snapshot
+        self._begin()
+        _JOURNALS.add(self)
+        self._when_due = when_due
 
     def __str__(self) -> str:
         return str(self.folder)
@@ -165,8 +165,7 @@ class Journal:
                 known = state.producers[commit.author.producer]
                 break
         if not number % SNAPSHOT_INTERVAL:
-            self.write_snapshot()
-            self._after_snapshot()
+            self._when_due()
         return known
 
     def change(self, describe: Callable[[Commit, LogState], Commit]) -> None:
@@ -176,11 +175,19 @@ class Journal:
             describe: makes of an empty commit, and what the log holds, the one that is to be.
         """
         with self._lock:  # a sequence that is overtaken by the next one would count as done
-            author = Author(self._author.producer, 0, self._author.sequence + 1)
-            self._author = author
+            self._changes += 1
+            author = Author(self._producer, 0, self._changes)
             self.commit(author, lambda state: describe(Commit(author, self.clock()), state))
 
     # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Know nothing yet; in a fork nothing any more, where nobody holds the lock who held it before."""
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._state: LogState | None = None
+        self._producer = f"{ANONYMOUS}{uuid.uuid4().hex}"
+        self._changes = 0
 
     def _read_on(self, state: LogState, *, thoroughly: bool) -> LogState:
         while True:
@@ -228,9 +235,21 @@ class Journal:
         """Write down what the log holds; the commit is done, whatever comes of that."""
         try:
             with self._lock:
-                self.store.write_snapshot(self.state())
+                state = self.state().to_json()
+            self.store.write_snapshot(state)
         except OSError as error:
             logger.warning("%s: no snapshot could be written: %s", self, error)
+
+
+_JOURNALS: Final = weakref.WeakSet[Journal]()
+
+
+def _begin_all() -> None:
+    for journal in list(_JOURNALS):
+        journal._begin()
+
+
+os.register_at_fork(after_in_child=_begin_all)
 
 
 def _done(state: LogState, author: Author) -> ProducerState | None:

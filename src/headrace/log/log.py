@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
-from headrace.common.logs import get_logger
+from headrace.common.topic_partition import TopicPartition
+from headrace.log.background import MAINTENANCE
 from headrace.log.chunk_names import CHUNKS
 from headrace.log.commits import Commit, TopicDescription
 from headrace.log.journal import Journal
-from headrace.log.maintenance import Maintained, maintain
-from headrace.log.records import POLLED, TopicPartition, with_partition
+from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
+from headrace.log.records import POLLED, with_partition
 from headrace.log.store import LogStore
 from headrace.log.topics import TopicConfig, checked_partitions, checked_topic
 from headrace.storage.locations import open_storage
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from headrace.log.segments import Segment
     from headrace.log.state import LogState
     from headrace.storage.folder import Folder
-
-logger = get_logger(__name__)
 
 _SEGMENTS_AT_ONCE: Final = 1000
 
@@ -55,6 +55,8 @@ class Log:
     Args:
         folder: where it is.
         clock: tells the time in milliseconds.
+        in_background: whether a thread does the maintenance that is due after some hundred commits; otherwise whoever
+            makes the last of these does it at once.
 
     Attributes:
         journal: its commits.
@@ -76,8 +78,9 @@ class Log:
         [b'ann', b'bob', b'ann']
     """
 
-    def __init__(self, folder: Folder, clock: Callable[[], int] | None = None) -> None:
-        self.journal = Journal(folder, clock or _system_clock, self._maintain_quietly)
+    def __init__(self, folder: Folder, clock: Callable[[], int] | None = None, *, in_background: bool = False) -> None:
+        self._in_background = in_background
+        self.journal = Journal(folder, clock or _system_clock, self._maintain_in_turn)
 
     @classmethod
     def open(cls, location: str | Log, *, create: bool = False, options: Mapping[str, str] | None = None) -> Log:
@@ -97,7 +100,7 @@ class Log:
         folder = open_storage(str(location), options=options)
         if create:
             LogStore(folder).make()
-        return cls(folder)
+        return cls(folder, in_background=True)
 
     def __str__(self) -> str:
         return str(self.journal)
@@ -110,7 +113,7 @@ class Log:
     def maintain(self, topics: Iterable[str] | None = None, *, fully: bool = False) -> Maintained:
         """Delete records by time and size, compact and merge them, and remove files that nobody needs.
 
-        After some hundred commits whoever makes the next one does so by itself.
+        After some hundred commits a thread of whoever makes the next one does so by itself.
 
         Args:
             topics: which; all if left out.
@@ -122,11 +125,11 @@ class Log:
         """
         return maintain(self.journal, topics, fully=fully)
 
-    def _maintain_quietly(self) -> None:
-        try:
-            self.maintain()
-        except (OSError, LogError) as error:
-            logger.warning("%s: maintenance failed: %s", self, error)
+    def _maintain_in_turn(self) -> None:
+        if self._in_background:
+            MAINTENANCE.request(str(self), partial(maintain_in_turn, self.journal))
+        else:
+            maintain_in_turn(self.journal)
 
     # --- topics ------------------------------------------------------------------------------------------------------
 
@@ -302,7 +305,7 @@ class Log:
         for _ in range(_TRIES):
             segments, behind = self._segments(partition, offset, end, max_bytes)
             try:
-                batches = [self._within(self.journal.store.read(segment), offset, end) for segment in segments]
+                batches = [_within(batch, offset, end) for batch in self.journal.store.segments.read(segments)]
             except FileNotFoundError:  # merged with others since, or deleted
                 self.journal.refresh()
                 continue
@@ -346,12 +349,6 @@ class Log:
             is_cut = len(chosen) == _SEGMENTS_AT_ONCE
             return chosen, min(chosen[-1].end_offset, stop) if is_cut else stop
 
-    def _within(self, batch: pa.RecordBatch, offset: int, end: int | None) -> pa.RecordBatch:
-        offsets = batch.column(0).to_numpy()
-        first = int(offsets.searchsorted(offset))
-        last = len(offsets) if end is None else int(offsets.searchsorted(end))
-        return batch if last - first == batch.num_rows else batch.slice(first, max(last - first, 0))
-
     def _batches(self, ends: Mapping[TopicPartition, int]) -> Iterator[pa.RecordBatch]:
         for partition, end in ends.items():
             offset = self.beginning_offsets([partition])[partition]
@@ -362,7 +359,7 @@ class Log:
 
     def _first_at(self, segments: list[Segment], start: int, timestamp: int) -> int | None:
         for segment in segments:
-            batch = self._within(self.journal.store.read(segment), start, None)
+            batch = _within(next(self.journal.store.segments.read([segment])), start, None)
             times = batch.column("timestamp").cast(pa.int64())
             found = pc.index(pc.greater_equal(times, timestamp), True).as_py()
             if found >= 0:
@@ -372,6 +369,14 @@ class Log:
     def _vanishing(self, partition: TopicPartition) -> LogError:
         """What to raise when files are missing that are not superseded."""
         return LogCorruptedError(f"{self}: a file of {partition} is missing, and nothing has taken its place")
+
+
+def _within(batch: pa.RecordBatch, offset: int, end: int | None) -> pa.RecordBatch:
+    """Those records of a batch that have certain offsets."""
+    offsets = batch.column(0).to_numpy()
+    first = int(offsets.searchsorted(offset))
+    last = len(offsets) if end is None else int(offsets.searchsorted(end))
+    return batch if last - first == batch.num_rows else batch.slice(first, max(last - first, 0))
 
 
 def _system_clock() -> int:

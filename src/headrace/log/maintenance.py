@@ -11,7 +11,8 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.errors import LogCorruptedError, UnknownTopicError
+from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicError
+from headrace.common.logs import get_logger
 from headrace.log.chunk_names import CHUNKS, abandoned, new_chunk
 from headrace.log.commits import Commit, Replacement
 from headrace.log.compaction import compact
@@ -22,12 +23,14 @@ from headrace.log.staging import check_staged
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.journal import Journal
     from headrace.log.merging import Rewritten
-    from headrace.log.records import TopicPartition
     from headrace.log.segments import Segment
     from headrace.log.state import LogState, Partition
     from headrace.log.topics import TopicConfig
+
+logger = get_logger(__name__)
 
 _STAGED_LIFE_MS: Final = 7 * 86_400_000
 """How long a writer that has its records in memory has until they are committed; then it has to write them anew."""
@@ -80,6 +83,7 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
         ]
         files = journal.state().files()
     for partition, config in partitions:
+        journal.store.claim.renew(journal.state().version)
         try:
             done += _maintain(journal, partition, config, fully=fully)
         except (_SupersededError, UnknownTopicError):  # somebody else has been at it, or has deleted it
@@ -87,6 +91,17 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
     if fully:
         journal.write_snapshot()
     return done + Maintained(removed=_remove_files(journal, files))
+
+
+def maintain_in_turn(journal: Journal) -> None:
+    """Write a snapshot, and keep the log small unless another process is about to; what goes wrong is a warning."""
+    journal.write_snapshot()
+    try:
+        with journal.store.claim.held(journal.state().version) as is_mine:
+            if is_mine:
+                maintain(journal)
+    except (OSError, LogError) as error:
+        logger.warning("%s: maintenance failed: %s", journal, error)
 
 
 def _maintain(journal: Journal, partition: TopicPartition, config: TopicConfig, *, fully: bool) -> Maintained:
@@ -136,7 +151,7 @@ def _merge(journal: Journal, partition: TopicPartition, *, fully: bool) -> Maint
     done = Maintained()
     for segments in small_segments(_segments(journal, partition), fully=fully):
         with _reading(journal, partition, segments):
-            merged = merge(segments, journal.store.read)
+            merged = merge(segments, journal.store.segments.read)
         _rewrite(journal, partition, segments, [merged])
         done += Maintained(merged=len(segments))
     return done
@@ -145,7 +160,7 @@ def _merge(journal: Journal, partition: TopicPartition, *, fully: bool) -> Maint
 def _compact(journal: Journal, partition: TopicPartition, config: TopicConfig, *, fully: bool) -> Maintained:
     segments = _segments(journal, partition)
     with _reading(journal, partition, segments):
-        compacted = compact(segments, journal.store.read, config, journal.clock(), fully=fully)
+        compacted = compact(segments, journal.store.segments.read, config, journal.clock(), fully=fully)
         if compacted is None:
             return Maintained()
         left = _rewrite(journal, partition, compacted.replaced, compacted.parts)
@@ -226,16 +241,16 @@ def _remove_files(journal: Journal, before: set[str]) -> int:
     oldest = _oldest_staged(journal.state(), journal.clock())
     if oldest > journal.state().oldest_staged:
         journal.change(lambda commit, _: replace(commit, oldest_staged=oldest))
+    there = journal.store.chunk_names()
     with journal.lock:
         journal.refresh()
         state = journal.state()
         needed = state.files()
-        names = {name for name in before if name.endswith(CHUNKS)}
-        names |= set(abandoned(journal.store.chunk_names(), state))
+        names = {name for name in before if name.endswith(CHUNKS)} | set(abandoned(there, state))
     unneeded = sorted(names - needed)
     journal.store.remove_chunks(unneeded)
-    journal.store.remove_unfinished_chunks(journal.state().oldest_staged)
-    return len(unneeded) + len(journal.store.remove_commits(journal.state()))
+    journal.store.remove_unfinished_chunks(state.oldest_staged)
+    return len(unneeded) + len(journal.store.remove_commits(needed))
 
 
 def _oldest_staged(state: LogState, now: int) -> int:

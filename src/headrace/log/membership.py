@@ -20,9 +20,9 @@ from headrace.log.groups import CommittedOffset, Group, Member
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.commits import Commit
     from headrace.log.journal import Journal
-    from headrace.log.records import TopicPartition
     from headrace.log.state import LogState
 
 _BEATS_A_SESSION: Final = 3

@@ -62,9 +62,9 @@ def small_segments(segments: Sequence[Segment], *, fully: bool = False) -> Itera
             yield chosen
 
 
-def merge(segments: Sequence[Segment], read: Callable[[Segment], pa.RecordBatch]) -> Rewritten:
+def merge(segments: Sequence[Segment], read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]]) -> Rewritten:
     """The records of segments together."""
-    batch = joined(read(segment) for segment in segments)
+    batch = joined(read(segments))
     has_gaps = batch.num_rows != segments[-1].end_offset - segments[0].base_offset
     return Rewritten(batch if has_gaps else batch.drop_columns([OFFSET.name]))
 

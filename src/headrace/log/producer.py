@@ -6,10 +6,11 @@ import threading
 from typing import TYPE_CHECKING, Final, Self
 
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, LogError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.accumulator import GROWTH_BYTES, RECORD_BYTES, RecordAccumulator
 from headrace.log.log import Log
 from headrace.log.producer_batch import Details, ProducerBatch
-from headrace.log.records import RecordMetadata, TopicPartition, batches_of, checked_headers, normalised
+from headrace.log.records import RecordMetadata, batches_of, checked_headers, normalised
 from headrace.log.sender import Sender
 from headrace.log.transactions import TransactionManager
 
@@ -127,24 +128,16 @@ class Producer:
             InvalidTypeError: when key or value are no bytes or too large, or a topic that is compacted needs a key.
             OSError: when records that were sent before cannot be committed.
         """
-        if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
-            raise InvalidTypeError(
-                f"key and value of a record are bytes or None, not {key!r} and {value!r}: encode() text first"
-            )
         batch = self._own.batch
         if batch.is_sealed or batch.topic != topic:
             batch = self._begin_batch(topic)
-        size = RECORD_BYTES if value is None else RECORD_BYTES + len(value)
-        if key is not None:
-            size += len(key)
-        elif batch.needs_keys:
-            raise _without_key(topic)
+        if type(value) is bytes and type(key) is bytes:  # as a rule: a call would take a tenth of all that send() does
+            size = RECORD_BYTES + len(value) + len(key)
+        else:
+            size = _checked_size(batch, value, key)
         if size > _MAX_RECORD_BYTES:
             raise InvalidTypeError(f"a record of {size} bytes is too large for a log, which takes 1 GiB at most")
-        if timestamp is None:
-            timestamp = self._clock()
-        elif type(timestamp) is not int or not -(1 << 63) <= timestamp < 1 << 63:
-            raise InvalidTypeError(f"the timestamp of a record is milliseconds as an integer, not {timestamp!r}")
+        timestamp = self._clock() if timestamp is None else _checked_timestamp(timestamp)
         details = self._details(topic, headers, partition) if headers or partition is not None else None
         records = batch.records
         place = len(records)
@@ -306,6 +299,23 @@ class Producer:
     def _checked_partition(self, topic: str, partition: int) -> None:
         with self._journal.lock:
             self._journal.state().partition(TopicPartition(topic, partition))
+
+
+def _checked_size(batch: ProducerBatch, value: bytes | None, key: bytes | None) -> int:
+    """How large a record is, if a batch can have it."""
+    if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
+        raise InvalidTypeError(
+            f"key and value of a record are bytes or None, not {key!r} and {value!r}: encode() text first"
+        )
+    if key is None and batch.needs_keys:
+        raise _without_key(batch.topic)
+    return RECORD_BYTES + len(value or b"") + len(key or b"")
+
+
+def _checked_timestamp(timestamp: int) -> int:
+    if type(timestamp) is not int or not -(1 << 63) <= timestamp < 1 << 63:
+        raise InvalidTypeError(f"the timestamp of a record is milliseconds as an integer, not {timestamp!r}")
+    return timestamp
 
 
 def _without_key(topic: str) -> InvalidTypeError:

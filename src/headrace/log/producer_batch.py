@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import UnknownTopicError
-from headrace.log.records import RecordMetadata, TopicPartition, to_columns
+from headrace.common.topic_partition import TopicPartition
+from headrace.log.records import RecordMetadata, to_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

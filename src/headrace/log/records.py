@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,10 +14,11 @@ import pyarrow.compute as pc
 
 from headrace.common.arguments import with_article
 from headrace.common.errors import InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from headrace.common.topic_partition import TopicPartition
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -51,34 +51,6 @@ POLLED: Final = pa.schema(
     ]
 )
 """What a consumer is given: records of several partitions."""
-
-
-@hides_engine_of_methods
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """A partition of a topic; its text is what checkpoints and messages call it.
-
-    Attributes:
-        topic: its name.
-        partition: the number of the partition, from 0.
-
-    Examples:
-        >>> from headrace.log import TopicPartition
-        >>> str(TopicPartition("payments", 3))
-        'payments-3'
-    """
-
-    topic: str
-    partition: int
-
-    @staticmethod
-    def parse(text: str) -> TopicPartition:
-        """The partition that has a text."""
-        topic, _, partition = text.rpartition("-")
-        return TopicPartition(topic, int(partition))
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class RecordMetadata(NamedTuple):

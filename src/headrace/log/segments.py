@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.errors import InvalidTypeError, LogCorruptedError
-from headrace.log.records import FETCHED, HEADERS, HEADERS_FIELD, OFFSET, STORED, TopicPartition
+from headrace.common.errors import InvalidTypeError
+from headrace.common.topic_partition import TopicPartition
+from headrace.log.records import HEADERS_FIELD, OFFSET, STORED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from headrace.storage.folder import Folder
+    from collections.abc import Iterable, Iterator, Sequence
 
 MAX_BYTES: Final = 16 << 20
 MAX_ROWS: Final = 1 << 17
@@ -99,7 +98,7 @@ def encode(
     """
     cut = [(partition, part) for partition, batch in pieces for part in _cut(batch)]
     columns = _columns_of(batch for _, batch in cut)
-    schema = _schema(columns)
+    schema = schema_of(columns)
     if sum(batch.nbytes for _, batch in cut) < _COMPRESSED_BYTES * len(cut):
         compression = None
     sink = pa.BufferOutputStream()
@@ -126,63 +125,6 @@ def inlined(content: pa.Buffer, segments: Iterable[Placed], file: str, at: int) 
     return b"".join(messages), moved
 
 
-def decode(segment: Segment, data: pa.Buffer, where: str) -> pa.RecordBatch:
-    """The records of a segment, in the columns of ``FETCHED``.
-
-    Args:
-        segment: the segment.
-        data: its bytes.
-        where: what users call the file.
-
-    Raises:
-        LogCorruptedError: when these are not the bytes that were written.
-    """
-    if crc32(data) != segment.checksum:
-        end = segment.start + segment.length
-        raise LogCorruptedError(
-            f"{where} is damaged: bytes {segment.start} to {end} do not have the checksum that they were committed "
-            f"with (offsets {segment.base_offset} to {segment.end_offset - 1} of the partition); put the file back "
-            "from a copy, or go on reading behind it"
-        )
-    batch = pa.ipc.read_record_batch(pa.ipc.read_message(data), _schema(segment.columns))
-    columns = list(batch.columns)
-    if segment.columns & HAS_OFFSETS:
-        offsets = columns.pop(0)
-    else:
-        offsets = pa.array(np.arange(segment.base_offset, segment.end_offset))
-    if not segment.columns & HAS_HEADERS:
-        columns.append(pa.nulls(batch.num_rows, HEADERS))
-    return pa.record_batch([offsets, *columns], schema=FETCHED)
-
-
-class SegmentReader:
-    """Reads segments from the files of a log.
-
-    Args:
-        folders: by the ends of their files' names, the folders that these are in.
-    """
-
-    def __init__(self, folders: Mapping[str, Folder]) -> None:
-        self._folders = folders
-
-    def read(self, segment: Segment) -> pa.RecordBatch:
-        """The records of a segment, in the columns of ``FETCHED``.
-
-        Raises:
-            FileNotFoundError: when the file is not there: it has been merged with others since, or was deleted.
-            LogCorruptedError: when the file is damaged.
-            OSError: when it cannot be read.
-        """
-        folder = self._folders[segment.file.rpartition(".")[2]]
-        mapped = folder.map(segment.file)
-        where = folder.locate(segment.file)
-        end = segment.start + segment.length
-        if mapped.buffer.size < end:
-            raise LogCorruptedError(f"{where} is cut short: it has {mapped.buffer.size} bytes, and {end} are needed")
-        mapped.fetch(segment.start, end)
-        return decode(segment, mapped.buffer.slice(segment.start, segment.length), where)
-
-
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
     if not rows:
@@ -201,7 +143,9 @@ def _columns_of(batches: Iterable[pa.RecordBatch]) -> int:
     return columns
 
 
-def _schema(columns: int) -> pa.Schema:
+@cache
+def schema_of(columns: int) -> pa.Schema:
+    """The schema of the messages of segments that have these :attr:`Segment.columns`."""
     fields = [OFFSET] if columns & HAS_OFFSETS else []
     return pa.schema([*fields, *STORED, *([HEADERS_FIELD] if columns & HAS_HEADERS else [])])
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import UnknownTopicError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.partitioner import Partitioner
 from headrace.log.producer_batch import bases_of, merged
-from headrace.log.records import TopicPartition
 from headrace.log.staging import StagedRecordsError, discard, publish, stage
 
 if TYPE_CHECKING:

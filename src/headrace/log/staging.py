@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.chunk_names import may_be_gone, new_chunk, staged_at
 from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name
-from headrace.log.records import TopicPartition
 from headrace.log.segments import Segment, encode, inlined
 
 if TYPE_CHECKING:

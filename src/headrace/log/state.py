@@ -8,9 +8,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import LogCorruptedError, UnknownTopicError
+from headrace.common.topic_partition import TopicPartition
 from headrace.log.commits import TopicDescription, topic_from_json, topic_to_json
 from headrace.log.groups import Group
-from headrace.log.records import TopicPartition
 from headrace.log.segments import Segment
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ SNAPSHOT_INTERVAL: Final = 256
 
 _HISTORY: Final = 4096
 
-_ANONYMOUS_LIFE_MS: Final = 86_400_000
-"""How long a producer without a transactional id is remembered after its last commit: it may not know whether that was
-done, and ask again."""
+_REMEMBERED_PRODUCERS: Final = 10_000
+"""How many producers without a transactional id are remembered, those that have committed last: one may not know
+whether that was done, and ask again. No clock decides that: one that is ahead would have all of them forgotten."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class LogState:
     Attributes:
         version: the number of the last of these.
         topics: by their names.
-        producers: by their ids.
+        producers: by their ids, in the order of their last commits.
         groups: by their names.
         oldest_staged: files of records that were staged before this version, and that nothing refers to, are removed.
         history: versions at intervals, and when each was committed in milliseconds.
@@ -212,7 +212,7 @@ class LogState:
         self.checksum = checksum
         if not self.version % SNAPSHOT_INTERVAL:
             self.history = [*self.history[-_HISTORY:], (self.version, commit.time)]
-            self._forget_producers(commit.time - _ANONYMOUS_LIFE_MS)
+            self._forget_producers()
 
     def _apply_topics(self, topics: Mapping[str, TopicDescription | None]) -> None:
         for name, described in topics.items():
@@ -243,15 +243,13 @@ class LogState:
             (tp.topic, tp.partition, segment.base_offset, segment.end_offset - segment.base_offset)
             for tp, segment in commit.appended
         )
+        self.producers.pop(author.producer, None)  # who has committed last is the last of them
         self.producers[author.producer] = ProducerState(author.epoch, author.sequence, commit.time, placed)
 
-    def _forget_producers(self, before: int) -> None:
-        """Forget producers without a transactional id that have committed nothing since a time."""
-        self.producers = {
-            producer_id: each
-            for producer_id, each in self.producers.items()
-            if not producer_id.startswith(ANONYMOUS) or each.time >= before
-        }
+    def _forget_producers(self) -> None:
+        anonymous = [producer for producer in self.producers if producer.startswith(ANONYMOUS)]
+        for producer in anonymous[:-_REMEMBERED_PRODUCERS]:
+            del self.producers[producer]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""

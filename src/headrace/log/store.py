@@ -12,19 +12,21 @@ import hashlib
 import re
 import uuid
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError
 from headrace.common.logs import get_logger
 from headrace.log.chunk_names import CHUNKS, is_chunk, staged_at
 from headrace.log.commits import SUFFIX, Commit, checksum_of, commit_name, commit_number, framed, unframed
-from headrace.log.segments import SegmentReader
+from headrace.log.maintenance_claim import MaintenanceClaim
+from headrace.log.segment_reader import SegmentReader
 from headrace.log.state import LogState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
-    from headrace.log.segments import Segment
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -47,11 +49,16 @@ class LogStore:
 
     Args:
         folder: where they are.
+
+    Attributes:
+        segments: reads records.
+        claim: says that a process does maintenance.
     """
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
         self._commits, self._snapshots, self._chunks, self._heartbeats = map(folder.folder, _FOLDERS)
+        self.claim = MaintenanceClaim(self._heartbeats)
         self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self._chunks})
 
     def make(self) -> bool:
@@ -93,7 +100,10 @@ class LogStore:
 
     def create_commit(self, number: int, content: bytes) -> bool:
         """Create a commit record unless there is one of that number; see the rule at the beginning."""
-        return self._commits.create(commit_name(number), content)
+        is_mine = self._commits.create(commit_name(number), content)
+        if is_mine:
+            self.segments.remember(commit_name(number), content)
+        return is_mine
 
     def read_commits(self, number: int, count: int) -> list[tuple[Commit, int]]:
         """Some commits that follow each other, with the checksums of their files; see the rule at the beginning.
@@ -109,6 +119,7 @@ class LogStore:
             except FileNotFoundError:
                 break
             found.append((Commit.from_bytes(content, self.where(each)), checksum_of(content)))
+            self.segments.remember(commit_name(each), content)
         return found
 
     def has_commit(self, number: int) -> bool:
@@ -123,8 +134,11 @@ class LogStore:
         """What users call a commit record."""
         return self._commits.locate(commit_name(number))
 
-    def remove_commits(self, state: LogState) -> list[str]:
+    def remove_commits(self, needed: set[str]) -> list[str]:
         """Remove commit records that nobody needs: a snapshot covers them, and no segment lies in them.
+
+        Args:
+            needed: the files that segments lie in.
 
         Returns:
             Their names.
@@ -132,7 +146,6 @@ class LogStore:
         versions = self.snapshot_versions()
         if not versions:
             return []
-        needed = state.files()
         covered = [
             name
             for name in self._commits.names()
@@ -148,14 +161,13 @@ class LogStore:
         found = map(_SNAPSHOT.fullmatch, self._snapshots.names())
         return [int(each[1]) for each in found if each]
 
-    def write_snapshot(self, state: LogState) -> None:
-        """Write down what a log holds, and remove snapshots that are older than the one before."""
-        name = f"{state.version:020}.snapshot"
-        document = {"state": state.to_json()}
-        self._snapshots.create(name, zlib.compress(framed(document), 1))
-        older = [version for version in self.snapshot_versions() if version <= state.version][:-_KEPT_SNAPSHOTS]
-        self._snapshots.remove_all([f"{version:020}.snapshot" for version in older])
-        self._snapshots.remove_unfinished(lambda name: name <= f"{state.version:020}")
+    def write_snapshot(self, state: Mapping[str, Any]) -> None:
+        """Write down what a log holds, as JSON has it, and remove snapshots that are older than the one before."""
+        version: int = state["version"]
+        self._snapshots.create(f"{version:020}.snapshot", zlib.compress(framed({"state": state}), 1))
+        older = [each for each in self.snapshot_versions() if each <= version][:-_KEPT_SNAPSHOTS]
+        self._snapshots.remove_all([f"{each:020}.snapshot" for each in older])
+        self._snapshots.remove_unfinished(lambda name: name <= f"{version:020}")
 
     def read_snapshot(self) -> LogState:
         """What the log held at its newest snapshot; nothing at all where there is none.
@@ -163,6 +175,7 @@ class LogStore:
         Raises:
             LogCorruptedError: when the snapshot is damaged.
         """
+        self.segments.forget()
         for _ in range(_TRIES):
             versions = self.snapshot_versions()
             if not versions:
@@ -203,6 +216,10 @@ class LogStore:
         """The names of all files of records, also of those that nothing refers to."""
         return [name for name in self._chunks.names() if is_chunk(name)]
 
+    def chunk_size(self, name: str) -> int:
+        """How many bytes a file of records has; 0 where there is none any more."""
+        return self._chunks.size(name) or 0
+
     def remove_chunks(self, names: list[str]) -> None:
         """Remove files of records."""
         self._chunks.remove_all(names)
@@ -210,10 +227,6 @@ class LogStore:
     def remove_unfinished_chunks(self, before: int) -> None:
         """Remove what writers of files have left that were staged before a version, and died."""
         self._chunks.remove_unfinished(lambda name: staged_at(name) < before)
-
-    def read(self, segment: Segment) -> pa.RecordBatch:
-        """The records of a segment; see :meth:`SegmentReader.read`."""
-        return self.segments.read(segment)
 
     # --- heartbeats --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError, InvalidProgramError, OffsetOutOfRangeError
-from headrace.log.records import TopicPartition
+from headrace.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

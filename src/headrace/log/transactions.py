@@ -14,8 +14,8 @@ from headrace.log.state import ANONYMOUS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.journal import Journal
-    from headrace.log.records import TopicPartition
     from headrace.log.state import LogState
 
 
@@ -117,7 +117,7 @@ class TransactionManager:
         self.check_transaction()
         now = self._journal.clock()
         mine = self.offsets.setdefault(group, {})
-        mine.update({partition: CommittedOffset(offset, "", now) for partition, offset in offsets.items()})
+        mine.update({partition: CommittedOffset(offset, now) for partition, offset in offsets.items()})
 
     def give_up(self, author: Author) -> None:
         """See to it that a commit whose answer never came is not done after all: another takes its place.

@@ -12,7 +12,8 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
-from headrace.connectors.sink_supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
+from headrace.connectors.sink.checks import checked_list, checked_time, checked_writer
+from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
 from headrace.state.descriptors import ListStateDescriptor
@@ -99,7 +100,7 @@ class SinkOperator(Operator):
         if not isinstance(self._writer, StatefulSinkWriter):
             return None
         with self._calling_writer():
-            return self._writer.wake_up_time()
+            return checked_time(self._writer, "wake_up_time", self._writer.wake_up_time())
 
     def finish(self) -> None:
         self._has_input_ended = True
@@ -109,10 +110,11 @@ class SinkOperator(Operator):
             assert self._writer is not None
             with self._calling_writer():
                 self._writer.flush(self._has_input_ended)
-                committables = self._writer.prepare_commit()
-                self.committables = as_in_a_checkpoint(committables) if self._sink.is_durable else list(committables)
-                if self._state is not None:
-                    self._state.update(list(self._stateful(self._writer).snapshot_state(self._epoch.number)))
+                given = checked_list(self._writer, "prepare_commit", self._writer.prepare_commit(), "JSON values")
+                self.committables = as_in_a_checkpoint(given) if self._sink.is_durable else given
+                if self._state is not None and isinstance(self._writer, StatefulSinkWriter):
+                    elements = self._writer.snapshot_state(self._epoch.number)
+                    self._state.update(checked_list(self._writer, "snapshot_state", elements, "elements of the state"))
             self._is_writing = False
 
     def abort(self) -> None:
@@ -140,17 +142,9 @@ class SinkOperator(Operator):
     def _new_writer(self) -> SinkWriter:
         kept = None if self._state is None else list(self._state.get())
         if kept and isinstance(self._sink, SupportsWriterState):
-            return self._sink.restore_writer(self._writer_context, kept)
-        writer = self._sink.create_writer(self._writer_context)
-        return writer if self._state is None else self._stateful(writer)
-
-    def _stateful(self, writer: SinkWriter) -> StatefulSinkWriter[Any]:
-        if isinstance(writer, StatefulSinkWriter):
-            return writer
-        raise InvalidProgramError(
-            f"{type(self._sink).__name__} supports writer state, but its writer, a {type(writer).__name__}, is no "
-            "StatefulSinkWriter: extend that, or do not extend SupportsWriterState"
-        )
+            restored = self._sink.restore_writer(self._writer_context, kept)
+            return checked_writer(self._sink, "restore_writer", restored)
+        return checked_writer(self._sink, "create_writer", self._sink.create_writer(self._writer_context))
 
     def _tell_watermark(self, watermark: int) -> None:
         if self._takes_watermarks and watermark > self._watermark:

@@ -133,7 +133,7 @@ def user_error(
     is_of_no_timestamp = timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text_of(error))
     lines = [
         f"{'key_by behind ' if key_by else ''}{place} failed",
-        *_what_happened(error, site, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
+        *what_happened(error, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
         f"  returned by {returned_by}" if returned_by else "",
         f"  {_A_TUPLE}" if returned_by and label == "result" and _is_of_tuple(record, function) else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
@@ -149,9 +149,9 @@ def _is_of_tuple(result: Any, function: Any) -> bool:
     return not isinstance(result, tuple) and returns_tuple(function)
 
 
-def _what_happened(error: BaseException, site: CallSite | None, advice: str, *, has_state: bool) -> list[str]:
-    """The error, what it is likely to come of, the program's line, and what caused it."""
-    text = text_of(error)
+def what_happened(error: BaseException, advice: str = "", *, has_state: bool = False) -> list[str]:
+    """The error, what it is likely to come of, the program's line, and what caused it: lines of a message."""
+    site, text = of_traceback(error.__traceback__), text_of(error)
     explanations = (
         _NO_EXIT if isinstance(error, SystemExit) else "",
         advice,

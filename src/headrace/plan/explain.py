@@ -14,7 +14,8 @@ The document of a plan has these keys, in this order; later versions may add som
 An operator has ``id``, ``name``, ``kind``, ``pact`` (``Data Source``, ``Operator`` or ``Data Sink``), ``uid``,
 ``uid_derived`` (true when the user gave none), ``parallelism``, ``max_parallelism``, ``state`` (a list of the kinds of
 state that it may hold: ``keyed``, ``operator list``, ``union list``, ``broadcast``), ``output_type`` (null for sinks),
-``call_site`` (the line of the program that asked for it), ``path`` (how its windows are computed, ``columnar`` or
+``call_site`` (the line of the program that asked for it), ``deterministic`` (false where it asks a service, which may
+answer something else when the epoch is run again), ``path`` (how its windows are computed, ``columnar`` or
 ``record by record``; null when it has none), ``path_reason`` (why it is not columnar, else null) and ``windows``
 (``assigner``, ``trigger``, ``evictor``, ``allowed_lateness`` in milliseconds, ``late_output``, ``accumulation_mode``;
 null when it has none).
@@ -79,11 +80,14 @@ def _box(operator: PlannedOperator, stage: Stage) -> Box:
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     """What tells an operator from others beside its uid.
 
-    Its state, how its windows are computed and what they are, its parallelism where that is not its stage's.
+    Its state, whether it asks a service, how its windows are computed and what they are, its parallelism where that is
+    not its stage's.
     """
     if operator.state_kinds:
         yield f"{' and '.join(names_of(operator.state_kinds))} state"
     spec = operator.node.spec
+    if not spec.is_deterministic:
+        yield "not deterministic"
     windows, path = asked_of(spec), path_of(spec)
     if path is not None:
         yield str(path)
@@ -162,6 +166,7 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
         "state": names_of(operator.state_kinds),
         "output_type": None if output_type is None else str(output_type),
         "call_site": str(node.call_site),
+        "deterministic": node.spec.is_deterministic,
         "path": None if path is None else path.name,
         "path_reason": None if path is None else path.reason,
         "windows": None if windows is None else _windows(windows),

@@ -18,6 +18,7 @@ from headrace.plan.stage_cut import stages_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from headrace.connectors.sink import Sink
     from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
     from headrace.plan.job_plan import PlanSettings
@@ -70,9 +71,16 @@ def _validate(graph: StreamGraph, max_parallelism: int) -> None:
         raise InvalidProgramError("the job has no sink, so nothing would see its results: call print() or sink_to()")
     for node in graph:
         if isinstance(node.spec, SinkSpec):
-            node.spec.sink.check_guarantee()
+            _check_guarantee(node, node.spec.sink)
             for edge in node.inputs:
                 node.spec.sink.validate(graph.record_type(edge))
+
+
+def _check_guarantee(node: Node, sink: Sink) -> None:
+    try:
+        sink.check_guarantee()
+    except InvalidProgramError as error:
+        raise type(error)(f"sink {node.name!r}: {error}\n  at {node.call_site}") from None
 
 
 def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collection[int]) -> tuple[Stage, ...]:

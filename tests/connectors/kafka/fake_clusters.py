@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
+from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.dynamic import (
     ClusterMetadata,
@@ -19,9 +20,8 @@ from headrace.connectors.kafka.dynamic import (
 )
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator
 from headrace.connectors.kafka.dynamic.topology import StreamTopology
-from headrace.connectors.partitions.log import PartitionedLog
+from headrace.connectors.partitions.partitioned_log import PartitionedLog
 from headrace.connectors.source import EnumeratorContext, SourceReader, SourceRecords, SplitEnumerator
-from headrace.log.records import TopicPartition
 
 _numbers: Final = itertools.count()
 _clusters: Final[dict[str, FakeCluster]] = {}
@@ -154,7 +154,8 @@ class FakeSource(DynamicKafkaSource[str]):
     """A source whose clusters are these."""
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        topology = StreamTopology(self._subscription, self._plan.properties, self._plan.threshold)
+        goes_on = context.state is not None
+        topology = StreamTopology(self._subscription, self._plan.properties, self._plan.threshold, goes_on=goes_on)
         return DynamicKafkaEnumerator(topology, self._plan, FakeLog, context.state)
 
     def create_reader(self) -> SourceReader:

@@ -16,13 +16,13 @@ pytest.importorskip("confluent_kafka")
 from headrace.broker.cluster import KafkaCluster
 from headrace.common import Encoder, JobStatus, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.kafka.dynamic import (
     DynamicKafkaSource,
     DynamicKafkaSourceBuilder,
     SingleClusterTopicMetadataService,
     YamlFileMetadataService,
 )
-from headrace.connectors.messages import MessageDeserializationSchema
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink

@@ -24,8 +24,8 @@ from headrace.connectors.kafka import (
     KafkaTopicPartition,
 )
 from headrace.connectors.kafka.client import ClientSettings
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.errors import ClientErrors
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.properties import librdkafka_settings
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
 from headrace.connectors.sink import DeliveryGuarantee
@@ -104,6 +104,28 @@ def test_without_a_reset_strategy_every_partition_needs_an_offset() -> None:
         initializer.resolve([KafkaTopicPartition("t", 0), KafkaTopicPartition("t", 1)], Cluster())
 
 
+def test_offsets_are_given_by_partition() -> None:
+    given: Any = {("t", 0): 7}
+    with pytest.raises(InvalidTypeError, match=r"KafkaTopicPartition is the same\), not by \('t', 0\)"):
+        KafkaOffsetsInitializer.offsets(given)
+    offset: Any = "7"
+    with pytest.raises(InvalidTypeError, match="the offset of t-0 takes an int, not '7'"):
+        KafkaOffsetsInitializer.offsets({KafkaTopicPartition("t", 0): offset})
+    strategy: Any = "earliest"
+    with pytest.raises(InvalidTypeError, match="committed_offsets takes an OffsetResetStrategy, not 'earliest'"):
+        KafkaOffsetsInitializer.committed_offsets(strategy)
+
+
+def test_values_of_settings_are_text() -> None:
+    number: Any = 10
+    flag: Any = True
+    made = builder().set_topics("t").set_property("fetch.wait.max.ms", number).set_property("check.crcs", flag)
+    assert made._properties.items() >= {"fetch.wait.max.ms": "10", "check.crcs": "true"}.items()
+    servers: Any = ["a:9092", "b:9092"]
+    with pytest.raises(InvalidTypeError, match=r"takes text for 'group.id', not \['a:9092'"):
+        builder().set_group_id(servers)
+
+
 def test_names_of_java_are_understood() -> None:
     login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="ann" password="p=;w";'
     given = {
@@ -167,10 +189,19 @@ def test_a_setting_that_librdkafka_does_not_know() -> None:
         ClientSettings({"bootstrap.servers": "there:9092", "fetch.min": "1"}).consumer("reader", ClientErrors())
 
 
+def test_files_that_settings_name_and_that_are_not_there() -> None:
+    pytest.importorskip("confluent_kafka")
+    settings = {"bootstrap.servers": "there:9092", "security.protocol": "ssl", "ssl.ca.location": "/no/such.pem"}
+    with pytest.raises(ConfigurationError, match=r"'ssl.ca.location' is /no/such\.pem: No such file"):
+        ClientSettings(settings).admin("sink", ClientErrors())
+
+
 def test_what_is_missing_or_said_twice() -> None:
     empty: KafkaSourceBuilder[str] = KafkaSource.builder()
     with pytest.raises(ConfigurationError, match="set_bootstrap_servers"):
         empty.build()
+    with pytest.raises(InvalidTypeError, match="set_bootstrap_servers takes a str"):
+        empty.set_bootstrap_servers(["there:9092"])  # type: ignore[arg-type]
     with pytest.raises(InvalidProgramError, match=r"set_topics\(\), set_topic_pattern\(\) or set_partitions\(\)"):
         builder().build()
     with pytest.raises(InvalidProgramError, match="needs set_value_only_deserializer"):
@@ -254,7 +285,7 @@ def test_a_partition_without_a_leader_is_asked_about_again(monkeypatch: pytest.M
 
     monkeypatch.setattr(ClientSettings, "admin", lambda *_: Admin())
     partition = KafkaTopicPartition("orders", 0)
-    cluster = KafkaOffsets(ClientSettings({"bootstrap.servers": "there:9092"}))
+    cluster = KafkaPartitionedLog(ClientSettings({"bootstrap.servers": "there:9092"}))
     assert list(cluster.latest([partition]).values()) == [7]
     assert answers == []
 
@@ -274,6 +305,21 @@ def test_a_broker_that_is_gone_does_not_flood_the_log(
     told = [record.getMessage() for record in caplog.records]
     assert [line.count("Connection refused") for line in told] == [1, 0, 1, 0]
     assert len(told) == 4
+
+
+def test_why_no_broker_could_be_reached_is_told() -> None:
+    pytest.importorskip("confluent_kafka")
+    from confluent_kafka import KafkaError
+
+    errors, missed = ClientErrors(), KafkaError(KafkaError._TRANSPORT, "Failed to get metadata")
+    assert str(errors.failure(missed, "topics cannot be listed")) == (
+        "topics cannot be listed: Failed to get metadata (_TRANSPORT)"
+    )
+    errors.note(KafkaError(KafkaError._TRANSPORT, "SSL handshake failed: connecting to a PLAINTEXT broker listener?"))
+    errors.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    assert str(errors.failure(missed, "topics cannot be listed")).endswith("connecting to a PLAINTEXT broker listener?")
+    other = KafkaError(KafkaError.TOPIC_EXCEPTION, "Invalid topic")
+    assert str(errors.failure(other, "a b")) == "a b: Invalid topic (TOPIC_EXCEPTION)"
 
 
 class GroupClient:
@@ -299,7 +345,7 @@ class GroupClient:
         """Nothing is open."""
 
 
-def cluster_of(client: GroupClient, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaOffsets, dict[str, Any]]:
+def cluster_of(client: GroupClient, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaPartitionedLog, dict[str, Any]]:
     """A cluster that asks a client about its group, and the callbacks that the client was given."""
     callbacks: dict[str, Any] = {}
 
@@ -310,7 +356,7 @@ def cluster_of(client: GroupClient, monkeypatch: pytest.MonkeyPatch) -> tuple[Ka
     admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics={}))
     monkeypatch.setattr(ClientSettings, "admin", lambda *_: admin)
     monkeypatch.setattr(ClientSettings, "consumer", consumer)
-    return KafkaOffsets(ClientSettings({"bootstrap.servers": "there:9092", "group.id": "group"})), callbacks
+    return KafkaPartitionedLog(ClientSettings({"bootstrap.servers": "there:9092", "group.id": "group"})), callbacks
 
 
 def test_an_offset_with_an_error_is_not_one_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

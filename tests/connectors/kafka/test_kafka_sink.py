@@ -174,7 +174,7 @@ def test_a_broker_that_does_not_acknowledge_is_a_passing_fault(topic: Topic) -> 
 
 
 def test_a_cluster_that_is_not_there_is_noticed_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.cluster._REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.connectors.kafka.partitioned_log._REQUEST_SECONDS", 0.2)
     schema = MessageSerializationSchema("t", TEXTS)
     sink = KafkaSink.builder().set_bootstrap_servers("127.0.0.1:9").set_record_serializer(schema).build()
     with pytest.raises(InfrastructureError, match=r"127\.0\.0\.1:9"):

@@ -14,7 +14,7 @@ pytest.importorskip("confluent_kafka")
 from headrace.broker.cluster import KafkaCluster
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
-from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.storage.posix import PosixFolder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest, texts
@@ -79,7 +79,7 @@ def test_a_message_that_is_larger_than_what_is_fetched_at_once(topic: Topic, fol
 
 
 def test_a_broker_that_is_not_there(folder: PosixFolder, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.cluster._REQUEST_SECONDS", 1)
+    monkeypatch.setattr("headrace.connectors.kafka.partitioned_log._REQUEST_SECONDS", 1)
     source = topic.reading().set_bootstrap_servers("127.0.0.1:1").build()
     with pytest.raises(InfrastructureError, match=r"topics cannot be listed, at 127\.0\.0\.1:1"):
         enumerator(source, folder).discover(0)

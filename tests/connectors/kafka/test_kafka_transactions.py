@@ -25,7 +25,9 @@ from headrace.common.errors import (
 from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder, MissingMarker
 from headrace.connectors.kafka import committer as committer_module
 from headrace.connectors.kafka import writer as writer_module
+from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.committer import KafkaCommitter
+from headrace.connectors.kafka.markers import read_marker
 from headrace.connectors.kafka.publisher import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import (
@@ -37,7 +39,16 @@ from headrace.connectors.sink import (
 )
 from headrace.storage.posix import PosixFolder
 from tests.connectors.kafka.topics import Topic
-from tests.reliability.support.kafka_sinks import Key, Place, Text, check, committed, kafka_job, staged_files
+from tests.reliability.support.kafka_sinks import (
+    Key,
+    Place,
+    Text,
+    check,
+    committed,
+    kafka_job,
+    kafka_sink,
+    staged_files,
+)
 from tests.reliability.support.small_jobs import CrashError, SmallJob
 
 if TYPE_CHECKING:
@@ -253,16 +264,26 @@ def delete_group(topic: Topic, group: str) -> None:
     topic.admin.delete_consumer_groups([group])[group].result(30)
 
 
-def lost_marker(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The driver dies when an epoch is published, before it knows; then the marker gets lost."""
-    staged = by_hand.written(1, ["a"])
-    with monkeypatch.context() as patch:
-        crash_at(patch, "end", 2, after=True)  # the first one sets the first marker
+def lost_marker(
+    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, *, published: int = 1, waiting: int = 1
+) -> list[list[Any]]:
+    """Epochs with one record each wait, a, b and so on; the driver dies when some are published, before it knows.
 
+    Then the marker gets lost.
+    """
+    staged = [by_hand.written(epoch, [chr(ord("a") + epoch - 1)]) for epoch in range(1, waiting + 1)]
+    with monkeypatch.context() as patch:
+        crash_at(patch, "end", published + 1, after=True)  # the first one sets the first marker
+        committer = by_hand.committer()
         with pytest.raises(CrashError):
-            by_hand.committer().commit(1, staged, NOW)
-    delete_group(topic, staged[0]["id"])
+            commit_all(committer, staged)
+    delete_group(topic, staged[0][0]["id"])
     return staged
+
+
+def commit_all(committer: KafkaCommitter, staged: list[list[Any]]) -> None:
+    for epoch, each in enumerate(staged, 1):
+        committer.commit(epoch, each, NOW)
 
 
 @pytest.fixture(autouse=True)
@@ -271,28 +292,68 @@ def folder(by_hand: ByHand) -> None:
 
 
 def test_a_marker_that_is_gone_stops_the_job(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
-    staged = lost_marker(topic, by_hand, monkeypatch)
+    staged = lost_marker(topic, by_hand, monkeypatch, waiting=2)
+    told = r"is gone, .* epoch 1 was published: .* These epochs wait: 1, 2. .*set_published_up_to\(2\)"
     for _ in range(2):
-        with pytest.raises(CommitRefusedError, match=r"is gone, .* epoch 1 was published: .*MissingMarker.PUBLISH"):
-            by_hand.committer(1, 1).commit(1, staged, NOW)
+        with pytest.raises(CommitRefusedError, match=told):
+            commit_all(by_hand.committer(1, 2, waiting=(1, 2)), staged)
     assert texts(topic) == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "seen"), [(MissingMarker.PUBLISH, ["a", "a", "b"]), (MissingMarker.SKIP, ["a", "b"])]
-)
-def test_going_on_without_a_marker(
-    choice: MissingMarker, seen: list[str], topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+def test_what_waits_is_published_again_without_a_marker_if_the_user_says_so(
+    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     staged = lost_marker(topic, by_hand, monkeypatch)
-    by_hand.sink = to(topic).set_missing_marker(choice).build()
-    committer = by_hand.committer(1, 1)
-    committer.commit(1, staged, NOW)
+    by_hand.sink = to(topic).set_missing_marker(MissingMarker.PUBLISH).build()
+    committer = by_hand.committer(1, 1, waiting=(1,))
+    commit_all(committer, staged)
     committer.recover(None)
     committer.commit(2, by_hand.written(2, ["b"], generation=1), NOW)
     committer.close()
-    assert texts(topic) == seen
+    assert texts(topic) == ["a", "a", "b"]
     assert by_hand.folder.names() == []
+
+
+@pytest.mark.parametrize("in_tasks", [False, True])
+@pytest.mark.parametrize("published", [1, 2, 3])
+def test_of_several_epochs_that_wait_those_are_published_that_were_not(
+    published: int, in_tasks: bool, topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = lost_marker(topic, by_hand, monkeypatch, published=published, waiting=3)
+    if in_tasks:
+        monkeypatch.setattr(committer_module, "_IN_DRIVER_MESSAGES", 0)
+    by_hand.sink = to(topic).set_published_up_to(published).build()
+    committer = by_hand.committer(1, 3, waiting=(1, 2, 3))
+    commit_all(committer, staged)
+    committer.recover(None)
+    committer.commit(4, by_hand.written(4, ["d"], generation=1), NOW)
+    committer.close()
+    assert texts(topic) == ["a", "b", "c", "d"]
+    assert by_hand.folder.names() == []
+
+
+def test_a_job_whose_markers_are_lost_goes_on_once_it_is_told_how_far_each_was(
+    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two subtasks has published the epoch in which the driver dies, the other one has not."""
+    small, ids = job(tmp_path, topic), [f"l{topic.name}-{subtask}" for subtask in range(2)]
+    builder = kafka_sink(topic.servers, topic.name).set_transactional_id_prefix(f"l{topic.name}")
+    small.sink = builder.build()
+    with monkeypatch.context() as patch:
+        crash_at(patch, "begin", 5)  # two set the first markers, two publish the first epoch
+        small.crash()
+    settings = ClientSettings({"bootstrap.servers": topic.servers})
+    markers = [read_marker(settings, id_, topic.name) for id_ in ids]
+    for id_ in ids:
+        delete_group(topic, id_)
+    with pytest.raises(CommitRefusedError, match=r"is gone, .* These epochs wait: [0-9, ]+\."):
+        small.run()
+    for id_, marker in zip(ids, markers, strict=True):
+        assert marker is not None
+        builder.set_published_up_to(marker.epoch, id_)
+    small.sink = builder.build()
+    small.run()
+    check(topic.servers, topic.name)
 
 
 def test_a_marker_that_expires_while_nothing_is_written_is_not_missed(

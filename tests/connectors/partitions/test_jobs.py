@@ -20,10 +20,10 @@ from headrace.common.configuration import Configuration
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration
+from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
-from headrace.log.records import TopicPartition
 from headrace.testing import JobHarness
 from tests.connectors.partitions.driver import TopicDriver
 

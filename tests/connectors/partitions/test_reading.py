@@ -6,10 +6,10 @@ import pytest
 
 from headrace.common import ByteArraySchema, SimpleStringSchema
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.common.topic_partition import TopicPartition
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.source import Pending, ReaderContext
-from headrace.log.records import TopicPartition
 from headrace.storage.posix import PosixFolder
 from tests.connectors.partitions.driver import TopicDriver, enumerator, read_rest, start_of, texts
 

@@ -53,6 +53,7 @@ class WatchedSink(Sink):
         self.before = before
         self.after = after
         self.asked: list[int] = []
+        self.waiting: tuple[int, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WatchedSink, (self.sink,)  # tasks do not commit
@@ -61,6 +62,7 @@ class WatchedSink(Sink):
         return self.sink.create_writer(context)
 
     def create_committer(self, context: CommitterContext) -> Committer:
+        self.waiting = context.waiting
         committer = self.sink.create_committer(context)
         assert committer is not None
         return _WatchedCommitter(committer, self)

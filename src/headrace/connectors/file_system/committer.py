@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import uuid
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
 from headrace.connectors.file_system.pre_commit import chunks_in_progress
+from headrace.connectors.file_system.putting_together import (
+    check_size,
+    checked_blocks,
+    is_put_together,
+    put_together,
+)
 from headrace.connectors.file_system.staging import Part
 from headrace.connectors.sink import Committer, run_here
-from headrace.storage.output import ContentDigest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from headrace.connectors.file_system.staging import Chunk, Staging
+    from headrace.connectors.file_system.staging import Staging
     from headrace.connectors.sink import Json, RunInTasks
     from headrace.storage.output import OutputTree
 
@@ -65,7 +67,7 @@ class FileCommitter(Committer):
         needed = {self._staging.hidden(bucket, chunk.name): chunk for bucket, chunk in chunks_in_progress(in_progress)}
         for path, chunk in needed.items():
             try:
-                _check_size(self._tree, path, chunk)
+                check_size(self._tree, path, chunk)
             except FileNotFoundError as error:
                 raise CommitRefusedError(
                     f"{self._tree.locate(path)} is missing, which waits to be published; put it back"
@@ -93,11 +95,11 @@ class FileCommitter(Committer):
         """Have a part be visible; False where it was there already: a try before this one may have shown it."""
         tree = self._tree
         try:
-            if _is_there(tree, target, part.size):
+            if _is_there(tree, target, part):
                 return False
             if self._publish(part, target, epoch):
                 return True
-            _is_there(tree, target, part.size)
+            _is_there(tree, target, part)
         except FileNotFoundError as error:
             if not tree.has_area(self._publishing):
                 # The job manager knows which it is, and begins again with an area of its own where it is the second.
@@ -105,7 +107,7 @@ class FileCommitter(Committer):
                     f"{tree.locate(self._publishing)} has been taken away, by another job manager that has taken over "
                     f"or by somebody else; {tree.locate(target)} is left to whoever goes on"
                 ) from error
-            if not _is_there(tree, target, part.size):  # else somebody has just shown it
+            if not _is_there(tree, target, part):  # else somebody has just shown it
                 name = target.rpartition("/")[2]
                 raise CommitRefusedError(
                     f"{tree.locate(target)} cannot be published: {error.filename} is missing, which the checkpoint "
@@ -116,14 +118,14 @@ class FileCommitter(Committer):
 
     def _publish(self, part: Part, target: str, epoch: int) -> bool:
         """Show a part; False where somebody else may have been faster."""
-        if _is_put_together(part):
+        if is_put_together(part):
             made = self._made.pop(target, None) or put_together(self._staging, self._publishing, part)
             return self._tree.show(made, target)
         (chunk,) = part.chunks
         source = self._staging.hidden(part.bucket, chunk.name)
-        _check_size(self._tree, source, chunk)
+        check_size(self._tree, source, chunk)
         if (chunk.name.generation, chunk.name.epoch) != (self._generation, epoch):  # it has waited for a while
-            for _ in _checked_blocks(self._tree, source, chunk):
+            for _ in checked_blocks(self._tree, source, chunk):
                 pass
         return self._tree.show(source, target)
 
@@ -134,7 +136,7 @@ class FileCommitter(Committer):
         """
         if self._tasks == 1:
             return {}
-        names = {self._staging.visible(part): part for part in parts if _is_put_together(part)}
+        names = {self._staging.visible(part): part for part in parts if is_put_together(part)}
         wanted = [(name, part) for name, part in names.items() if self._tree.size(name) is None]
         shares = [wanted[number :: self._tasks] for number in range(min(self._tasks, len(wanted)))]
         made = self._run_in_tasks(partial(_put_share_together, self._staging, self._publishing), shares)
@@ -152,74 +154,18 @@ def _put_share_together(staging: Staging, area: str, share: Sequence[tuple[str, 
     return made
 
 
-def put_together(staging: Staging, area: str, part: Part) -> str:
-    """Write a part into a file of an area; gives its path.
-
-    Raises:
-        FileNotFoundError: when a chunk is missing, or the area has been taken away.
-        CommitRefusedError: when a chunk is damaged.
-    """
-    name = uuid.uuid4().hex
-    staging.tree.put_together(area, name, _content(staging, part))
-    return f"{area}/{name}"
-
-
-def _content(staging: Staging, part: Part) -> Iterator[bytes]:
-    yield part.form.header
-    for number, chunk in enumerate(part.chunks):
-        if part.seams is not None and number in part.seams.places:
-            yield part.seams.delimiter
-        yield from _checked_blocks(staging.tree, staging.hidden(part.bucket, chunk.name), chunk)
-
-
-def _is_put_together(part: Part) -> bool:
-    """Whether a part is more than a chunk as it stands."""
-    return len(part.chunks) > 1 or bool(part.form.header)
-
-
-def _is_there(tree: OutputTree, target: str, size: int) -> bool:
-    """Whether a part is visible.
+def _is_there(tree: OutputTree, target: str, part: Part) -> bool:
+    """Whether a part is visible; of one that is rewritten its name tells.
 
     Raises:
         CommitRefusedError: when something else has its name.
     """
     found = tree.size(target)
-    if found not in (None, size):
+    if found not in (None, part.size) and not part.is_rewritten:
         raise CommitRefusedError(
-            f"{tree.locate(target)} has {found} bytes, but what is to be published there has {size}; remove it"
+            f"{tree.locate(target)} has {found} bytes, but what is to be published there has {part.size}; remove it"
         )
     return found is not None
-
-
-def _check_size(tree: OutputTree, path: str, chunk: Chunk) -> None:
-    """See whether a chunk is there as a task wrote it, by its size.
-
-    Raises:
-        FileNotFoundError: when it is missing.
-        CommitRefusedError: when it has another size.
-    """
-    found = tree.size(path)
-    where = tree.locate(path)
-    if found is None:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), where)
-    if found != chunk.size:
-        raise CommitRefusedError(f"{where} has {found} bytes, but a task wrote {chunk.size}; put it back as it was")
-
-
-def _checked_blocks(tree: OutputTree, path: str, chunk: Chunk) -> Iterator[bytes]:
-    """The content of a chunk, which at its end is known to be what the task wrote.
-
-    Raises:
-        CommitRefusedError: when it is not.
-    """
-    digest = ContentDigest()
-    for block in tree.blocks(path):
-        digest.update(block)
-        yield block
-    if digest.text() != chunk.name.digest:
-        raise CommitRefusedError(
-            f"{tree.locate(path)} is damaged: its content is not what a task wrote; put it back as it was"
-        )
 
 
 def refuse_future(staging: Staging, epoch: int) -> None:

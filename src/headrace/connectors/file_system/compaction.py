@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby
 from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.file_system.staging import Part, Seams
+from headrace.formats.joining import BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.connectors.file_system.rolling import RollingPolicy
+    from headrace.connectors.file_system.staging import PartForm
+    from headrace.formats.joining import FileKind
 
 
 @hides_engine_of_methods
@@ -107,47 +110,66 @@ class FileCompactor(ABC):
         return ConcatFileCompactor(delimiter)
 
     @staticmethod
+    def record_wise_file_compactor() -> FileCompactor:
+        """One file with the records of all: of Parquet, ORC and Avro, and of formats of lines as they are joined else.
+
+        Small row groups, stripes and blocks become larger ones.
+        """
+        return RecordWiseFileCompactor()
+
+    @staticmethod
     def identical_file_compactor() -> FileCompactor:
         """Every file stays as it is, and becomes visible when the strategy says."""
         return IdenticalFileCompactor()
 
-    @property
     @abstractmethod
-    def joins_bytes(self) -> bool:
-        """Whether files are joined byte by byte, which not every format allows."""
+    def joins(self, kind: FileKind | None) -> bool:
+        """Whether it makes one file of several of a kind, which not every format allows."""
 
     @abstractmethod
     def compacted(self, parts: Sequence[Part]) -> list[Part]:
         """What becomes of some files of a bucket."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConcatFileCompactor(FileCompactor):
+class _JoiningFileCompactor(FileCompactor):
+    """Joins those files that follow each other and are alike; others stay as they are."""
+
+    delimiter = b""
+
+    def compacted(self, parts: Sequence[Part]) -> list[Part]:
+        groups = ((form, list(group)) for form, group in groupby(parts, key=lambda part: part.form))
+        joined = ([self._one(form, group)] if self.joins(form.kind) else group for form, group in groups)
+        return list(chain.from_iterable(joined))
+
+    def _one(self, form: PartForm, parts: list[Part]) -> Part:
+        *starts, _ = accumulate(len(part.chunks) for part in parts)
+        chunks = tuple(chunk for part in parts for chunk in part.chunks)
+        return Part(parts[0].bucket, chunks, form, is_complete=True, seams=Seams(tuple(starts), self.delimiter))
+
+
+@dataclass(frozen=True)
+class ConcatFileCompactor(_JoiningFileCompactor):
     """See :meth:`FileCompactor.concat_file_compactor`."""
 
     delimiter: bytes
 
-    @property
-    def joins_bytes(self) -> bool:
-        return True
-
-    def compacted(self, parts: Sequence[Part]) -> list[Part]:
-        return [self._one(list(group)) for _, group in groupby(parts, key=lambda part: part.form)]
-
-    def _one(self, parts: list[Part]) -> Part:
-        *starts, _ = accumulate(len(part.chunks) for part in parts)
-        chunks = tuple(chunk for part in parts for chunk in part.chunks)
-        return Part(
-            parts[0].bucket, chunks, parts[0].form, is_complete=True, seams=Seams(tuple(starts), self.delimiter)
-        )
+    def joins(self, kind: FileKind | None) -> bool:
+        return kind is not None and kind.format == BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class RecordWiseFileCompactor(_JoiningFileCompactor):
+    """See :meth:`FileCompactor.record_wise_file_compactor`."""
+
+    def joins(self, kind: FileKind | None) -> bool:
+        return kind is not None
+
+
+@dataclass(frozen=True)
 class IdenticalFileCompactor(FileCompactor):
     """See :meth:`FileCompactor.identical_file_compactor`."""
 
-    @property
-    def joins_bytes(self) -> bool:
+    def joins(self, kind: FileKind | None) -> bool:
         return False
 
     def compacted(self, parts: Sequence[Part]) -> list[Part]:

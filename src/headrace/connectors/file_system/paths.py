@@ -34,11 +34,14 @@ def resolved(path: str | os.PathLike[str]) -> str:
         InvalidTypeError: when it is no path at all.
         UnsupportedOperationError: when it is on another file system.
         CheckpointStorageError: when it is a URI with more than a bucket and a key.
-        InvalidProgramError: when it begins with the home of nobody, or where the working directory was deleted.
+        InvalidProgramError: when it is empty or begins with the home of nobody, or where the working directory was
+            deleted.
     """
     if not isinstance(path, str | os.PathLike):
         raise refused(f"a path is a string or a Path, not {path!r}", InvalidTypeError)
     text = os.fspath(path)
+    if not text:
+        raise refused("a path is empty: '.' is the folder that the program runs in")
     uri = _URI.fullmatch(text)
     if uri is not None:
         scheme = uri[1].lower()

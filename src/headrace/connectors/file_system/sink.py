@@ -12,7 +12,14 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
-from headrace.connectors.file_system.compaction import Compaction, Completion, FileCompactor, FileCompactStrategy
+from headrace.connectors.file_system.compaction import (
+    Compaction,
+    Completion,
+    ConcatFileCompactor,
+    FileCompactor,
+    FileCompactStrategy,
+    RecordWiseFileCompactor,
+)
 from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.paths import open_output, resolved
 from headrace.connectors.file_system.pre_commit import CompactingPreCommit, RollingPreCommit
@@ -81,7 +88,7 @@ class FileSink(Sink[T_contra]):
         if bulk is not None and completion.joins_chunks:
             encoder = bulk.encoder
         is_complete = encoder is None or not completion.joins_chunks
-        self._parts = FileParts(encoder, bulk, named, is_complete)
+        self._parts = FileParts(encoder, bulk, named, is_complete, completion.joins_chunks)
 
     @staticmethod
     def for_row_format(base_path: str | os.PathLike[str], encoder: Encoder[T]) -> RowFormatBuilder[T]:
@@ -241,16 +248,28 @@ class BulkFormatBuilder(_Builder):
         return FileSink(self._base, self._assigner, self._completion(), self._config, bulk=self._factory)
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Self:
-        """As for row formats, where files of the format may be joined.
+        """As for row formats, where the compactor can join files of the format.
 
         Raises:
-            InvalidProgramError: when they may not, as those of Parquet.
+            InvalidProgramError: when it cannot.
         """
         super().enable_compact(strategy, compactor)
-        if compactor.joins_bytes and self._factory.encoder is None:
-            what = f"files of {self._factory.suffix or type(self._factory).__name__}"
-            raise InvalidProgramError(
-                f"{what} cannot be joined byte by byte: use FileCompactor.identical_file_compactor(), or longer epochs "
-                "(headrace.epoch.target-duration) for larger files"
-            )
+        if self._factory.encoder is None:
+            self._check_joins(compactor)
         return self
+
+    def _check_joins(self, compactor: FileCompactor) -> None:
+        """Refuse what would not give files of the format."""
+        is_joined = type(self._factory).file_kind is not BulkWriterFactory.file_kind
+        what = f"files of {self._factory.suffix or type(self._factory).__name__}"
+        if isinstance(compactor, ConcatFileCompactor):
+            better = "record_wise" if is_joined else "identical"
+            raise InvalidProgramError(
+                f"{what} cannot be joined byte by byte: use FileCompactor.{better}_file_compactor()"
+            )
+        if isinstance(compactor, RecordWiseFileCompactor) and not is_joined:
+            raise InvalidProgramError(
+                f"{what} cannot be joined, as their writers have no file_kind(): use "
+                "FileCompactor.identical_file_compactor(), or longer epochs (headrace.epoch.target-duration) for "
+                "larger files"
+            )

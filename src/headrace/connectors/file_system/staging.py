@@ -22,6 +22,8 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.formats.joining import BYTES, FileKind
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -108,21 +110,29 @@ class PartForm:
         prefix: the beginning of their names.
         suffix: the end of their names.
         header: what comes before their chunks; empty where a chunk is a file as it stands.
+        kind: by what files are joined; None where they cannot be, or nobody has asked for it.
     """
 
     prefix: str
     suffix: str
     header: bytes
+    kind: FileKind | None = None
+
+    @property
+    def joins_bytes(self) -> bool:
+        """Whether one file may just follow the other."""
+        return self.kind is not None and self.kind.format == BYTES
 
     def to_json(self) -> Json:
         """For the manifest."""
-        return [self.prefix, self.suffix, base64.b64encode(self.header).decode()]
+        kind = [] if self.kind is None else [self.kind.to_json()]
+        return [self.prefix, self.suffix, base64.b64encode(self.header).decode(), *kind]
 
     @staticmethod
     def from_json(document: Json) -> PartForm:
         """What :meth:`to_json` gave."""
-        prefix, suffix, header = document
-        return PartForm(prefix, suffix, base64.b64decode(header))
+        prefix, suffix, header, *kind = document
+        return PartForm(prefix, suffix, base64.b64decode(header), *map(FileKind.from_json, kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +182,13 @@ class Part:
     seams: Seams | None = None
 
     @property
+    def is_rewritten(self) -> bool:
+        """Whether the format makes one file of several, rather than one following the other."""
+        return self.seams is not None and len(self.chunks) > 1 and not self.form.joins_bytes
+
+    @property
     def size(self) -> int:
-        """The bytes of the file."""
+        """The bytes of the file, or of the files of which it is made where it :attr:`is_rewritten`."""
         seams = 0 if self.seams is None else self.seams.size
         return len(self.form.header) + sum(chunk.size for chunk in self.chunks) + seams
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -14,6 +14,7 @@ from headrace.connectors.file_system.buckets import check_bucket
 from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
 from headrace.connectors.sink import SinkWriter
 from headrace.formats.encoders import BatchEncoder, encode_records
+from headrace.formats.joining import BYTES, FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +36,11 @@ class _OpenPart(ABC):
 
     def __init__(self, file: StagedFile) -> None:
         self.file = file
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether the file may become part of a larger one."""
+        return True
 
     @abstractmethod
     def write(self, batch: Batch) -> None: ...
@@ -60,6 +66,10 @@ class _BulkPart(_OpenPart):
         super().__init__(file)
         self._writer = factory.create(cast("BinaryIO", self.file), input_type)
 
+    @property
+    def can_be_joined(self) -> bool:
+        return self._writer.can_be_joined
+
     def write(self, batch: Batch) -> None:
         self._writer.add_batch(batch)
 
@@ -77,12 +87,14 @@ class FileParts:
         bulk: for bulk formats; None for row formats.
         config: what they are called.
         is_complete: whether every chunk is a file of its own, and so begins as one.
+        are_joined: whether files are made of several chunks.
     """
 
     encoder: Encoder | None
     bulk: BulkWriterFactory | None
     config: OutputFileConfig
     is_complete: bool
+    are_joined: bool
 
     def takes_changes(self, input_type: TypeInformation) -> bool:
         """Whether what is written shows what rows do in a changelog."""
@@ -100,7 +112,14 @@ class FileParts:
     def form(self, input_type: TypeInformation) -> PartForm:
         """What the manifest has to know of them."""
         header = b"" if self.is_complete else self._header(input_type)
-        return PartForm(self.config.part_prefix, self.config.get_part_suffix(), header)
+        kind = self._kind(input_type) if self.are_joined else None
+        return PartForm(self.config.part_prefix, self.config.get_part_suffix(), header, kind)
+
+    def _kind(self, input_type: TypeInformation) -> FileKind | None:
+        if self.encoder is None:
+            assert self.bulk is not None, "there is one of both"
+            return self.bulk.file_kind(input_type)
+        return FileKind.of(BYTES, f"{type(self.encoder).__module__}.{type(self.encoder).__qualname__}")
 
     def _header(self, input_type: TypeInformation) -> bytes:
         return self.encoder.header(input_type) if isinstance(self.encoder, BatchEncoder) else b""
@@ -121,6 +140,7 @@ class FileSinkWriter(SinkWriter):
         self._staging = staging
         self._assigner = assigner
         self._files = parts
+        self._form = parts.form(context.input_type)
         self._open: dict[str, _OpenPart] = {}
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
@@ -158,7 +178,7 @@ class FileSinkWriter(SinkWriter):
         size, digest = part.finish()
         name = ChunkName(epoch.number, context.generation, context.subtask, epoch.processing_time, digest)
         part.file.keep(self._staging.hidden(bucket, name))
-        form = self._files.form(context.input_type)
+        form = self._form if part.can_be_joined else replace(self._form, kind=None)
         return Part(bucket, (Chunk(name, size),), form, self._files.is_complete)
 
     def abort(self) -> None:

@@ -1,6 +1,7 @@
 """Topics of Kafka as sources and sinks, read and written by librdkafka in the tasks."""
 
-from headrace.connectors.kafka.publisher import MissingMarker
+from headrace.common.topic_partition import TopicPartition as KafkaTopicPartition
+from headrace.connectors.kafka.missing_markers import MissingMarker
 from headrace.connectors.kafka.serializer import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
@@ -10,7 +11,6 @@ from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 from headrace.connectors.partitions.offsets import OffsetResetStrategy as KafkaOffsetResetStrategy
 from headrace.connectors.partitions.offsets import OffsetsInitializer as KafkaOffsetsInitializer
-from headrace.log.records import TopicPartition as KafkaTopicPartition
 
 __all__ = [
     "KafkaOffsetResetStrategy",

@@ -10,15 +10,17 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointError, HeadraceError, InfrastructureError
-from headrace.connectors.kafka.markers import Marker, read_marker, require_topic
-from headrace.connectors.kafka.publisher import MissingMarker, Publication, Publisher
+from headrace.connectors.kafka.markers import Marker, read_marker
+from headrace.connectors.kafka.publisher import Publication, Publisher
 from headrace.connectors.kafka.staging import StagedEpoch, remove_staged_before
+from headrace.connectors.kafka.topics import require_topic
 from headrace.connectors.sink import Committer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.missing_markers import WithoutMarker
     from headrace.connectors.sink import CommitterContext, Json
     from headrace.storage.folder import Folder
 
@@ -42,13 +44,13 @@ class TransactionSettings:
         client: how the cluster is reached.
         prefix: the beginning of transactional ids; the job's and the sink's when None.
         marker_topic: at which topic markers are.
-        missing_marker: what to do without one.
+        without_marker: what counts as published without one.
     """
 
     client: ClientSettings
     prefix: str | None
     marker_topic: str
-    missing_marker: MissingMarker
+    without_marker: WithoutMarker
 
     def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
         """The id under which a subtask's messages are published, the same over all restarts."""
@@ -88,12 +90,12 @@ class KafkaCommitter(Committer):
                 raise InfrastructureError(str(error)) from error
 
     def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        staged = [self._under_own_id(StagedEpoch.from_json(each)) for each in committables]
+        publications = [self._publication(epoch, StagedEpoch.from_json(each)) for each in committables]
+        staged = [each.staged for each in publications]
         ids = [each.transactional_id for each in staged]
         if epoch > self._attempted:
             self._attempted = epoch
             self._claim([id_ for id_ in ids if self._is_quiet(id_)], epoch - 1)
-        publications = [self._publication(epoch, each) for each in staged]
         if _is_large(staged):
             self._close_publishers(ids)
             self._context.run_in_tasks(_Publishing(self._settings.client), publications)
@@ -114,13 +116,25 @@ class KafkaCommitter(Committer):
     def close(self) -> None:
         self._close_publishers(list(self._publishers))
 
+    def _publication(self, epoch: int, staged: StagedEpoch) -> Publication:
+        said, about = self._settings.without_marker, (staged.transactional_id, epoch, self._context.waiting)
+        last = said.last_published(*about)
+        return Publication(
+            epoch=epoch,
+            staged=staged if last is None else self._under_own_id(staged),
+            folder=self._folder,
+            owner=self._owner,
+            without_marker=last,
+            advice=said.advice(*about),
+        )
+
     def _under_own_id(self, staged: StagedEpoch) -> StagedEpoch:
         """What waits under a former id that is another job's by now, under one of this sink's own.
 
         Whether it was published the marker of that id does not tell any more, so somebody has to have said it.
         """
         former = staged.transactional_id
-        if former in self._ids or self._settings.missing_marker is MissingMarker.FAIL:
+        if former in self._ids:
             return staged
         try:
             marker = read_marker(self._settings.client, former, staged.marker_topic)
@@ -145,15 +159,6 @@ class KafkaCommitter(Committer):
     def _is_quiet(self, id_: str) -> bool:
         return time.monotonic() - self._set_at.get(id_, time.monotonic()) > _QUIET_SECONDS
 
-    def _publication(self, epoch: int, staged: StagedEpoch) -> Publication:
-        return Publication(
-            epoch=epoch,
-            staged=staged,
-            folder=self._folder,
-            owner=self._owner,
-            missing_marker=self._settings.missing_marker,
-        )
-
     def _do_here(self, work: Mapping[str, Callable[[Publisher], None]]) -> None:
         """Have publishers in this process do something, by transactional id, side by side."""
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-publisher") as pool:
@@ -168,7 +173,10 @@ class KafkaCommitter(Committer):
         except BaseException:
             publisher.close()
             raise
-        self._publishers[id_] = publisher
+        if publisher.may_go_on():
+            self._publishers[id_] = publisher
+        else:
+            publisher.close()
 
     def _close_publishers(self, ids: Sequence[str]) -> None:
         for id_ in ids:

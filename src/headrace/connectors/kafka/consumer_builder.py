@@ -1,13 +1,14 @@
-"""What builders of sources of Kafka are told about their clients."""
+"""What builders of sources of Kafka are told about their consumers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from headrace.common.arguments import refused
 from headrace.common.errors import ConfigurationError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.kafka.properties import check_properties
+from headrace.connectors.kafka.client_builder import KafkaClientBuilder
+from headrace.connectors.kafka.properties import SOURCE
 from headrace.connectors.partitions.builder import MessageSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, ReadingPlan
 
@@ -22,12 +23,10 @@ _RESET: Final = "auto.offset.reset"
 
 
 @hides_engine_of_methods
-class KafkaConsumerBuilder(MessageSourceBuilder):
+class KafkaConsumerBuilder(KafkaClientBuilder, MessageSourceBuilder):
     """Puts a source together whose messages are read by clients of Kafka."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._properties: dict[str, str] = {}
+    _kind = SOURCE
 
     def set_group_id(self, group_id: str) -> Self:
         """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints."""
@@ -36,25 +35,6 @@ class KafkaConsumerBuilder(MessageSourceBuilder):
     def set_client_id_prefix(self, prefix: str) -> Self:
         """What the ids of clients begin with, in quotas and logs of brokers."""
         return self.set_property("client.id.prefix", prefix)
-
-    def set_property(self, key: str, value: str) -> Self:
-        """A setting of librdkafka, or of Java's clients where both know it.
-
-        ``${env:NAME}``, ``${directory:/run/secrets:password}`` and ``${file:/etc/kafka.properties:password}`` stand for
-        secrets, which are looked up where a client is made and are not part of the job.
-
-        Raises:
-            ConfigurationError: when it is for the source itself to decide, or for Java alone.
-        """
-        check_properties({key: str(value)})
-        self._properties[key] = str(value)
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> Self:
-        """Several settings, see :meth:`set_property`."""
-        for key, value in props.items():
-            self.set_property(key, value)
-        return self
 
     def _reading_plan(self, subscription: Subscription, properties: dict[str, str]) -> ReadingPlan:
         """What is read.
@@ -77,7 +57,7 @@ class KafkaConsumerBuilder(MessageSourceBuilder):
 
 def _boolean(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ConfigurationError(f"{name!r} is true or false, not {text!r}")
+        raise refused(f"{name!r} is true or false, not {text!r}", ConfigurationError)
     return text.lower() == "true"
 
 
@@ -90,10 +70,10 @@ def whole_number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigurationError(f"{name!r} is a whole number, not {text!r}") from None
+        raise refused(f"{name!r} is a whole number, not {text!r}", ConfigurationError) from None
 
 
 def _reset_of(text: str) -> str | None:
     if text not in ("none", "earliest", "latest"):
-        raise ConfigurationError(f"{_RESET!r} is earliest, latest or none, not {text!r}")
+        raise refused(f"{_RESET!r} is earliest, latest or none, not {text!r}", ConfigurationError)
     return None if text == "none" else text

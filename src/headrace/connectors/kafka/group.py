@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InfrastructureError
 from headrace.common.logs import get_logger
+from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.kafka.errors import error_of
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer, Message
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.connectors.kafka.client import ClientSettings
-    from headrace.log.records import TopicPartition
 
 _FETCH_RECORDS: Final = 500  # memory that is used again at once: twice as many cost a third more
 _FETCH_SECONDS: Final = 0.02

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import CommitRefusedError, ConfigurationError, HeadraceError, InfrastructureError
@@ -30,29 +29,6 @@ logger = get_logger(__name__)
 _REQUEST_SECONDS: Final = 30
 _MARK_SECONDS: Final = 10
 _GRACE_SECONDS: Final = 2
-_LOOK: Final = (
-    "Look whether its messages are there; then have the job go on with set_missing_marker(MissingMarker.PUBLISH) if "
-    "they are not, or MissingMarker.SKIP if they are"
-)
-
-
-class MissingMarker(Enum):
-    """What a ``KafkaSink`` does when Kafka has lost the mark that says whether an epoch was published.
-
-    Examples:
-        >>> from headrace.datastream.connectors.kafka import MissingMarker
-        >>> [choice.name for choice in MissingMarker]
-        ['FAIL', 'PUBLISH', 'SKIP']
-    """
-
-    FAIL = "fail"
-    """Stop the job, and say so: messages could be there twice, or be lost."""
-
-    PUBLISH = "publish"
-    """Publish the epoch: its messages may be there twice."""
-
-    SKIP = "skip"
-    """Take it for published: its messages may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +40,16 @@ class Publication:
         staged: the messages.
         folder: where those are that are in files.
         owner: job and sink, as in its marker.
-        missing_marker: what to do without one.
+        without_marker: the epoch that counts as published last when there is no marker; None when nobody knows.
+        advice: what to do then.
     """
 
     epoch: int
     staged: StagedEpoch
     folder: Folder
     owner: str
-    missing_marker: MissingMarker
+    without_marker: int | None
+    advice: str
 
 
 class Publisher:
@@ -130,6 +108,15 @@ class Publisher:
         self._tried(lambda: self._set(marker))
         self._last = marker.epoch
 
+    def may_go_on(self) -> bool:
+        """Whether another epoch may be published by it: not once a connection of its broke.
+
+        librdkafka sends again what it got no answer to. The first request may still be on its way, and be carried out
+        in the middle of a later transaction, which it would commit without its marker. A producer that begins anew
+        makes brokers refuse it.
+        """
+        return not self._sender.lost_connection()
+
     def close(self) -> None:
         """Let go of the connections; an open transaction is left to whoever asks for its id next."""
         self._group.close()
@@ -147,18 +134,18 @@ class Publisher:
             raise CommitRefusedError(
                 f"transactional id {self._id} at {self._servers} is used by {marker.owner}, as its marker says, and "
                 f"this is {publication.owner}, whose marker it has replaced, so {unknown}. Give each of them a "
-                f"set_transactional_id_prefix() of its own. {_LOOK}"
+                f"set_transactional_id_prefix() of its own. {publication.advice}"
             )
-        if publication.missing_marker is MissingMarker.FAIL:
+        last = publication.without_marker
+        if last is None:
             raise CommitRefusedError(
                 f"the marker of transactional id {self._id} at {self._servers} (what group {self._id} has committed at "
                 f"topic {publication.staged.marker_topic}) is gone, so {unknown}: it has expired "
-                f"(offsets.retention.minutes), or group or topic were deleted. {_LOOK}"
+                f"(offsets.retention.minutes), or group or topic were deleted. {publication.advice}"
             )
-        publishes = publication.missing_marker is MissingMarker.PUBLISH
-        done = "published, perhaps again" if publishes else "taken for published"
+        done = "published, perhaps again" if last < publication.epoch else "taken for published"
         logger.warning("the marker of transactional id %s is gone: epoch %d is %s", self._id, publication.epoch, done)
-        return 0 if publishes else publication.epoch
+        return last
 
     def _run_transaction(self, publication: Publication) -> None:
         self._begin()
@@ -245,4 +232,4 @@ def check_settings(settings: ClientSettings) -> None:
     Raises:
         ConfigurationError: when it does not take them for transactions.
     """
-    MessageSender(settings, "check", {"transactional.id": "check"})
+    MessageSender(settings, "check", {"transactional.id": "check"}).close()

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import NO_TIMESTAMP
+from headrace.common.topic_partition import TopicPartition
+from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.kafka.client import check_library
 from headrace.connectors.kafka.partition_consumer import PartitionConsumer
 from headrace.connectors.kept_clients import KeptClients
-from headrace.connectors.messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.source import SourceReader
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from confluent_kafka import Message
 
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.kafka.client import ClientSettings
-    from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.source import Json, ReaderContext, SourceRecords
 
 _BATCH_RECORDS: Final = 1 << 15

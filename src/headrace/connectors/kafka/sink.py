@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError
-from headrace.common.logs import get_logger
+from headrace.common.call_site import warn_caller
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.client import ClientSettings, check_library
-from headrace.connectors.kafka.cluster import KafkaOffsets
+from headrace.connectors.kafka.client_builder import KafkaClientBuilder
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
-from headrace.connectors.kafka.properties import SINK, check_properties
-from headrace.connectors.kafka.publisher import MissingMarker, check_settings
+from headrace.connectors.kafka.missing_markers import MissingMarker, WithoutMarker
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+from headrace.connectors.kafka.properties import SINK
+from headrace.connectors.kafka.publisher import check_settings
 from headrace.connectors.kafka.writer import SendingWriter, StagingWriter, check_sizes
 from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.connectors.outgoing_messages import MessageSerializationSchema
     from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
-
-logger = get_logger(__name__)
 
 _MAX_BYTES: Final = 1_000_000
 """That of librdkafka, if the settings do not say otherwise."""
@@ -91,7 +89,7 @@ class KafkaSink(TopicSink[T_contra]):
     def check_output(self, context: CommitterContext) -> None:
         check_library()
         if self._transactions is None:
-            KafkaOffsets(self._settings).topics()  # an error at the start, if the cluster cannot be reached
+            KafkaPartitionedLog(self._settings).topics()  # an error at the start, if the cluster cannot be reached
             return
         check_settings(self._settings)
         refuse_future(self._transactions, context)
@@ -103,7 +101,7 @@ class KafkaSink(TopicSink[T_contra]):
 
 @hides_engine_of_methods
 @other_names()
-class KafkaSinkBuilder(TopicSinkBuilder):
+class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
     """Puts a :class:`KafkaSink` together.
 
     Examples:
@@ -123,16 +121,23 @@ class KafkaSinkBuilder(TopicSinkBuilder):
     """
 
     _name = "KafkaSink"
+    _kind = SINK
+    _usual_guarantee = DeliveryGuarantee.AT_LEAST_ONCE
 
     def __init__(self) -> None:
-        super().__init__(DeliveryGuarantee.AT_LEAST_ONCE)
-        self._properties: dict[str, str] = {}
+        super().__init__()
         self._prefix: str | None = None
         self._marker_topic: str | None = None
         self._missing_marker = MissingMarker.FAIL
+        self._published_up_to: dict[str | None, int] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas."""
+        """Where to ask for the cluster: ``host:port``, several with commas.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+        """
+        expect(bootstrap_servers, str, "set_bootstrap_servers")
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_transactional_id_prefix(self, prefix: str) -> Self:
@@ -165,20 +170,25 @@ class KafkaSinkBuilder(TopicSinkBuilder):
         self._missing_marker = missing_marker
         return self
 
-    def set_property(self, key: str, value: str) -> Self:
-        """A setting of librdkafka, or of Java's clients where both know it; secrets as for a ``KafkaSource``.
+    def set_published_up_to(self, epoch: int, transactional_id: str | None = None) -> Self:
+        """Say of which epochs the messages are there, where the job has stopped because that is lost.
+
+        The error says which epochs wait: those up to this one count as published, later ones are published. It answers
+        for these epochs alone, so it may stay in the program.
+
+        Args:
+            epoch: the last epoch whose messages are there; the one before the first that waits, if none is.
+            transactional_id: under which id; under all for which nothing else is said, when None.
 
         Raises:
-            ConfigurationError: when it is for the sink itself to decide, or for Java alone.
+            InvalidProgramError: when the epoch is negative.
         """
-        check_properties({key: str(value)}, SINK)
-        self._properties[key] = str(value)
-        return self
-
-    def set_properties(self, props: Mapping[str, str]) -> Self:
-        """Several settings, see :meth:`set_property`."""
-        for key, value in props.items():
-            self.set_property(key, value)
+        expect(epoch, int, "set_published_up_to")
+        if transactional_id is not None:
+            expect(transactional_id, str, "set_published_up_to")
+        if epoch < 0:
+            raise refused(f"an epoch is not negative, got {epoch}")
+        self._published_up_to[transactional_id] = epoch
         return self
 
     def build(self) -> KafkaSink[Any]:
@@ -188,8 +198,7 @@ class KafkaSinkBuilder(TopicSinkBuilder):
             ConfigurationError: when the servers are missing.
             InvalidProgramError: when the serializer is missing, or the topic of the markers.
         """
-        if "bootstrap.servers" not in self._properties:
-            raise ConfigurationError("a KafkaSink needs set_bootstrap_servers('host:port')")
+        self._check_servers()
         schema = self._needed_schema()
         settings = ClientSettings(dict(self._properties))
         transactions = self._transactions(settings, schema)
@@ -197,10 +206,7 @@ class KafkaSinkBuilder(TopicSinkBuilder):
 
     def _transactions(self, settings: ClientSettings, schema: MessageSerializationSchema) -> TransactionSettings | None:
         if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
-            if self._prefix is not None:
-                logger.warning(
-                    "a KafkaSink has no transactions, so no prefix of their ids, as it is %s", self._guarantee
-                )
+            self._warn_without_transactions()
             return None
         topic = self._marker_topic or (schema.topic if isinstance(schema.topic, str) else None)
         if topic is None:
@@ -208,4 +214,15 @@ class KafkaSinkBuilder(TopicSinkBuilder):
                 "a KafkaSink whose topics are chosen by record keeps at one topic which epoch is published: name one "
                 "that is there with set_marker_topic()"
             )
-        return TransactionSettings(settings, self._prefix, topic, self._missing_marker)
+        said = WithoutMarker(self._missing_marker, dict(self._published_up_to))
+        return TransactionSettings(settings, self._prefix, topic, said)
+
+    def _warn_without_transactions(self) -> None:
+        given = {
+            "set_transactional_id_prefix": self._prefix is not None,
+            "set_marker_topic": self._marker_topic is not None,
+            "set_missing_marker": self._missing_marker is not MissingMarker.FAIL,
+            "set_published_up_to": bool(self._published_up_to),
+        }
+        for name in (name for name, is_given in given.items() if is_given):
+            warn_caller(f"{name}() has no effect: a KafkaSink that is {self._guarantee.name} has no transactions")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
-from headrace.common.errors import ConfigurationError
+from headrace.common.arguments import expect
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.client import ClientSettings, check_library
-from headrace.connectors.kafka.cluster import KafkaOffsets
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.reader import KafkaReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import PartitionEnumerator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
@@ -66,7 +66,7 @@ class KafkaSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
-        return PartitionEnumerator(KafkaOffsets(self._settings), self._plan, context.state)
+        return PartitionEnumerator(KafkaPartitionedLog(self._settings), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
         return KafkaReader(self._settings, self._schema, reject=self._dead_letter is not None)
@@ -97,7 +97,12 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
     _name = "KafkaSource"
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """Where to ask for the cluster: ``host:port``, several with commas."""
+        """Where to ask for the cluster: ``host:port``, several with commas.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+        """
+        expect(bootstrap_servers, str, "set_bootstrap_servers")
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def build(self) -> KafkaSource[T_co]:
@@ -107,8 +112,7 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
             ConfigurationError: when a setting is missing or malformed.
             InvalidProgramError: when topics or the schema are missing.
         """
-        if "bootstrap.servers" not in self._properties:
-            raise ConfigurationError("a KafkaSource needs set_bootstrap_servers('host:port')")
+        self._check_servers()
         properties = dict(self._properties)
         plan = self._reading_plan(self._subscribed(), properties)
         return KafkaSource(ClientSettings(properties), plan, self._needed_schema(), self._dead_letter)

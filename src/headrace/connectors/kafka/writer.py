@@ -121,7 +121,7 @@ class StagingWriter(SinkWriter):
         assert self._epoch is not None
         for messages in self._encoder.encode(batch):
             self._pieces.append((messages, _timestamps(messages, self._epoch.processing_time)))
-            self._bytes += messages.values.nbytes
+            self._bytes += messages.size
         if self._bytes >= _STAGED_TOGETHER:
             self._stage(content_of(self._pieces))
 

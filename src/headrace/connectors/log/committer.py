@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import (
     CheckpointError,
@@ -14,6 +15,7 @@ from headrace.common.errors import (
 from headrace.connectors.log.marker import OutputMarker
 from headrace.connectors.sink import Committer
 from headrace.log.commits import Author, Commit
+from headrace.log.open_transactions import ABANDONED
 from headrace.log.staging import Staged, publish
 
 if TYPE_CHECKING:
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 
     from headrace.connectors.sink import CommitterContext, Json
     from headrace.log.log import Log
-    from headrace.log.state import LogState
+    from headrace.log.state import LogState, ProducerState
+
+
+_PRODUCER: Final = re.compile("headrace-([0-9a-f]{32})-(.+)")
 
 
 class LogCommitter(Committer):
@@ -32,7 +37,7 @@ class LogCommitter(Committer):
         context: the job.
 
     Raises:
-        CheckpointError: when the log is an older copy.
+        CheckpointError: when the log is an older copy, or what waited there was abandoned.
         InfrastructureError: when a younger job manager has taken over.
     """
 
@@ -61,6 +66,7 @@ class LogCommitter(Committer):
 
         def describe(state: LogState) -> Commit:
             known = state.producers.get(self._producer)
+            _refuse_abandoned(known, str(self._journal))
             if known is not None and known.epoch > self._generation:
                 raise InfrastructureError(
                     f"a younger job manager writes to {self._journal} (generation {known.epoch}, this one is "
@@ -78,6 +84,12 @@ def producer_of(job_id: str, operator_id: str) -> str:
     return f"headrace-{job_id}-{operator_id}"
 
 
+def job_and_sink(producer: str) -> tuple[str, str] | None:
+    """The job and the uid of the sink that commit under an id; None where it is a program's own."""
+    found = _PRODUCER.fullmatch(producer)
+    return (found[1], found[2]) if found else None
+
+
 def marker_of(log: Log, context: CommitterContext) -> OutputMarker:
     """What the job itself remembers of the output of a sink."""
     return OutputMarker(context.folder, producer_of(context.job_id, context.operator_id), str(log))
@@ -87,11 +99,12 @@ def refuse_other_times(log: Log, context: CommitterContext) -> None:
     """Notice that the checkpoint is older than the output, or the log older than the checkpoint.
 
     Raises:
-        CheckpointError: naming the epochs of both.
+        CheckpointError: naming the epochs of both; or when what waited in the log was abandoned.
     """
     with log.journal.lock:
         log.journal.refresh()
         known = log.journal.state().producers.get(producer_of(context.job_id, context.operator_id))
+    _refuse_abandoned(known, str(log))
     marker_of(log, context).check(known)
     if known is not None and known.sequence > context.restored_epoch:
         raise CheckpointError(
@@ -99,4 +112,12 @@ def refuse_other_times(log: Log, context: CommitterContext) -> None:
             f"epoch {known.sequence}: the directory is an old copy, or newer checkpoints were removed, and going on "
             "would write that output again. Put the newest checkpoint directory back; or start a new job, with a "
             "checkpoint directory of its own"
+        )
+
+
+def _refuse_abandoned(known: ProducerState | None, log: str) -> None:
+    if known is not None and known.epoch == ABANDONED:
+        raise CheckpointError(
+            f"{log} takes no output of this job any more: what waited there for a commit was abandoned, with `headrace "
+            "log abandon`, and is lost. Start a new job, with a checkpoint directory of its own"
         )

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from headrace.common.errors import OffsetOutOfRangeError, SourceChangedError, UnknownTopicError
-from headrace.connectors.messages import METADATA, MessageDecoder, Messages
-from headrace.connectors.partitions.log import topic_made_again
+from headrace.common.topic_partition import TopicPartition
+from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.partitions.partitioned_log import topic_made_again
 from headrace.connectors.source import SourceReader
 from headrace.log.log import Log
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.source import Json, ReaderContext, SourceRecords
 
-_HEADERS = "headers"
+_HEADERS: Final = "headers"
+_TIMESTAMP_TYPE: Final = "timestamp-type"
+
+_CREATED: Final = "CreateTime"
+"""What Kafka calls timestamps that are those of whoever sent the records."""
 
 
 class LogReader(SourceReader):
@@ -35,7 +39,7 @@ class LogReader(SourceReader):
         self._location = location
         self._decoder = MessageDecoder(schema, reject=reject)
         self._wants_keys = schema.key is not None
-        self._wants_headers = _HEADERS in schema.metadata.values()
+        self._metadata = set(schema.metadata.values())
         self._log: Log | None = None
         self._created: dict[str, int] = {}
 
@@ -77,11 +81,22 @@ class LogReader(SourceReader):
             batch.column("value"),
             batch.column("key") if self._wants_keys else None,
             batch.column("timestamp").cast(pa.int64()).to_numpy(),
-            {_HEADERS: _as_maps(batch.column("headers"))} if self._wants_headers else {},
+            {name: column(batch) for name, column in _COLUMNS.items() if name in self._metadata},
         )
 
 
-def _as_maps(headers: pa.Array) -> pa.Array:
+def _headers(batch: pa.RecordBatch) -> pa.Array:
     """Headers by their names; of those with one name, the last."""
-    found = [{pair["key"]: pair["value"] for pair in pairs or ()} for pairs in headers.to_pylist()]
+    found = [{pair["key"]: pair["value"] for pair in pairs or ()} for pairs in batch.column("headers").to_pylist()]
     return pa.array([list(each.items()) for each in found], METADATA[_HEADERS].storage_type)
+
+
+def _timestamp_types(batch: pa.RecordBatch) -> pa.Array:
+    return pa.repeat(pa.scalar(_CREATED, METADATA[_TIMESTAMP_TYPE].storage_type), batch.num_rows)
+
+
+_COLUMNS: Final[Mapping[str, Callable[[pa.RecordBatch], pa.Array]]] = {
+    _HEADERS: _headers,
+    _TIMESTAMP_TYPE: _timestamp_types,
+}
+"""Metadata that is read where somebody asks for it."""

@@ -9,6 +9,7 @@ from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.committer import LogCommitter, refuse_other_times
+from headrace.connectors.log.location import location_of
 from headrace.connectors.log.writer import PublishingWriter, StagingWriter
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
 from headrace.connectors.sink import DeliveryGuarantee
@@ -113,14 +114,20 @@ class LogSinkBuilder(TopicSinkBuilder):
     """
 
     _name = "LogSink"
+    _usual_guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
     def __init__(self) -> None:
-        super().__init__(DeliveryGuarantee.EXACTLY_ONCE)
+        super().__init__()
         self._location: str | None = None
 
     def set_log(self, location: str | os.PathLike[str]) -> Self:
-        """Say where the log is: a path, or the URI of a folder on an object store or HDFS."""
-        self._location = str(location)
+        """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
+
+        Raises:
+            InvalidTypeError: when it is neither.
+            InvalidProgramError: when it is empty.
+        """
+        self._location = location_of(location)
         return self
 
     def build(self) -> LogSink[Any]:

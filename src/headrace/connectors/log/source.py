@@ -9,7 +9,8 @@ from headrace.common.other_names import other_names
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.log.offsets import LogOffsets
+from headrace.connectors.log.location import location_of
+from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
 from headrace.connectors.log.reader import LogReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, PartitionEnumerator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
@@ -77,7 +78,7 @@ class LogSource(TopicSource[T_co]):
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         log = Log.open(self._location, options=context.storage_options)
-        return PartitionEnumerator(LogOffsets(log, self._group), self._plan, context.state)
+        return PartitionEnumerator(EmbeddedPartitionedLog(log, self._group), self._plan, context.state)
 
     def create_reader(self) -> SourceReader:
         return LogReader(self._location, self._schema, reject=self._dead_letter is not None)
@@ -114,12 +115,25 @@ class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
         self._resets_to: str | None = None
 
     def set_log(self, location: str | os.PathLike[str]) -> Self:
-        """Say where the log is: a path, or the URI of a folder on an object store or HDFS."""
-        self._location = str(location)
+        """Say where the log is: a path, or the URI of a folder on an object store or HDFS.
+
+        Raises:
+            InvalidTypeError: when it is neither.
+            InvalidProgramError: when it is empty.
+        """
+        self._location = location_of(location)
         return self
 
     def set_group_id(self, group_id: str) -> Self:
-        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints."""
+        """The consumer group whose offsets show how far the job has come; the job itself goes by its checkpoints.
+
+        Raises:
+            InvalidTypeError: when it is no text.
+            InvalidProgramError: when it is empty.
+        """
+        expect(group_id, str, "set_group_id")
+        if not group_id:
+            raise refused("set_group_id: the name of the group is empty")
         self._group = group_id
         return self
 

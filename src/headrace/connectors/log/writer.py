@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.topic_partition import TopicPartition
     from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.log.log import Log
-    from headrace.log.records import TopicPartition
     from headrace.log.staging import Staged
 
 _STAGED_TOGETHER: Final = 64 << 20
@@ -65,7 +65,7 @@ class StagingWriter(SinkWriter):
                 columns["key"] = messages.keys
             sent = ProducerBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
             self._pieces += sent.pieces(self._partitions(messages.topic), self._partitioner)
-            self._bytes += messages.values.nbytes
+            self._bytes += messages.size
         if self._bytes >= _STAGED_TOGETHER:
             self._stage()
 

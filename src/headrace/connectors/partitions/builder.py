@@ -6,14 +6,15 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.arguments import expect, refused, uncalled
-from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
-from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.common.topic_partition import TopicPartition
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.enumerator import ReadingPlan
-from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.partitions.offsets import A_PARTITION, OffsetsInitializer
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from typing import Self
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.connectors.partitions.subscription import Subscription
 
 
+@hides_engine_of_methods
 class MessageSourceBuilder:
     """Puts a source of messages together: from where to where, and what records are made of."""
 
@@ -107,7 +109,7 @@ class MessageSourceBuilder:
             ConfigurationError: when offsets are those of a group, and there is none.
         """
         if not has_group and any(each is not None and each.needs_group for each in (self._start, self._stop)):
-            raise ConfigurationError("committed offsets are those of a group: set_group_id(...)")
+            raise refused("committed offsets are those of a group: set_group_id(...)", ConfigurationError)
         interval = discovery_millis if discovery_millis > 0 else None
         return ReadingPlan(
             subscription, self._start, self._stop, self._is_bounded, interval, commits and has_group, resets_to
@@ -120,10 +122,11 @@ class MessageSourceBuilder:
             InvalidProgramError: when that was not said.
         """
         if self._schema is None:
-            raise InvalidProgramError(f"a {self._name} needs set_value_only_deserializer() or set_deserializer()")
+            raise refused(f"a {self._name} needs set_value_only_deserializer() or set_deserializer()")
         return self._schema
 
 
+@hides_engine_of_methods
 class TopicSourceBuilder(MessageSourceBuilder):
     """Puts a source of topics together: which partitions, beside what any source of messages is told."""
 
@@ -141,7 +144,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
         for topic in topics:
             expect(topic, str, "set_topics")
         if not topics:
-            raise InvalidProgramError("set_topics() needs at least one topic")
+            raise refused("set_topics() needs at least one topic")
         return self._subscribe(Topics(tuple(dict.fromkeys(topics))))
 
     def set_topic_pattern(self, topic_pattern: str) -> Self:
@@ -150,10 +153,11 @@ class TopicSourceBuilder(MessageSourceBuilder):
         Raises:
             InvalidProgramError: when it is none, or what to read was said already.
         """
+        expect(topic_pattern, str, "set_topic_pattern")
         try:
             re.compile(topic_pattern)
         except re.error as error:
-            raise InvalidProgramError(f"{topic_pattern!r} is no regular expression: {error}") from None
+            raise refused(f"{topic_pattern!r} is no regular expression: {error}") from None
         return self._subscribe(TopicPattern(topic_pattern))
 
     def set_partitions(self, partitions: set[TopicPartition]) -> Self:
@@ -163,7 +167,7 @@ class TopicSourceBuilder(MessageSourceBuilder):
             InvalidProgramError: when there are none, or what to read was said already.
         """
         if not partitions or not all(isinstance(each, TopicPartition) for each in partitions):
-            raise InvalidProgramError(f"set_partitions() takes a set of TopicPartition, got {partitions!r}")
+            raise refused(f"set_partitions() takes a set of {A_PARTITION}, not {partitions!r}")
         return self._subscribe(Partitions(tuple(sorted(partitions))))
 
     def set_unbounded(self, stopping_offsets_initializer: OffsetsInitializer | None = None) -> Self:
@@ -179,12 +183,12 @@ class TopicSourceBuilder(MessageSourceBuilder):
             InvalidProgramError: when that was not said.
         """
         if self._subscription is None:
-            raise InvalidProgramError(f"a {self._name} needs set_topics(), set_topic_pattern() or set_partitions()")
+            raise refused(f"a {self._name} needs set_topics(), set_topic_pattern() or set_partitions()")
         return self._subscription
 
     def _subscribe(self, subscription: Subscription) -> Self:
         if self._subscription is not None:
-            raise InvalidProgramError(f"the source reads {self._subscription} already: say once what it is to read")
+            raise refused(f"the source reads {self._subscription} already: say once what it is to read")
         self._subscription = subscription
         return self
 

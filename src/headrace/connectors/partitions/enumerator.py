@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import SourceChangedError
 from headrace.common.logs import get_logger
-from headrace.connectors.partitions.log import topic_made_again
+from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.partitions.offsets import OffsetsInitializer
-from headrace.connectors.ranges import pending_numbers, plan_range
+from headrace.connectors.partitions.partitioned_log import topic_made_again
+from headrace.connectors.ranges import pending_numbers, share
 from headrace.connectors.source import SplitEnumerator, SplitRead
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.partitions.partitioned_log import PartitionedLog
     from headrace.connectors.partitions.subscription import Subscription
     from headrace.connectors.source import Json, Pending, ReadBudget
 
@@ -89,9 +89,10 @@ class PartitionEnumerator(SplitEnumerator):
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         start, end = self._checked(split_id, position), self._end(split_id, position)
-        read = plan_range(split_id, start, end, budget, _RECORD_BYTES)
-        if read is not None:
-            return replace(read, start=position, pieces=((split_id, start, read.end),))
+        count = share(start, end, budget, _RECORD_BYTES)
+        if count:
+            piece = (split_id, start, start + count)  # one task reads a partition
+            return SplitRead(split_id, position, start + count, (piece,), count, count * _RECORD_BYTES)
         return SplitRead(split_id, position, end, ()) if position < end else None  # all of it was deleted
 
     def is_finished(self, split_id: str, position: Json) -> bool:
@@ -109,7 +110,8 @@ class PartitionEnumerator(SplitEnumerator):
 
     def checkpoint_completed(self, positions: dict[str, Json]) -> None:
         if self._plan.commits:
-            self._log.commit({TopicPartition.parse(each): offset for each, offset in positions.items()})
+            known = self._partitions
+            self._log.commit({known.get(at) or TopicPartition.parse(at): offset for at, offset in positions.items()})
 
     def close(self) -> None:
         self._log.close()
@@ -123,6 +125,9 @@ class PartitionEnumerator(SplitEnumerator):
     def _look(self) -> None:
         """Look which partitions there are, and whether topics are still the same."""
         found = self._plan.subscription.partitions(self._log.topics())
+        if not found and self._is_first_look:
+            told = "the source ends at once" if self._plan.is_bounded else "nothing is read until there are"
+            logger.warning("there are no %s: %s", self._plan.subscription, told)
         self._check_topics(found)
         new = [each for each in found if str(each) not in self._partitions]
         initializer = self._plan.start if self._is_first_look else OffsetsInitializer.earliest()
@@ -143,7 +148,8 @@ class PartitionEnumerator(SplitEnumerator):
 
     def _end(self, split_id: str, position: int) -> int:
         """Up to where a partition can be read now; it has been read up to there where it was not looked at."""
-        return min(self._ends.get(split_id, position), self._stops.get(split_id, self._ends.get(split_id, position)))
+        end, stop = self._ends.get(split_id, position), self._stops.get(split_id)
+        return end if stop is None else min(end, stop)
 
     def _checked(self, split_id: str, position: int) -> int:
         """Where reading goes on: the position, unless the records there are gone.

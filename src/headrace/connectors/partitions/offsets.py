@@ -6,17 +6,21 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.topic_partition import TopicPartition
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.log.records import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.connectors.partitions.log import PartitionedLog
+    from headrace.connectors.partitions.partitioned_log import PartitionedLog
+
+
+A_PARTITION: Final = "TopicPartition('orders', 0) and the like (KafkaTopicPartition is the same)"
+"""What partitions are given by, in errors."""
 
 
 class OffsetResetStrategy(enum.Enum):
@@ -72,7 +76,7 @@ class OffsetsInitializer(ABC):
         """The first record whose timestamp is not below one in milliseconds; behind the last where there is none."""
         expect(timestamp, int, "OffsetsInitializer.timestamp")
         if timestamp < 0:
-            raise InvalidProgramError(f"a timestamp to start from is not negative, got {timestamp}")
+            raise refused(f"a timestamp to start from is not negative, got {timestamp}")
         return _Timestamp(timestamp)
 
     @staticmethod
@@ -80,6 +84,7 @@ class OffsetsInitializer(ABC):
         offset_reset_strategy: OffsetResetStrategy = OffsetResetStrategy.NONE,
     ) -> OffsetsInitializer:
         """What the consumer group has committed; where it has not, what the strategy says."""
+        expect(offset_reset_strategy, OffsetResetStrategy, "OffsetsInitializer.committed_offsets")
         return _Committed(offset_reset_strategy)
 
     @staticmethod
@@ -88,11 +93,13 @@ class OffsetsInitializer(ABC):
         offset_reset_strategy: OffsetResetStrategy = OffsetResetStrategy.EARLIEST,
     ) -> OffsetsInitializer:
         """An offset for each partition; for those that are not listed, what the strategy says."""
+        expect(offset_reset_strategy, OffsetResetStrategy, "OffsetsInitializer.offsets")
         for partition, offset in offsets.items():
             if not isinstance(partition, TopicPartition):
-                raise refused(f"offsets are given by TopicPartition, got {partition!r}", InvalidTypeError)
+                raise refused(f"offsets are given by {A_PARTITION}, not by {partition!r}", InvalidTypeError)
+            expect(offset, int, f"the offset of {partition}")
             if offset < 0:
-                raise InvalidProgramError(f"an offset is not negative, got {offset} for {partition}")
+                raise refused(f"an offset is not negative, got {offset} for {partition}")
         return _Explicit(dict(offsets), offset_reset_strategy)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike
-from headrace.log.records import TopicPartition
+from headrace.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

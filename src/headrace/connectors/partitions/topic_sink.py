@@ -50,18 +50,16 @@ class TopicSink(Sink[T_contra]):
 
 @hides_engine_of_methods
 class TopicSinkBuilder:
-    """Puts a sink of topics together: what messages are made of records, and how often these arrive.
-
-    Args:
-        guarantee: unless it is said.
-    """
+    """Puts a sink of topics together: what messages are made of records, and how often these arrive."""
 
     _name: ClassVar[str]
     """What is built, in errors."""
+    _usual_guarantee: ClassVar[DeliveryGuarantee]
+    """How often records arrive unless it is said."""
 
-    def __init__(self, guarantee: DeliveryGuarantee) -> None:
+    def __init__(self) -> None:
         self._schema: MessageSerializationSchema | None = None
-        self._guarantee = guarantee
+        self._guarantee = self._usual_guarantee
         self._dead_letter: OutputTag | None = None
 
     def set_record_serializer(self, record_serializer: MessageSerializationSchema) -> Self:

@@ -10,7 +10,7 @@ from headrace.connectors.source import Boundedness, Source
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.messages import MessageDeserializationSchema
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
 
 
 class TopicSource(Source[T_co]):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
-from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.connectors.socket.receiver import Address, SocketReceiver
@@ -21,7 +21,7 @@ from headrace.connectors.source import (
     SplitEnumerator,
     SplitRead,
 )
-from headrace.formats.lines.bad_lines import shorten
+from headrace.formats.bad_records import BadRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -174,7 +174,7 @@ class _SocketReader(SourceReader):
     def __init__(self, address: str, delimiter: bytes, *, reject: bool) -> None:
         self._address = address
         self._delimiter = delimiter
-        self._reject = reject
+        self._bad_lines = BadRecords(reject, "line", "give the source a dead_letter")
         self._schema = layout_of(Types.STRING()).schema
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
@@ -194,6 +194,4 @@ class _SocketReader(SourceReader):
 
     def _rejected(self, where: str, line: bytes, error: UnicodeDecodeError) -> tuple[str, str, str]:
         reason = f"not utf-8: byte {line[error.start]:#04x} at position {error.start}, {error.reason}"
-        if not self._reject:
-            raise BadRecordError(f"{where}: {reason}; to go on without such lines, give the source a dead_letter")
-        return where, shorten(line), reason
+        return self._bad_lines.letter(where, line, reason)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source
-from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, Sink
-from headrace.connectors.sink_supports import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState
 from headrace.connectors.source import Source
 from headrace.datastream.streams.pre_write import SupportsPreWriteTopology
 

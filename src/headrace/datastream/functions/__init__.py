@@ -7,7 +7,25 @@ A plain callable does wherever a class here has one method that is called for re
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
+from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
+from headrace.datastream.functions.broadcast import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from headrace.datastream.functions.connected import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.joins import (
+    CoGroupFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    ProcessJoinFunction,
+)
 from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.datastream.functions.records import (
     AggregateFunction,
@@ -24,6 +42,7 @@ from headrace.datastream.functions.windows import (
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.operators.asynchronous.retries import AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
@@ -31,16 +50,31 @@ from headrace.state.interfaces import KeyedStateStore
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "AsyncBatchFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
+    "CoGroupFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
+    "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "JoinFunction",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
     "MapPartitionFunction",
     "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessJoinFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",

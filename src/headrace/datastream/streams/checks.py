@@ -70,6 +70,21 @@ def check_object(function: Any, base: type[Function], method: str, *, instead: s
     _refuse_coroutine(method_of_object(function, method), method)
 
 
+def check_methods(function: Any, base: type[Function], *methods: str) -> None:
+    """Refuse what lacks one of the methods of a function with several, or has them with other parameters.
+
+    Args:
+        function: what the user gave.
+        base: the class that it should be of.
+        methods: the methods that are called for records.
+
+    Raises:
+        InvalidTypeError: when one is missing, or takes other parameters.
+    """
+    for method in methods:
+        check_object(function, base, method)
+
+
 def _refuse_coroutine(called: Any, method: str) -> None:
     """Refuse an ``async def``: what it returns when it is called is no result yet, and nobody would wait for one."""
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
@@ -92,3 +107,13 @@ def check_instance(function: Any, base: type[Function]) -> None:
         if _WINDOWS[made_for] != _WINDOWS[base]:
             text = f"expected {with_article(base)}, got {with_article(made_for)}: that is for {_WINDOWS[made_for]}"
             raise refused(text, InvalidTypeError)
+
+
+def check_same_environment(first: object, second: object, method: str) -> None:
+    """Refuse streams of two environments, which cannot be in one job.
+
+    Raises:
+        InvalidProgramError: when they are two.
+    """
+    if first is not second:
+        raise refused(f"{method} takes a stream of the same environment")

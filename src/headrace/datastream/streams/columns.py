@@ -9,6 +9,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TupleTypeInfo, Types
 from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind, col
+from headrace.operators.join.tagged import pair_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +97,23 @@ def bound_columns(
         text = f"two columns are called {repeated[0]!r}: name one with .alias(...)" if repeated else "say which columns"
         raise refused(f"select: {text}")
     return values, names
+
+
+def selected(
+    expressions: Sequence[Any], left: TypeInformation, right: TypeInformation
+) -> tuple[tuple[Bound, ...], TypeInformation]:
+    """The columns of ``select`` over pairs of records, and the type of the rows that they make.
+
+    Raises:
+        InvalidTypeError: when one is no expression, or does not fit the pairs.
+        InvalidProgramError: when one has no name, or two have the same.
+    """
+    for expression in expressions:
+        if not isinstance(expression, Expression):
+            hint = f"left({expression!r}) or right({expression!r})"
+            raise refused(f"select takes expressions over pairs, {hint} say, not {expression!r}", InvalidTypeError)
+    values, names = bound_columns(expressions, pair_type(left, right))
+    return values, Types.ROW_NAMED(names, [value.type for value in values])
 
 
 def projected(positions: tuple[Any, ...], record_type: TypeInformation) -> tuple[Bound, ...]:

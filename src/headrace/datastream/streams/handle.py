@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.arguments import refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.datastream.streams.types import is_untyped
 
 if TYPE_CHECKING:
     from headrace.common.errors import HeadraceError
-    from headrace.common.output_tag import OutputTag
     from headrace.datastream.transformations import Transformations
     from headrace.graph.nodes import Node
 
@@ -97,31 +94,6 @@ class OperatorHandle:
             InvalidProgramError: when it stands for none.
         """
         raise NotImplementedError
-
-    def _with_side_output(self, tag: OutputTag) -> Node:
-        """The operator, which has the side output of a tag from now on.
-
-        Raises:
-            InvalidProgramError: as :meth:`name`, or when the operator never writes to it.
-            InvalidTypeError: when the operator has it already, with another type.
-        """
-        node = self._operator()
-        known = node.outputs.side_types.get(tag.tag_id)
-        if known is None:
-            if not node.spec.emits_to_tags:
-                raise refused(
-                    f"{node.name!r} never writes to the side output {tag.tag_id!r}: side outputs come from process(), "
-                    "from windows with side_output_late_data(tag), and from sources and sinks that were given this tag "
-                    "for what they cannot read or write"
-                )
-            self._transformations.graph.update(node.id, tags=(*node.tags, tag))
-            return node
-        is_of_dead_letters = (node.is_source or node.is_sink) and not is_untyped(tag.type_info)
-        if known != tag.type_info and (tag in node.tags or is_of_dead_letters):
-            hint = ": leave the type of the tag out" if is_of_dead_letters else ""
-            text = f"side output {tag.tag_id!r} of {node.name!r} is of type {known}, but the tag says {tag.type_info}"
-            raise refused(text + hint, InvalidTypeError)
-        return node
 
     def _update(self, **changes: Any) -> None:
         self._transformations.graph.update(self._operator().id, **changes)

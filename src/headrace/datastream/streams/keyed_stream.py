@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
+from headrace.common.arguments import refused
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import OUT, K_co, T_co, W
+from headrace.common.type_variables import OUT, K_co, T_co, V, W
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
+from headrace.datastream.streams.interval_join import IntervalJoin
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import RecordsOf
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
     from headrace.common.function_protocols import SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.process_protocols import SupportsKeyedProcess
+    from headrace.datastream.streams.stream import Stream
     from headrace.graph.keys import KeySelection
+    from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.windows import CountWindow, GlobalWindow
@@ -155,6 +159,18 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         windows = self.window(GlobalWindows.create()).evictor(CountEvictor.of(size))
         return windows.trigger(CountTrigger.of(slide))
 
+    def interval_join(self, other: KeyedStream[V, K_co]) -> IntervalJoin[T_co, V, K_co]:
+        """Joins each record with those of another stream that have the same key and are near in time; not in PyFlink.
+
+        ``orders.interval_join(payments).between(Time.seconds(-5), Time.minutes(1)).process(...)``; this stream is the
+        left one.
+
+        Raises:
+            InvalidTypeError: when the other one is no keyed stream, or has keys of another type.
+            InvalidProgramError: when it belongs to another environment.
+        """
+        return IntervalJoin(self, other)
+
     def full_window_partition(self) -> PartitionWindowedStream[T_co]:
         """Has all records of each key as one window, which fires when the input has ended; not in PyFlink."""
         return PartitionWindowedStream(self, RecordsOf.RECORDS, self._type, self._type_origin)
@@ -172,8 +188,14 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         name = "".join(map(str.capitalize, aggregation.split("_")))
         return self._apply(specs.RollingAggregateSpec(aggregation, field), name)
 
-    def _apply(self, spec: OperatorSpec, name: str, *more: DataStream, origin: TypeOrigin | None = None) -> DataStream:
+    def _apply(self, spec: OperatorSpec, name: str, *more: Stream[Any], origin: TypeOrigin | None = None) -> DataStream:
         return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
+
+    def _spread(self, partitioning: Partitioning) -> NoReturn:
+        raise refused("a keyed stream is spread by its keys: spread the stream before key_by(...) in another way")
+
+    def _unkeyed_edges(self) -> tuple[Edge, ...]:
+        return self._origin._edges
 
     def _without_keys(self) -> DataStream[T_co]:
         return self._origin

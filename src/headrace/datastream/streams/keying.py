@@ -223,3 +223,17 @@ def _called(key_selector: Any) -> Callable[[Any], Any]:
             UnsupportedOperationError,
         )
     return _function_of(key_selector)
+
+
+def check_same_keys(first: TypeInformation, second: TypeInformation, method: str) -> None:
+    """Refuse streams with keys of different types, which are never equal.
+
+    Raises:
+        InvalidTypeError: when they are.
+    """
+    if first != second:
+        raise refused(
+            f"{method} takes streams with keys of the same type, not {first} and {second}: give both key_by(...) the "
+            "same key_type",
+            InvalidTypeError,
+        )

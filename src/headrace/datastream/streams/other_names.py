@@ -34,7 +34,7 @@ _TO_PROGRAM: Final = "use execute_and_collect(), or execute_and_collect(limit=10
 _ORDER: Final = "records have no order but that of event time; rank within windows, in a function"
 _DISTINCT: Final = "keep what was seen in a state, in a KeyedProcessFunction with a time to live"
 _WRITE: Final = "use sink_to(FileSink...), or another sink"
-_JOIN: Final = "bring both streams to one type with map(...), union() them, and process() the result by key"
+_JOIN: Final = "use join(other).where(...).equal_to(...).window(...), or interval_join(other) behind key_by(...)"
 _TYPE: Final = "use get_type()"
 _OF_WINDOWS: Final = "windows have it: call it behind {}, before reduce, aggregate, apply or process"
 _SETTINGS_OF_WINDOWS: Final = (
@@ -59,7 +59,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("show", "display"), "use print()"),
     **dict.fromkeys(("write", "writeStream", "to_csv", "to_parquet"), _WRITE),
     **dict.fromkeys(("foreach", "foreachBatch"), "use sink_to(...) with a sink of your own: docs/connectors.md"),
-    **dict.fromkeys(("join", "merge", "crossJoin"), _JOIN),
+    **dict.fromkeys(("merge", "crossJoin"), _JOIN),
     **dict.fromkeys(("orderBy", "sort", "sort_values"), _ORDER),
     **dict.fromkeys(("distinct", "dropDuplicates", "drop_duplicates", "unique"), _DISTINCT),
     **dict.fromkeys(("unionAll", "unionByName", "concat"), "use union(...)"),
@@ -96,6 +96,14 @@ OTHER_NAMES_OF_WINDOWED_STREAMS: Final = {
     "fold": "use aggregate(...) with an AggregateFunction",
 }
 """Those of grouped data and of streams, behind ``window``."""
+
+_TWO_STREAMS: Final = "say first what becomes of the records of both: map(...), flat_map(...) or process(...)"
+
+OTHER_NAMES_OF_CONNECTED_STREAMS: Final = {
+    **dict.fromkeys(_OF_STREAMS, _TWO_STREAMS),
+    **dict.fromkeys(("window", "join"), "windows of two streams: first.join(second) or first.co_group(second)"),
+}
+"""Those of streams, behind ``connect``."""
 
 OTHER_NAMES_OF_PARTITIONS: Final = dict.fromkeys(
     _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"

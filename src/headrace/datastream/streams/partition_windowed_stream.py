@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
+    from headrace.datastream.streams.stream import Stream
     from headrace.datastream.streams.windowed_stream import WindowedStream
 
 
@@ -161,7 +162,7 @@ class PartitionWindowedStream(Generic[T_co]):
         return selector_of(self._type, key)
 
 
-def by_subtask(stream: DataStream[T_co]) -> PartitionWindowedStream[T_co]:
+def by_subtask(stream: Stream[T_co]) -> PartitionWindowedStream[T_co]:
     """The records of each subtask as a partition: each record goes on with the number of its subtask, as its key."""
     record_type = stream.get_type()
     numbered = Types.TUPLE([Types.INT(), record_type])

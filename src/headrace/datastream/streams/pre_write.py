@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.connectors.sink import Sink
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.end_operators import EndOperators
     from headrace.graph.stream_graph import StreamGraph
 
 
@@ -75,7 +76,7 @@ NO_TOPOLOGY: Final = PreWriteTopology({})
 """That of most sinks."""
 
 
-def before_writers(sink: Sink, stream: DataStream[Any]) -> DataStream[Any]:
+def before_writers(sink: Sink, stream: EndOperators[Any]) -> EndOperators[Any]:
     """The stream that the writers of a sink get of another one.
 
     Raises:
@@ -83,9 +84,9 @@ def before_writers(sink: Sink, stream: DataStream[Any]) -> DataStream[Any]:
     """
     if not isinstance(sink, SupportsPreWriteTopology):
         return stream
-    made: Any = sink.add_pre_write_topology(stream)
+    made: Any = sink.add_pre_write_topology(cast("DataStream[Any]", stream))
     if not hasattr(made, "sink_to"):
         method = f"{type(sink).__name__}.add_pre_write_topology"
         raise refused(f"{method} returned {made!r}: return the stream that its writers get", InvalidTypeError)
-    found: DataStream[Any] = made
+    found: EndOperators[Any] = made
     return found

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.common.type_variables import K_contra, OUT_co, T_contra, W_contra
+from headrace.common.type_variables import K_contra, OUT_co, T_contra, V_contra, W_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.common.output_tag import ToSideOutput
-    from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, ProcessWindowFunction
+    from headrace.datastream.functions import (
+        KeyedProcessFunction,
+        ProcessFunction,
+        ProcessJoinFunction,
+        ProcessWindowFunction,
+    )
 
 
 class SupportsProcess(Protocol[T_contra, OUT_co]):
@@ -50,3 +55,12 @@ class SupportsProcessWindow(Protocol[T_contra, OUT_co, K_contra, W_contra]):
         self, key: K_contra, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra], /
     ) -> Iterable[OUT_co | ToSideOutput] | None:
         """Called when a window of a key fires."""
+
+
+class SupportsProcessJoin(Protocol[T_contra, V_contra, OUT_co]):
+    """A ``ProcessJoinFunction``, or whatever has its method."""
+
+    def process_element(
+        self, left: T_contra, right: V_contra, ctx: ProcessJoinFunction.Context, /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each pair of records that match."""

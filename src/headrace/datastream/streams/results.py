@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.client.job_client import JobClient
-    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.end_operators import EndOperators
+    from headrace.datastream.streams.stream import Stream
 
 _EPOCHS_HELD: Final = 4
 """How many epochs' records wait for the program before the job waits for it."""
@@ -28,7 +29,7 @@ _EPOCHS_HELD: Final = 4
 _NO_RECORD: Final = object()
 
 
-def collected(stream: DataStream[T], job_name: str | None, limit: int | None) -> CloseableIterator[T] | list[T]:
+def collected(stream: EndOperators[T], job_name: str | None, limit: int | None) -> CloseableIterator[T] | list[T]:
     """Runs the job of a stream's environment, with a sink at the stream's end that hands its records over.
 
     Returns:
@@ -52,7 +53,7 @@ def collected(stream: DataStream[T], job_name: str | None, limit: int | None) ->
         return list(islice(records, limit))
 
 
-def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
+def to_dataframe(stream: EndOperators[Any], job_name: str | None) -> Any:
     """Runs the job of a stream's environment, and reads what it wrote for the stream.
 
     Raises:
@@ -77,7 +78,7 @@ def to_dataframe(stream: DataStream, job_name: str | None) -> Any:
     return target.dataframe()
 
 
-def _check_bounded(stream: DataStream) -> None:
+def _check_bounded(stream: Stream[Any]) -> None:
     graph = stream.get_execution_environment().transformations.graph
     for node in graph.subgraph({edge.source for edge in stream._edges}):
         if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:

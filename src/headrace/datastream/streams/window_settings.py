@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
@@ -13,6 +13,8 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import K_co, T_co
+from headrace.common.typeinfo import RowTypeInfo
+from headrace.graph.window_specs import RowWindowSpec
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.keyed_stream import KeyedStream
+
+
+S = TypeVar("S", bound=RowWindowSpec)
 
 
 @dataclass(slots=True)
@@ -191,3 +196,13 @@ class WindowsOfStream(Generic[T_co, K_co]):
         expect(output_tag, OutputTag, "side_output_late_data")
         self._settings.late_tag = output_tag
         return self
+
+    def _row_spec(self, kind: type[S], found: TypeInformation, **functions: Any) -> S:
+        """What functions of the user do with the windows; ``found`` is the type of their results."""
+        if self._settings.mode.retracts and not isinstance(found, RowTypeInfo):
+            raise refused(
+                f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
+                "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
+                InvalidTypeError,
+            )
+        return kind(result_type=found, **functions, **self._settings.for_spec(self.get_execution_environment()))

@@ -11,7 +11,6 @@ from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
-from headrace.common.typeinfo import RowTypeInfo
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
@@ -114,7 +113,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
             found = declared_type(output_type)
         else:
             found, origin = keyed.get_type(), None
-        spec = self._row_spec(found, reduce_function=reduce_function, window_function=window_function)
+        spec = self._row_spec(RowWindowSpec, found, reduce_function=reduce_function, window_function=window_function)
         return keyed._apply(spec, "Window", origin=origin)
 
     @overload
@@ -252,9 +251,8 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         else:
             found = self._type_of_window_function(window_function, output_type)
         accumulators = None if accumulator_type is None else declared_type(accumulator_type)
-        spec = self._row_spec(
-            found, aggregate_function=function, window_function=window_function, accumulator_type=accumulators
-        )
+        functions = {"aggregate_function": function, "window_function": window_function}
+        spec = self._row_spec(RowWindowSpec, found, accumulator_type=accumulators, **functions)
         return self._keyed_stream._apply(spec, "Window", origin=origin_of(output_type))
 
     def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
@@ -268,18 +266,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         return result_type(output_type, window_function, Role.MANY)
 
     def _applied(self, window_function: Any, found: TypeInformation) -> RowWindowSpec:
-        return self._row_spec(found, window_function=window_function)
-
-    def _row_spec(self, found: TypeInformation, **functions: Any) -> RowWindowSpec:
-        if self._settings.mode.retracts and not isinstance(found, RowTypeInfo):
-            raise refused(
-                f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
-                "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
-                InvalidTypeError,
-            )
-        return RowWindowSpec(
-            result_type=found, **functions, **self._settings.for_spec(self.get_execution_environment())
-        )
+        return self._row_spec(RowWindowSpec, found, window_function=window_function)
 
 
 def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow], Trigger[Any, CountWindow]]:

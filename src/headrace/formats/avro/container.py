@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from headrace.common.errors import CorruptFileError
 from headrace.formats.avro.codecs import CODECS, DAMAGED
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"Obj\x01"
 MARKER_BYTES: Final = 16
+
+_COMPRESSED: Final[Mapping[bytes, str]] = dict.fromkeys(
+    (b"\x1f\x8b", b"\x28\xb5", b"BZ", b"\xfd7"),
+    ", but a compressed one: decompress it; Avro compresses its blocks itself",
+)
+"""By how other files begin, what to do about them."""
 
 _WINDOW_BYTES: Final = 1 << 20
 _NUMBERS_BYTES: Final = 20
@@ -94,8 +101,34 @@ def read_blocks(file: InputFile, start: int, end: int) -> Iterator[FileBlock | C
                 yield block
                 at += block.stored
             except _DamagedBlockError as error:
-                yield CorruptFileError(f"{path} is damaged: in the block at byte {at}, {error}")
+                yield _damaged(path, at, error)
                 at = window.behind(header.marker, at) if error.behind is None else error.behind
+
+
+def open_blocks(stream: BinaryIO, path: str) -> tuple[Header, Iterator[FileBlock]]:
+    """The header of a file that is whole, and its blocks.
+
+    Args:
+        stream: the file.
+        path: what it is called, for messages.
+
+    Raises:
+        CorruptFileError: when there is no header, or at a block that is damaged.
+    """
+    window = _Window(stream, stream.seek(0, io.SEEK_END))
+    header = _header(window, path)
+    return header, _whole_blocks(window, header, path)
+
+
+def _whole_blocks(window: _Window, header: Header, path: str) -> Iterator[FileBlock]:
+    at = header.end
+    while at < window.size:
+        try:
+            block = _block(window, header, at)
+        except _DamagedBlockError as error:
+            raise _damaged(path, at, error) from error
+        yield block
+        at += block.stored
 
 
 class _DamagedBlockError(Exception):
@@ -104,6 +137,10 @@ class _DamagedBlockError(Exception):
     def __init__(self, reason: str, behind: int | None = None) -> None:
         super().__init__(reason)
         self.behind = behind
+
+
+def _damaged(path: str, at: int, error: _DamagedBlockError) -> CorruptFileError:
+    return CorruptFileError(f"{path} is damaged: in the block at byte {at}, {error}")
 
 
 def _block(window: _Window, header: Header, at: int) -> FileBlock:
@@ -136,7 +173,7 @@ def _decompressed(header: Header, stored: bytes, behind: int) -> bytes:
 
 def _header(window: _Window, path: str) -> Header:
     if window.read(0, len(MAGIC)) != MAGIC:
-        raise CorruptFileError(f"{path} is not an Avro file")
+        raise CorruptFileError(f"{path} is not an Avro file{_COMPRESSED.get(window.read(0, 2), '')}")
     length = _WINDOW_BYTES
     while True:
         data = window.read(0, length)
@@ -189,7 +226,7 @@ class _Window:
         size: how many of its bytes are looked at.
     """
 
-    def __init__(self, stream: io.RawIOBase, size: int) -> None:
+    def __init__(self, stream: io.RawIOBase | BinaryIO, size: int) -> None:
         self._stream = stream
         self.size = size
         self._start = 0

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
-from headrace.common.errors import BadRecordError, CorruptFileError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.avro.boundaries import Boundaries
 from headrace.formats.avro.container import FileBlock, read_blocks, read_header
 from headrace.formats.avro.resolution import avro_reader
-from headrace.formats.avro.schema import AvroSchema, Record
+from headrace.formats.avro.schema import AvroSchema, Record, schema_given
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import binary_array
-from headrace.formats.file_format import BulkFormat, Decoded, FileExtent
-from headrace.formats.lines.bad_lines import shorten
-from headrace.formats.messages import columns_under, decode_good_messages
+from headrace.formats.bad_records import BadRecords
+from headrace.formats.bulk_files import SelfDescribingFormat
+from headrace.formats.columnar_messages import columns_under, decode_good_messages
+from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.avro.resolution import AvroReader
+    from headrace.formats.avro.schema import GivenSchema
     from headrace.formats.file_format import FileRange
     from headrace.storage.files import InputFile
 
@@ -37,7 +40,7 @@ _BATCH_BYTES: Final = 4 << 20
 
 
 @hides_engine_of_methods
-class AvroFormat(BulkFormat):
+class AvroFormat(SelfDescribingFormat):
     """Records of Avro files, read into columns. Several tasks may read blocks of one file.
 
     A file says what it was written with; its records are read as those of the schema that is given, as the
@@ -70,12 +73,15 @@ class AvroFormat(BulkFormat):
         [Row(id=1, price=2.5), Row(id=2, price=4.0)]
     """
 
+    name = "Avro"
+    declared_by = "a schema or type_info"
+
     as_dicts = False
     """Whether records are dicts; else they are rows."""
 
     def __init__(
         self,
-        schema: AvroSchema | str | None = None,
+        schema: GivenSchema | None = None,
         type_info: TypeInformation | type | None = None,
         *,
         legacy_timestamp_mapping: bool = True,
@@ -84,10 +90,10 @@ class AvroFormat(BulkFormat):
             raise InvalidProgramError("an AvroFormat takes a schema or type_info, not both")
         self._legacy = legacy_timestamp_mapping
         self._type = None if type_info is None else Types.of(type_info)
-        self._schema = AvroSchema(schema) if isinstance(schema, str) else schema
+        self._schema = None if schema is None else schema_given(schema, type(self).__name__)
         if self._type is not None:
             self._legacy = False  # a type says itself which of its times have a zone
-            self._schema = avro_schema_of(self._type)
+            self._schema = avro_schema_of(self._type, advice="give a schema in place of type_info")
         elif self._schema is not None:
             self._type = self._type_of(self._schema)
 
@@ -97,30 +103,14 @@ class AvroFormat(BulkFormat):
             raise InvalidTypeError(f"the records of Avro files have a schema of type record, not {schema}")
         return node.type_info
 
-    @property
-    def produced_type(self) -> TypeInformation:
-        """The type of the records.
-
-        Raises:
-            InvalidTypeError: when it was not given and the format was not resolved.
-        """
-        if self._type is None:
-            raise InvalidTypeError(
-                f"{type(self).__name__} needs a schema or type_info, or a file to take it from when the source is built"
-            )
-        return self._type
-
-    def resolve(self, list_files: Callable[[], Sequence[InputFile]]) -> AvroFormat:
-        if self._schema is not None:
-            return self
-        files = list_files()
-        if not files:
-            raise InvalidTypeError("there is no Avro file yet that tells the type of the records: give a schema")
+    def _resolved(self, file: InputFile) -> Self:
+        resolved = copy(self)
         try:
-            schema = AvroSchema(read_header(files[0]).schema)
-            return AvroFormat(schema, legacy_timestamp_mapping=self._legacy)
+            resolved._schema = AvroSchema(read_header(file).schema)
+            resolved._type = resolved._type_of(resolved._schema)
         except (InvalidProgramError, InvalidTypeError) as error:
-            raise InvalidTypeError(f"{shown(files[0].path)}: {error}") from error
+            raise InvalidTypeError(f"{shown(file.path)}: {error}") from error
+        return resolved
 
     def extent(self, file: InputFile) -> FileExtent:
         self._reader(file)
@@ -182,7 +172,8 @@ class _Blocks:
         self._path = path
         self._boundaries = boundaries
         self._decode = decode
-        self._reject = reject
+        way_out = "call set_dead_letter() on the builder that FileSource.for_bulk_file_format() gives"
+        self._bad_records = BadRecords(reject, "record", way_out)
         self._blocks: list[FileBlock] = []
         self._starts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
         self.bytes = 0
@@ -214,13 +205,7 @@ class _Blocks:
         number = int(np.searchsorted(ends, index, side="right"))
         place = index - int(ends[number]) + self._blocks[number].count
         where = f"{self._path}: record {place} of the block at byte {self._blocks[number].offset}"
-        raw = shorten(messages[index].as_py())
-        if not self._reject:
-            raise BadRecordError(
-                f"{where}: {reason}; it is {raw!r}. To go on without such records, call set_dead_letter() on the "
-                "builder that FileSource.for_bulk_file_format() gives"
-            )
-        return where, raw, reason
+        return self._bad_records.letter(where, messages[index].as_py(), reason)
 
 
 @hides_engine_of_methods
@@ -229,7 +214,7 @@ class AvroInputFormat(AvroFormat):
 
     Args:
         path: a file, a folder or a pattern.
-        schema: the schema of the records.
+        schema: the schema of the records, or its text in JSON.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -241,7 +226,7 @@ class AvroInputFormat(AvroFormat):
 
     as_dicts = True
 
-    def __init__(self, path: str | os.PathLike[str], schema: AvroSchema) -> None:
+    def __init__(self, path: str | os.PathLike[str], schema: GivenSchema) -> None:
         super().__init__(schema)
         self.path = path
 

@@ -11,7 +11,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.avro.encoder import encode_records
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema
-from headrace.formats.messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,10 +14,11 @@ from headrace.common.typeinfo import RowTypeInfo
 from headrace.formats.avro.encoder import encode_records
 from headrace.formats.avro.schema import AvroSchema
 from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.images import Images, changelog_type, operations_of
-from headrace.formats.cdc.json_reader import ChangesDeserializationSchema, DebeziumJsonDeserializationSchema
+from headrace.formats.cdc.json_reader import DebeziumJsonDeserializationSchema
 from headrace.formats.cdc.json_writer import are_removed, one_row
-from headrace.formats.messages import columns_as, refuse_other_fields
+from headrace.formats.columnar_messages import columns_as, refuse_other_fields
 from headrace.formats.registry.avro import ConfluentRegistryAvroDeserializationSchema
 from headrace.formats.registry.client import registry_of
 from headrace.formats.registry.schema_header import SchemaHeader

@@ -15,9 +15,9 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS, BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
+from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, operations_of
-from headrace.formats.cdc.json_reader import ChangesDeserializationSchema
 from headrace.formats.cdc.metadata import MetadataField, moment, numbers, text, texts
 from headrace.formats.json.decoders import decoder_of
 

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.errors import UnsupportedOperationError
-from headrace.common.metadata import chosen_metadata, row_type
-from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo import TypeInformation, Types
+from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.former_rows import restored, told_nulls
-from headrace.formats.cdc.images import Images, Operation, changelog, changelog_type, operations_of
+from headrace.formats.cdc.images import Images, Operation, operations_of
 from headrace.formats.cdc.metadata import (
     MetadataField,
     document,
-    metadata_columns,
     moment,
     properties,
     text,
@@ -28,85 +24,8 @@ from headrace.formats.cdc.metadata import (
     time_of_utc,
 )
 from headrace.formats.json.decoders import decoder_of
-from headrace.formats.messages import decode_good_messages
 
 _INSERT, _UPDATE, _DELETE = Operation.INSERT, Operation.UPDATE, Operation.DELETE
-
-
-class ChangesDeserializationSchema(DeserializationSchema):
-    """Reads messages that each tell of changes of rows: one message may be several records, or none.
-
-    Args:
-        type_info: the type of the rows of the table, with fields.
-        metadata: names of metadata, or fields by name and the metadata that each holds; they follow those of the row.
-        ignore_parse_errors: whether messages that cannot be read are left out and counted.
-
-    Raises:
-        InvalidProgramError: when there is no such metadata, or two fields have one name.
-    """
-
-    operations: ClassVar[Mapping[str, Operation]]
-    """What may have happened, by its names."""
-
-    operation_field: ClassVar[str]
-    """The field of a message that says what has happened."""
-
-    known_metadata: ClassVar[Mapping[str, MetadataField]] = {}
-    """What messages say besides rows, by the names that Flink's SQL has."""
-
-    def __init__(
-        self,
-        type_info: TypeInformation,
-        *,
-        metadata: Mapping[str, str] | Sequence[str] = (),
-        ignore_parse_errors: bool = False,
-    ) -> None:
-        changes = changelog_type(type_info)
-        self.row_type = RowTypeInfo(changes.types, changes.names)
-        chosen = chosen_metadata(metadata, self.known_metadata, f"messages of {type(self).__name__}")
-        self._metadata = [self.known_metadata[name] for name in chosen.values()]
-        named = zip(
-            [*changes.field_names, *chosen], [*changes.field_types, *(f.kind for f in self._metadata)], strict=True
-        )
-        self._type = changelog_type(row_type(list(named), "give metadata={'another name': ...}", changelog=True))
-        self.ignore_parse_errors = ignore_parse_errors
-
-    def get_produced_type(self) -> TypeInformation:
-        """The rows, with a column for what they do."""
-        return self._type
-
-    def deserialize(self, message: bytes) -> NoReturn:
-        """Refused: a message may be several rows."""
-        raise UnsupportedOperationError("a message of changes may be several rows: call deserialize_batch(...)")
-
-    def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
-        read = decode_good_messages(self._decode_all, messages)
-        assert read.columns is not None
-        sources = np.arange(len(messages)) if read.messages is None else read.messages
-        texts = messages if read.messages is None else messages.take(pa.array(sources))
-        images = self.images(read.columns, texts)
-        names = read.columns.column(self.operation_field).take(pa.array(images.messages))
-        besides = read.columns.columns[len(read.columns.columns) - len(self._metadata) :]
-        made = changelog(images, self._type, names, list(self.operations), besides)
-        assert made.messages is not None
-        more = [(int(sources[index]), reason) for index, reason in made.rejected]
-        rejected = sorted([*read.rejected, *more])
-        return DeserializedBatch(made.columns, messages=sources[made.messages], rejected=rejected)
-
-    def _decode_all(self, messages: pa.Array) -> pa.RecordBatch:
-        """What messages hold, with the metadata behind it."""
-        read = self.decode(messages)
-        for place, column in enumerate(metadata_columns(self._metadata, messages)):
-            read = read.append_column(f"metadata {place}", column)
-        return read
-
-    @abstractmethod
-    def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        """What messages hold around the rows; raises ``ValueError`` when one cannot be read."""
-
-    @abstractmethod
-    def images(self, read: pa.RecordBatch, messages: pa.Array) -> Images:
-        """The rows before and after each change."""
 
 
 class _BeforeAndAfter(ChangesDeserializationSchema):

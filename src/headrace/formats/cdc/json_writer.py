@@ -19,8 +19,8 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.formats.cdc.images import changelog_type
 from headrace.formats.column_text import join_text
+from headrace.formats.columnar_messages import columns_as, refuse_other_fields
 from headrace.formats.json.writer import json_texts
-from headrace.formats.messages import columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -12,11 +12,11 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.serialization import DeserializedBatch, SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.csv.reader import CsvDecoder
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.csv.writer import csv_texts
 from headrace.formats.lines.blocks import NewlinesOutsideQuotes
-from headrace.formats.messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation

@@ -11,10 +11,10 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
+from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
 from headrace.formats.json.values import USUAL, JsonStyle, json_text
 from headrace.formats.json.writer import json_texts
-from headrace.formats.messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch

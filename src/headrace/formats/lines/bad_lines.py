@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headrace.common.serialization import reason_of
+from headrace.formats.bad_records import reason_alone
 from headrace.formats.file_format import Decoded
 
 if TYPE_CHECKING:
@@ -66,11 +66,6 @@ def joined(parts: list[Decoded]) -> Decoded:
     return Decoded(table.to_batches()[0] if table.num_rows else batches[0])
 
 
-def reason_alone(error: ValueError) -> str:
-    """Why something cannot be read that was alone in what Arrow was given, which counts rows from there."""
-    return reason_of(error).removesuffix(" in row 0")
-
-
 class LineNumbers:
     """Tells which line of a file an offset is in; counted only when somebody asks, that is, on errors.
 
@@ -101,9 +96,3 @@ def _newlines(stream: ByteStream, length: int) -> int:
         found += data[:length].count(b"\n")
         length -= len(data)
     return found
-
-
-def shorten(data: bytes, limit: int = 1000) -> str:
-    """Raw bytes as text for a message; what is not UTF-8 is shown as escapes."""
-    text = data[:limit].rstrip(b"\r\n").decode("utf-8", errors="backslashreplace")
-    return text + "…" if len(data) > limit else text

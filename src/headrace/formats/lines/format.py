@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.common.errors import BadRecordError, CorruptFileError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
+from headrace.formats.bad_records import BadRecords
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
-from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined, shorten
+from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
 from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
 from headrace.storage.files import shown
@@ -147,7 +148,8 @@ class _LineReader:
         self._header = len(header)
         self._decode = fmt.decoder(file.path, self._to_utf8(header.removeprefix(_BOM)))
         self._numbers = LineNumbers(lambda: open_stream(file, charset))
-        self._reject = reject
+        way_out = "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
+        self._bad_lines = BadRecords(reject, "line", way_out)
 
     def records(self, block: Block) -> Iterator[Decoded]:
         """The records of a block of lines."""
@@ -192,10 +194,5 @@ class _LineReader:
     def _bad(self, block: Block, raw: bytes, before: int, reason: str) -> tuple[str, str, str]:
         """What to hand over about a bad line that starts ``before`` bytes into the block."""
         line = self._numbers.line_at(block.offset) + block.data[:before].count(b"\n")
-        if not self._reject:
-            hint = self._format.hint_at_first_line(raw) if line == 1 else ""
-            raise BadRecordError(
-                f"{self._shown}:{line}: {reason}; the line is {shorten(raw)!r}{hint}. To go on without such lines, "
-                "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
-            )
-        return f"{self._shown}:{line}", shorten(raw), reason
+        hint = self._format.hint_at_first_line(raw) if line == 1 else ""
+        return self._bad_lines.letter(f"{self._shown}:{line}", raw, reason, hint)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import orc
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.bulk_files import ColumnWriterFactory, check_hadoop_config
+from headrace.formats.columnar_messages import columns_as
 from headrace.formats.encoders import BulkWriter
-from headrace.formats.messages import columns_as
+from headrace.formats.joining import FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.encoders import BulkWriterFactory
+
+_A_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FAR_SECONDS: Final = (1 << 63) // _A_SECOND["ns"] - 1
+"""So far from 1970 are moments that Arrow's reader may not take."""
 
 _COMPRESSIONS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
 
@@ -83,6 +89,10 @@ class _OrcWriterFactory(ColumnWriterFactory):
             if _has_time(field.type):
                 raise InvalidTypeError(f"column {field.name!r}: ORC has no times of day: write it as a string")
 
+    def file_kind(self, input_type: TypeInformation) -> FileKind:
+        schema = layout_of(self.file_type(input_type)).schema
+        return FileKind.of("orc", schema.to_string(truncate_metadata=False), **self._options)
+
     def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
         return _OrcWriter(out, self.file_type(input_type), self._options)
 
@@ -99,9 +109,36 @@ class _OrcWriter(BulkWriter):
     def __init__(self, out: BinaryIO, kind: TypeInformation, options: dict[str, Any]) -> None:
         self._type = kind
         self._writer = orc.ORCWriter(out, **options)
+        self._can_be_joined = True
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Arrow's reader fails at moments that are no nanoseconds of 64 bits."""
+        return self._can_be_joined
 
     def add_batch(self, batch: Batch) -> None:
-        self._writer.write(pa.Table.from_batches([columns_as(batch, self._type)]))
+        columns = columns_as(batch, self._type)
+        self._writer.write(pa.Table.from_batches([columns]))
+        self._can_be_joined = self._can_be_joined and not any(map(_has_far_moments, columns.columns))
 
     def finish(self) -> None:
         self._writer.close()
+
+
+def _has_far_moments(array: pa.Array) -> bool:
+    if pa.types.is_timestamp(array.type):
+        far = _FAR_SECONDS * _A_SECOND[array.type.unit]
+        ends = pc.min_max(array.view(pa.int64())).as_py()
+        return ends["min"] is not None and (ends["min"] <= -far or ends["max"] >= far)
+    return any(map(_has_far_moments, _within(array)))
+
+
+def _within(array: pa.Array) -> list[pa.Array]:
+    """The arrays that an array is made of; perhaps with values that are not shown."""
+    if pa.types.is_map(array.type):
+        return [array.keys, array.items]
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        return [array.values]
+    if pa.types.is_struct(array.type):
+        return [array.field(index) for index in range(array.type.num_fields)]
+    return []

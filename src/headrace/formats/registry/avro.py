@@ -5,21 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
-from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.row_schemas import AvroRowSerializationSchema
 from headrace.formats.avro.schema import AvroSchema
 from headrace.formats.avro.types import avro_schema_of
-from headrace.formats.messages import ColumnarDeserializationSchema
+from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.registry.client import SchemaRegistry, registry_client, registry_of
-from headrace.formats.registry.schema_header import SchemaHeader
-from headrace.formats.registry.wire_format import HEADER_BYTES, decode_by_schema, with_header
+from headrace.formats.registry.schema_header import RegistrySerializationSchema, SchemaHeader
+from headrace.formats.registry.wire_format import HEADER_BYTES, decode_by_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -91,7 +89,7 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
 
 
 @hides_engine_of_methods
-class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
+class ConfluentRegistryAvroSerializationSchema(RegistrySerializationSchema):
     """Writes records as Avro behind the id of their schema, which is put into a registry unless it is there.
 
     Args:
@@ -121,20 +119,11 @@ class ConfluentRegistryAvroSerializationSchema(SerializationSchema):
     ) -> None:
         made = not isinstance(schema, AvroSchema)
         avro = schema if isinstance(schema, AvroSchema) else avro_schema_of(schema)
-        self._header = SchemaHeader(registry_of(registry), subject, str(avro), "AVRO", auto_register)
-        self._inner = AvroRowSerializationSchema(
-            avro_schema_string=str(avro), legacy_timestamp_mapping=legacy_timestamp_mapping and not made
+        legacy = legacy_timestamp_mapping and not made
+        super().__init__(
+            SchemaHeader(registry_of(registry), subject, str(avro), "AVRO", auto_register),
+            AvroRowSerializationSchema(avro_schema_string=str(avro), legacy_timestamp_mapping=legacy),
         )
-
-    def serialize(self, element: Any) -> bytes:
-        """The header and the bytes of one record."""
-        return self._header.before(self._inner.serialize(element))
-
-    def serialize_batch(self, batch: Batch) -> pa.Array:
-        return with_header(self._header.schema_id(), self._inner.serialize_batch(batch))
-
-    def validate(self, input_type: TypeInformation) -> None:
-        self._inner.validate(input_type)
 
 
 class _NotAvroError(ValueError):

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.json.schemas import JsonRowSerializationSchema
-from headrace.formats.messages import ColumnarDeserializationSchema
 from headrace.formats.registry.client import SchemaRegistry, registry_of
 from headrace.formats.registry.json_schema import json_schema_of
-from headrace.formats.registry.schema_header import SchemaHeader
-from headrace.formats.registry.wire_format import with_header, without_header
+from headrace.formats.registry.schema_header import RegistrySerializationSchema, SchemaHeader
+from headrace.formats.registry.wire_format import without_header
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -51,7 +49,7 @@ class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):
 
 
 @hides_engine_of_methods
-class ConfluentRegistryJsonSerializationSchema(SerializationSchema):
+class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
     """Writes records as documents of JSON behind the id of their JSON Schema, which is put into a registry.
 
     Args:
@@ -78,15 +76,5 @@ class ConfluentRegistryJsonSerializationSchema(SerializationSchema):
         auto_register: bool = True,
     ) -> None:
         text = json.dumps(json_schema_of(type_info)) if json_schema is None else json_schema
-        self._header = SchemaHeader(registry_of(registry), subject, text, "JSON", auto_register)
-        self._inner = JsonRowSerializationSchema(type_info)
-
-    def serialize(self, element: Any) -> bytes:
-        """The header and the document of one record."""
-        return self._header.before(self._inner.serialize(element))
-
-    def serialize_batch(self, batch: Batch) -> pa.Array:
-        return with_header(self._header.schema_id(), self._inner.serialize_batch(batch))
-
-    def validate(self, input_type: TypeInformation) -> None:
-        self._inner.validate(input_type)
+        header = SchemaHeader(registry_of(registry), subject, text, "JSON", auto_register)
+        super().__init__(header, JsonRowSerializationSchema(type_info))

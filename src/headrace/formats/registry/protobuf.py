@@ -8,13 +8,9 @@ import importlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
-from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.formats.messages import ColumnarDeserializationSchema
+from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.protobuf.descriptors import message_column
 from headrace.formats.protobuf.row_schemas import ProtobufRowSerializationSchema, read_messages
 from headrace.formats.protobuf.schema import ProtobufSchema, require_protobuf, schema_of
@@ -25,22 +21,19 @@ from headrace.formats.registry.client import (
     registry_client,
     registry_of,
 )
-from headrace.formats.registry.schema_header import SchemaHeader
-from headrace.formats.registry.wire_format import HEADER_BYTES, schema_ids, with_header
+from headrace.formats.registry.message_indexes import indexes_of, without_indexes
+from headrace.formats.registry.schema_header import RegistrySerializationSchema, SchemaHeader
+from headrace.formats.registry.wire_format import schema_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from google.protobuf.descriptor import Descriptor, FileDescriptor
+    import pyarrow as pa
+    from google.protobuf.descriptor import FileDescriptor
     from google.protobuf.message import Message
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 _SERIALIZED: Final = "serialized"
 _WELL_KNOWN: Final = "google/protobuf/"
-_MOST_INDEXES: Final = 100
-"""Messages inside of messages are not as many as this; a longer list of indexes is damage."""
 
 
 @hides_engine_of_methods
@@ -115,7 +108,7 @@ class ConfluentRegistryProtobufDeserializationSchema(ColumnarDeserializationSche
 
 
 @hides_engine_of_methods
-class ConfluentRegistryProtobufSerializationSchema(SerializationSchema):
+class ConfluentRegistryProtobufSerializationSchema(RegistrySerializationSchema):
     """Writes records as messages of Protobuf behind the id of their schema, which is put into a registry.
 
     Files that the schema's file imports are put under subjects of their names; those of Protobuf itself are not.
@@ -143,80 +136,20 @@ class ConfluentRegistryProtobufSerializationSchema(SerializationSchema):
         write_null_string_literal: str = "",
     ) -> None:
         found = schema_of(schema)
-        self._inner = ProtobufRowSerializationSchema(found, write_null_string_literal=write_null_string_literal)
         descriptor = found.descriptor()
         file = _referenced(descriptor.file)
-        self._header = SchemaHeader(
-            registry_of(registry), subject, file.text, "PROTOBUF", auto_register, file.references
+        super().__init__(
+            SchemaHeader(
+                registry_of(registry),
+                subject,
+                file.text,
+                "PROTOBUF",
+                auto_register,
+                file.references,
+                more=indexes_of(descriptor),
+            ),
+            ProtobufRowSerializationSchema(found, write_null_string_literal=write_null_string_literal),
         )
-        self._indexes = _indexes_of(descriptor)
-
-    def serialize(self, element: Any) -> bytes:
-        """The header and the bytes of one record."""
-        return self._header.before(self._indexes + self._inner.serialize(element))
-
-    def serialize_batch(self, batch: Batch) -> pa.Array:
-        return with_header(self._header.schema_id(), self._inner.serialize_batch(batch), self._indexes)
-
-    def validate(self, input_type: TypeInformation) -> None:
-        self._inner.validate(input_type)
-
-
-def without_indexes(messages: pa.Array) -> tuple[list[tuple[int, ...]], pa.Array]:
-    """Which message of its schema's file each one is, as the way from the outermost one, and what follows the header.
-
-    Raises:
-        ValueError: when the header ends too early.
-    """
-    messages = messages.cast(pa.binary())
-    first = pc.binary_slice(messages, HEADER_BYTES, HEADER_BYTES + 1)
-    if pc.all(pc.equal(first, b"\x00"), min_count=0).as_py():
-        return [(0,)] * len(messages), pc.binary_slice(messages, HEADER_BYTES + 1)
-    indexes, bodies = [], []
-    for message in messages.to_pylist():
-        numbers = _varints(message[HEADER_BYTES:])
-        count, position = next(numbers)
-        if not 0 <= count <= _MOST_INDEXES:
-            raise ValueError(f"its header says that {count} indexes of a message follow")
-        path = [next(numbers) for _ in range(count)]
-        indexes.append(tuple(number for number, _ in path) or (0,))
-        bodies.append(message[HEADER_BYTES + (path[-1][1] if path else position) :])
-    return indexes, pa.array(bodies, pa.binary())
-
-
-def _varints(data: bytes) -> Iterator[tuple[int, int]]:
-    """Signed integers that lie one behind the other, each with the place behind it."""
-    value = shift = 0
-    for place, byte in enumerate(data, 1):
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield (value >> 1) ^ -(value & 1), place
-            value = shift = 0
-    raise ValueError("it ends within the header")
-
-
-def _indexes_of(descriptor: Descriptor) -> bytes:
-    """Which message of its file it is, as the header says it."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
-
-    file = FileDescriptorProto()
-    descriptor.file.CopyToProto(file)
-    path: list[int] = []
-    inner: Any = file.message_type
-    for name in descriptor.full_name.removeprefix(f"{file.package}.").split("."):
-        path.append([message.name for message in inner].index(name))
-        inner = inner[path[-1]].nested_type
-    return b"\x00" if path == [0] else b"".join(map(_varint, [len(path), *path]))
-
-
-def _varint(number: int) -> bytes:
-    """A number that is not negative, as :func:`_varints` reads it."""
-    rest, written = number << 1, bytearray()
-    while rest > 0x7F:
-        written.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    return bytes([*written, rest])
 
 
 def _newest(registry: SchemaRegistry, subject: str, message: str | None) -> ProtobufSchema:

@@ -26,14 +26,18 @@ LATE_DROPPED: Final = "numLateRecordsDropped"
 """The counter of records that were dropped because they came too late."""
 
 
-def check_timestamps(batch: Batch, context: OperatorContext, reach: int) -> None:
-    """Refuse records that cannot be put into windows.
+def check_timestamps(
+    batch: Batch, context: OperatorContext, reach: int, met: str = "an event-time window", spans: str = "windows"
+) -> None:
+    """Refuse records that cannot be put into windows, or be joined.
 
     Args:
         batch: the records.
         context: the operator.
         reach: how far from a timestamp its windows may lie: beyond 64 bits there are none. (In Flink they begin anew at
             the other end of time, so that the record is late for them, or never shown.)
+        met: what wants a timestamp, as errors call it.
+        spans: what lies about the timestamp, as errors call it.
 
     Raises:
         InvalidProgramError: when a record has no timestamp, or one whose windows do not fit; it names the operator and
@@ -45,7 +49,11 @@ def check_timestamps(batch: Batch, context: OperatorContext, reach: int) -> None
     if first > NO_TIMESTAMP + reach and last <= MAX_WATERMARK - reach:
         return
     row = int(np.argmax(batch.timestamps) if first > NO_TIMESTAMP + reach else np.argmin(batch.timestamps))
-    said = _WITHOUT_TIMESTAMP if first == NO_TIMESTAMP else f"{_BEYOND}: its timestamp is {batch.timestamps[row]}"
+    if first == NO_TIMESTAMP:
+        said = f"a record without timestamp met {met}: {_ASSIGNER}"
+    else:
+        time = batch.timestamps[row]
+        said = f"the {spans} of a record begin or end at a time that has no 64 bits: its timestamp is {time}"
     raise InvalidProgramError(
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}): {said}\n"
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
@@ -53,13 +61,11 @@ def check_timestamps(batch: Batch, context: OperatorContext, reach: int) -> None
     )
 
 
-_WITHOUT_TIMESTAMP: Final = (
-    "a record without timestamp met an event-time window: the WatermarkStrategy before it needs a timestamp assigner, "
-    'such as .with_timestamp_assigner("time"). A strategy is given to from_source(...), or to '
-    "assign_timestamps_and_watermarks(...) before key_by. In a test, JobHarness.push(...) takes a timestamp"
+_ASSIGNER: Final = (
+    'the WatermarkStrategy before it needs a timestamp assigner, such as .with_timestamp_assigner("time"). A strategy '
+    "is given to from_source(...), or to assign_timestamps_and_watermarks(...) before key_by. In a test, "
+    "JobHarness.push(...) takes a timestamp"
 )
-
-_BEYOND: Final = "the windows of a record begin or end at a time that has no 64 bits"
 
 
 def cleanup_times(ends: Longs, lateness: int) -> Longs:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
+from headrace.graph.async_specs import AsyncSpec, LookupSpec
+from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -20,9 +22,17 @@ from headrace.graph.window_specs import (
     RowWindowSpec,
     TriggeredWindowSpec,
 )
+from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
+from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.functions import TWO_INPUTS
+from headrace.operators.join.co_group import CoGroupOperator
+from headrace.operators.join.column_results import ColumnResults
+from headrace.operators.join.function_results import FunctionResults, JoinResults
+from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.lookup.lookup_operator import LookupOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
 from headrace.operators.sink import SinkOperator
@@ -103,6 +113,12 @@ class OperatorMaker:
     def _map_batches(self, planned: PlannedOperator, spec: specs.MapBatchesSpec) -> Operator:
         return MapBatchesOperator(spec.function, planned.output_type)
 
+    def _async(self, planned: PlannedOperator, spec: AsyncSpec) -> Operator:
+        return AsyncOperator(spec.function, planned.output_type, spec.settings, spec.grouping)
+
+    def _lookup(self, planned: PlannedOperator, spec: LookupSpec) -> Operator:
+        return LookupOperator(spec.reader, spec.key_of, planned.output_type, spec.settings)
+
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
 
@@ -112,6 +128,39 @@ class OperatorMaker:
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
+
+    def _co_process(self, planned: PlannedOperator, spec: specs.CoProcessSpec) -> Operator:
+        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+
+    def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
+        return KeyedProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            TWO_INPUTS,
+            is_batch=self._plan.settings.is_batch,
+        )
+
+    def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
+        return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
+
+    def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
+        return KeyedBroadcastProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            spec.descriptors,
+            is_batch=self._plan.settings.is_batch,
+        )
+
+    def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
+        types = [planned.input_schema(index).record_type for index in range(len(spec.inputs))]
+        results: JoinResults = (
+            ColumnResults(spec.columns, types, planned.output_type)
+            if spec.function is None
+            else FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
+        )
+        return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -182,7 +231,14 @@ class OperatorMaker:
         return AggregatingWindowOperator(self._general_layout(planned, spec), self._columns(planned, spec))
 
     def _row_window(self, planned: PlannedOperator, spec: RowWindowSpec) -> Operator:
-        layout = self._general_layout(
+        return WindowOperator(self._row_layout(planned, spec))
+
+    def _co_group(self, planned: PlannedOperator, spec: CoGroupSpec) -> Operator:
+        return CoGroupOperator(self._row_layout(planned, spec))
+
+    def _row_layout(self, planned: PlannedOperator, spec: RowWindowSpec) -> GeneralWindowLayout:
+        """What a window with functions of the user consists of."""
+        return self._general_layout(
             planned,
             spec,
             reduce_function=spec.reduce_function,
@@ -190,17 +246,17 @@ class OperatorMaker:
             window_function=spec.window_function,
             accumulator_type=spec.accumulator_type,
         )
-        return WindowOperator(layout)
 
     def _general_layout(
         self, planned: PlannedOperator, spec: TriggeredWindowSpec, **functions: Any
     ) -> GeneralWindowLayout:
         """What a window of any kind consists of."""
+        inputs = [planned.input_schema(index) for index in range(len(spec.inputs))]
         return GeneralWindowLayout(
             assigner=spec.assigner,
             trigger=spec.applied_trigger,
             evictor=spec.evictor,
-            input_type=planned.input_schema(0).record_type,
+            input_type=spec.element_type(inputs),
             output_type=planned.output_type,
             lateness=spec.allowed_lateness,
             late_tag=spec.late_tag_id,
@@ -233,9 +289,16 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.ColumnFilterSpec: OperatorMaker._column_filter,
     specs.SelectSpec: OperatorMaker._select,
     specs.MapBatchesSpec: OperatorMaker._map_batches,
+    AsyncSpec: OperatorMaker._async,
+    LookupSpec: OperatorMaker._lookup,
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
+    specs.CoProcessSpec: OperatorMaker._co_process,
+    specs.KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
+    specs.BroadcastProcessSpec: OperatorMaker._broadcast,
+    specs.KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
+    IntervalJoinSpec: OperatorMaker._interval_join,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,
     specs.SinkSpec: OperatorMaker._sink,
@@ -248,4 +311,5 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     LocalWindowSpec: OperatorMaker._local_window,
     GlobalWindowSpec: OperatorMaker._global_window,
     RowWindowSpec: OperatorMaker._row_window,
+    CoGroupSpec: OperatorMaker._co_group,
 }

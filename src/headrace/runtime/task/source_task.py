@@ -11,6 +11,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
 from headrace.exchange.channel import ChannelStatus
+from headrace.operators.source_failures import name_source
 from headrace.operators.user_code import user_error
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 
@@ -78,7 +79,10 @@ def _records(source: ChainedSource, read: Any) -> Iterator[SourceRecords]:
         try:
             reading = reading or iter(source.reader().read(read))
             records = next(reading, None)
-        except (HeadraceError, OSError):
+        except HeadraceError as error:
+            name_source(error, source.context.name, source.context.call_site)
+            raise
+        except OSError:
             raise
         except BaseException as error:
             raise user_error(error, source.context) from error

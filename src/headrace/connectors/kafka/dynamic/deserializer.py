@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.messages import MessageDeserializationSchema
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
 
 if TYPE_CHECKING:
     from headrace.common.serialization import DeserializationSchema

@@ -11,8 +11,8 @@ from headrace.connectors.source import ReaderContext, SourceReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.kafka.client import ClientSettings
-    from headrace.connectors.messages import MessageDeserializationSchema
     from headrace.connectors.source import Json, SourceRecords
 
 

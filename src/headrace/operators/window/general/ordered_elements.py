@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import array_to_values, layout_of, values_to_array
+from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.arrays import gather
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.general.contents import all_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
@@ -73,7 +72,7 @@ class OrderedElements(OrderedContents):
     def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
         if not len(pairs.ends):
             return
-        keys, values = batch.keys, _values_of(batch)
+        keys, values = batch.keys, batch.as_array()
         if not pairs.is_identity:
             keys, values = keys.take(pairs.records), gather(values, pairs.records)
         self._new.append(self._rows(pa.array(pairs.ends), keys, values))
@@ -133,13 +132,6 @@ class OrderedElements(OrderedContents):
         ends, keys, elements = zip(*self._late, strict=True)
         column = KeyColumn.of(pa.array(keys, self._keyed.codec.arrow_type))
         return self._rows(pa.array(ends, pa.int64()), column, values_to_array(self._type, elements))
-
-
-def _values_of(batch: Batch) -> pa.Array:
-    """The records of a batch as one column."""
-    if batch.type.arrow_type is None:
-        return values_to_array(batch.type, batch.rows)
-    return layout_of(batch.type).columns_to_array(batch.columns)
 
 
 register_ordered_merger(ELEMENTS_KIND, all_rows)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
-from headrace.formats.lines.bad_lines import reason_alone, shorten
+from headrace.formats.bad_records import reason_alone, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +87,14 @@ def refuse_other_fields(kind: TypeInformation, input_type: TypeInformation) -> N
     """
     if input_type.arrow_type is None:
         return
-    if len(layout_of(kind).schema) != len(layout_of(input_type).schema):
-        raise InvalidTypeError(f"the messages have the fields of {kind}, but records are {input_type}")
+    if len(layout_of(kind).schema) == len(layout_of(input_type).schema):
+        return
+    if layout_of(input_type).has_kind_column:
+        raise InvalidTypeError(
+            f"records of {input_type} say what rows do in a changelog, for which there is no field here: take the "
+            "insertions alone, or make a field of what row.get_row_kind() says, with map(...)"
+        )
+    raise InvalidTypeError(f"what is written is to have the fields of {kind}, but records are {input_type}")
 
 
 def decode_good_messages(decode: Callable[[pa.Array], pa.RecordBatch], messages: pa.Array) -> DeserializedBatch:

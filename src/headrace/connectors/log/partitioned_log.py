@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import CommitFailedError, SourceChangedError, UnknownTopicError
 from headrace.common.logs import get_logger
-from headrace.connectors.partitions.log import PartitionedLog
+from headrace.connectors.partitions.partitioned_log import PartitionedLog
 from headrace.log.groups import CommittedOffset
 from headrace.log.membership import commit_without_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from headrace.common.topic_partition import TopicPartition
     from headrace.log.log import Log
-    from headrace.log.records import TopicPartition
 
 logger = get_logger(__name__)
 
 
-class LogOffsets(PartitionedLog):
+class EmbeddedPartitionedLog(PartitionedLog):
     """An embedded log as an enumerator sees it.
 
     Args:
@@ -60,7 +60,7 @@ class LogOffsets(PartitionedLog):
         if self._group is None or offsets == self._committed:
             return
         now = self._log.journal.clock()
-        found = {each: CommittedOffset(offset, "", now) for each, offset in offsets.items()}
+        found = {each: CommittedOffset(offset, now) for each, offset in offsets.items()}
         try:
             commit_without_members(self._log.journal, self._group, found, self._created)
             self._committed = dict(offsets)

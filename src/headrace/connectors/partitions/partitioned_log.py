@@ -10,7 +10,7 @@ from headrace.common.errors import SourceChangedError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.log.records import TopicPartition
+    from headrace.common.topic_partition import TopicPartition
 
 
 class PartitionedLog(ABC):

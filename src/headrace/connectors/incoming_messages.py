@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.errors import InvalidProgramError
 from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -25,7 +25,7 @@ from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.metadata import columns_of, fields_of
 from headrace.connectors.source import SourceRecords
-from headrace.formats.lines.bad_lines import shorten
+from headrace.formats.bad_records import BadRecords
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -176,7 +176,11 @@ class MessageDecoder:
 
     def __init__(self, schema: MessageDeserializationSchema, *, reject: bool) -> None:
         self._schema = schema
-        self._reject = reject
+        self._bad_messages = BadRecords(
+            reject,
+            "message",
+            "call set_dead_letter() on the builder of the source, or ignore_parse_errors() on that of the schema",
+        )
 
     def decode(self, messages: Messages) -> SourceRecords:
         """The records of some messages, with the timestamps of these.
@@ -209,16 +213,11 @@ class MessageDecoder:
         bad = {} if keys is None else {index: (f"the key: {reason}", keys.schema) for index, reason in keys.rejected}
         bad |= {index: (reason, self._schema.value) for index, reason in values.rejected}
         told = [(i, reason) for i, (reason, schema) in sorted(bad.items()) if not schema.ignore_parse_errors]
-        return [self._dead_letter(messages, index, reason) for index, reason in told], len(bad) - len(told)
-
-    def _dead_letter(self, messages: Messages, index: int, reason: str) -> tuple[str, str, str]:
-        raw = shorten(messages.values[index].as_py() or b"")
-        if not self._reject:
-            raise BadRecordError(
-                f"{messages.where(index)}: {reason}; the message is {raw!r}. To go on without such messages, call "
-                "set_dead_letter() on the builder of the source, or ignore_parse_errors() on that of the schema"
-            )
-        return messages.where(index), raw, reason
+        letters = [
+            self._bad_messages.letter(messages.where(index), messages.values[index].as_py() or b"", reason)
+            for index, reason in told
+        ]
+        return letters, len(bad) - len(told)
 
     def _combined(
         self, messages: Messages, values: DeserializedBatch, keys: _Keys | None

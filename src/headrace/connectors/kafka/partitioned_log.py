@@ -9,10 +9,10 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import InfrastructureError, SourceChangedError
-from headrace.connectors.kafka.errors import ClientErrors, error_of
+from headrace.common.topic_partition import TopicPartition
+from headrace.connectors.kafka.errors import ClientErrors
 from headrace.connectors.kafka.group import GroupOffsets
-from headrace.connectors.partitions.log import PartitionedLog
-from headrace.log.records import TopicPartition
+from headrace.connectors.partitions.partitioned_log import PartitionedLog
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
@@ -30,7 +30,7 @@ _NO_RECORD: Final = -1
 _PURPOSE: Final = "enumerator"
 
 
-class KafkaOffsets(PartitionedLog):
+class KafkaPartitionedLog(PartitionedLog):
     """A cluster as an enumerator sees it.
 
     Args:
@@ -163,4 +163,4 @@ class KafkaOffsets(PartitionedLog):
                 f"{what} is gone: it was deleted, or may not be seen any more. Take it from the source, or make it "
                 "again and start the job without its checkpoints"
             )
-        return error_of(cause, f"{what}, at {self._settings.servers}")
+        return self._errors.failure(cause, f"{what}, at {self._settings.servers}")

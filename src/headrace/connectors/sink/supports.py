@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.connectors.sink import SinkWriter
+from headrace.connectors.sink.writer import SinkWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import WriterContext
+    from headrace.connectors.sink.writer import WriterContext
 
 S = TypeVar("S")
 

@@ -1,0 +1,26 @@
+"""When a request is made again, under PyFlink's module path; ``AsyncRetryStrategy`` makes these strategies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headrace.common.public_module import public_module
+from headrace.operators.asynchronous import retries
+from headrace.operators.asynchronous.retries import (
+    ExponentialBackoffDelayRetryStrategy,
+    FixedDelayRetryStrategy,
+    NoRetryStrategy,
+    RetryPredicate,
+)
+
+__all__ = [
+    "ExponentialBackoffDelayRetryStrategy",
+    "FixedDelayRetryStrategy",
+    "NoRetryStrategy",
+    "RetryPredicate",
+]
+
+public_module(__name__)
+
+NO_RETRY_STRATEGY: Final = retries.NO_RETRY_STRATEGY
+"""One attempt, and no more; as in PyFlink not among what ``*`` imports."""

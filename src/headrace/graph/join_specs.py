@@ -1,0 +1,76 @@
+"""What operators that join two streams do, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from headrace.common.errors import InvalidTypeError
+from headrace.graph.specs import FunctionSpec, InputKind
+from headrace.graph.window_specs import RowWindowSpec
+from headrace.operators.join.tagged import tagged_type
+from headrace.state.kinds import KEYED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
+    from headrace.graph.specs import InputSchema
+    from headrace.operators.join.interval import JoinInterval
+    from headrace.state.kinds import StateKinds
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalJoinSpec(FunctionSpec):
+    """Pairs of records of two inputs with the same key whose times lie within an interval.
+
+    Attributes:
+        interval: which times match.
+        late_tags: of each input the side output for records that come too late; None drops and counts them.
+        columns: expressions over the pairs, where there is no function.
+    """
+
+    kind: ClassVar[str] = "IntervalJoin"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    interval: JoinInterval
+    late_tags: tuple[OutputTag | None, OutputTag | None]
+    columns: tuple[Bound, ...] = ()
+
+    @property
+    def late_tag_ids(self) -> tuple[str | None, ...]:
+        """The ids of these side outputs."""
+        return tuple(None if tag is None else tag.tag_id for tag in self.late_tags)
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return self.function is not None
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        types: dict[str, TypeInformation] = {}
+        for tag_id, schema in zip(self.late_tag_ids, inputs, strict=True):
+            if tag_id is None:
+                continue
+            if types.setdefault(tag_id, schema.record_type) != schema.record_type:
+                raise InvalidTypeError(
+                    f"the late records of both streams go to the side output {tag_id!r}, but they are of types "
+                    f"{types[tag_id]} and {schema.record_type}: give each stream a tag of its own"
+                )
+        return types
+
+
+@dataclass(frozen=True, slots=True)
+class CoGroupSpec(RowWindowSpec):
+    """Functions of the user over windows that hold the records of two inputs, each with a tag that says of which."""
+
+    kind: ClassVar[str] = "CoGroup"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+
+    def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
+        left, right = inputs
+        return tagged_type(left.record_type, right.record_type)

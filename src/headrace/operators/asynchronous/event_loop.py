@@ -1,0 +1,86 @@
+"""An event loop in a thread of its own, where coroutines of the user run while the task waits for what they give."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.logs import get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+LOOK_AROUND_SECONDS: Final = 0.05
+"""So often a thread that waits comes back to Python, where it may be interrupted."""
+
+_CLOSING_SECONDS: Final = 5.0
+"""So long the end of the loop may take; then it is left to itself."""
+
+logger = get_logger(__name__)
+
+
+class EventLoopThread:
+    """Runs an event loop until it is closed.
+
+    Operators make it when they are opened: no process is forked any more then, so none inherits a loop without its
+    thread. The thread does not keep the process alive.
+
+    Args:
+        name: what the thread is called.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._is_closing = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it runs nothing any more."""
+        return self._is_closing
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Have a function called in the loop's thread, some time soon."""
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Wait for a coroutine; what it raises is raised here, and when the wait is interrupted, it is cancelled."""
+        future = asyncio.run_coroutine_threadsafe(_failure_of(coroutine), self._loop)
+        try:
+            while not future.done():
+                wait([future], LOOK_AROUND_SECONDS)
+        except BaseException:
+            future.cancel()
+            raise
+        if (error := future.result()) is not None:
+            raise error
+
+    def close(self) -> None:
+        """End the loop; a coroutine that blocks it is left behind."""
+        self._is_closing = True
+        self.call(self._loop.stop)
+        self._thread.join(_CLOSING_SECONDS)
+        if self._thread.is_alive():
+            logger.warning("%s: something blocks its event loop, which is left behind", self._thread.name)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while not self._is_closing:
+            try:
+                self._loop.run_forever()
+            except BaseException:  # sys.exit() in a task that a function has started for itself, say
+                logger.warning("%s: a task of its event loop failed", self._thread.name, exc_info=True)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+async def _failure_of(coroutine: Coroutine[Any, Any, None]) -> BaseException | None:
+    """What a coroutine raises; some exceptions would end the loop if they got there."""
+    try:
+        await coroutine
+    except BaseException as error:
+        return error
+    return None

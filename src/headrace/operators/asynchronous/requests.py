@@ -1,0 +1,221 @@
+"""Requests of one operator: so many at a time, each with its timeout and its attempts. All of it runs in the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import InvalidTypeError
+from headrace.operators.user_code import user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from headrace.common.batch import Batch
+    from headrace.operators.asynchronous.retries import AsyncRetryStrategy
+    from headrace.operators.base import OperatorContext
+
+_ENDING_SECONDS: Final = 2.0
+"""So long requests that are cancelled may take to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSettings:
+    """How requests are made.
+
+    Attributes:
+        timeout: how long a record may take with all its attempts, in milliseconds; 0 for as long as it takes.
+        capacity: how many requests are in flight at most.
+        is_ordered: whether a request begins only when all but the last ``capacity`` requests before it have ended;
+            else when any has ended.
+        retries: when a request is made again.
+    """
+
+    timeout: int
+    capacity: int
+    is_ordered: bool
+    retries: AsyncRetryStrategy[Any]
+
+
+class Answers:
+    """A batch of records and what has come of them until now.
+
+    Attributes:
+        batch: the records.
+        rows: the same, as Python objects: made here, as records that do not fit their type fail the task.
+        results: for each record, the list of its results.
+        are_whole: set when there are results of all records.
+    """
+
+    __slots__ = ("_missing", "are_whole", "batch", "results", "rows")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.rows = batch.rows
+        self.results: list[Any] = [None] * len(batch)
+        self.are_whole = threading.Event()
+        self._missing = len(batch)
+
+    def put(self, index: int, results: list[Any]) -> None:
+        """There are results of one record."""
+        self.results[index] = results
+        self._missing -= 1
+        if not self._missing:
+            self.are_whole.set()
+
+
+class Request(ABC):
+    """One call of the user's function.
+
+    Attributes:
+        argument: what it is called with.
+        has_ended: whether there is a result.
+    """
+
+    __slots__ = ("argument", "has_ended")
+
+    def __init__(self, argument: Any) -> None:
+        self.argument = argument
+        self.has_ended = False
+
+    @property
+    def record(self) -> Any:
+        """What it is about, for messages."""
+        return self.argument
+
+    @abstractmethod
+    def answer(self, returned: Any) -> None:
+        """Take what the function has returned.
+
+        Raises:
+            InvalidTypeError: when it is not what it should be.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFunction:
+    """What is called for a request.
+
+    Attributes:
+        invoke: makes an attempt.
+        on_timeout: gives results where there are none in time; it may be a coroutine function.
+    """
+
+    invoke: Callable[[Any], Awaitable[Any]]
+    on_timeout: Callable[[Any], Any]
+
+
+class Requests:
+    """Makes requests in the order in which they come, as many at a time as may be.
+
+    Args:
+        function: what is called.
+        settings: how.
+        context: the operator, for messages.
+
+    Attributes:
+        failure: what the first request that failed is to raise; there are no others after it.
+        timeouts: how many requests have had no result in time.
+        retries: how many attempts were not the first.
+    """
+
+    def __init__(self, function: RequestFunction, settings: RequestSettings, context: OperatorContext) -> None:
+        self._function = function
+        self._capacity = settings.capacity
+        self._seconds = settings.timeout / 1000
+        self._strategy = settings.retries
+        predicate = settings.retries.get_retry_predicate()
+        self._is_poor = predicate.result_predicate() or _never
+        self._is_passing = predicate.exception_predicate() or _never
+        self._context = context
+        self._waiting: deque[Request] = deque()
+        self._window: deque[Request] | None = deque() if settings.is_ordered else None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failure: BaseException | None = None
+        self.timeouts = 0
+        self.retries = 0
+
+    def add(self, requests: Iterable[Request]) -> None:
+        """Make these as soon as there is room."""
+        self._waiting.extend(requests)
+        self._begin()
+
+    async def end(self) -> None:
+        """Give up what is in flight."""
+        self._waiting.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_ENDING_SECONDS)
+
+    def _begin(self) -> None:
+        while self._waiting and self._has_room():
+            request = self._waiting.popleft()
+            if self._window is not None:
+                self._window.append(request)
+            task = asyncio.get_running_loop().create_task(self._make(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._begin()
+
+    def _has_room(self) -> bool:
+        return len(self._tasks if self._window is None else self._window) < self._capacity
+
+    async def _make(self, request: Request) -> None:
+        try:
+            request.answer(await self._within_time(request.argument))
+        except BaseException as error:  # sys.exit() would end the loop
+            returned_by = self._function.invoke if isinstance(error, InvalidTypeError) else None
+            self.fail(user_error(error, self._context, request.record, function=returned_by))
+            return
+        request.has_ended = True
+        window = self._window
+        while window and window[0].has_ended:
+            window.popleft()
+
+    def fail(self, error: BaseException) -> None:
+        """Give up: this is what is told."""
+        if self.failure is None:
+            self.failure = error
+            self._waiting.clear()
+            for task in self._tasks:
+                task.cancel()
+
+    async def _within_time(self, argument: Any) -> Any:
+        if not self._seconds:
+            return await self._attempts(argument)
+        try:
+            async with asyncio.timeout(self._seconds) as limit:
+                return await self._attempts(argument)
+        except Exception:  # ended by the limit, it may raise anything
+            if not limit.expired():
+                raise
+        self.timeouts += 1
+        returned = self._function.on_timeout(argument)
+        return await returned if inspect.isawaitable(returned) else returned
+
+    async def _attempts(self, argument: Any) -> Any:
+        attempts = 1
+        while True:
+            try:
+                returned = await self._function.invoke(argument)
+                if not (self._strategy.can_retry(attempts) and self._is_poor(returned)):
+                    return returned
+            except Exception as error:
+                if not (self._strategy.can_retry(attempts) and self._is_passing(error)):
+                    raise
+            await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
+            attempts += 1
+            self.retries += 1
+
+
+def _never(_: Any) -> bool:
+    return False

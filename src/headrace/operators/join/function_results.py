@@ -1,0 +1,100 @@
+"""What a ``ProcessJoinFunction`` makes of pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.common.columns import array_to_values
+from headrace.common.other_names import names_explained
+from headrace.operators.collector import RowCollector
+from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, results_made_by
+from headrace.operators.user_code import user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import OperatorContext, Output
+    from headrace.operators.join.find_pairs import Pairs
+
+
+class JoinResults(Protocol):
+    """What becomes of pairs."""
+
+    @property
+    def function(self) -> Any:
+        """The function of the user that is opened and closed; None where there is none."""
+
+    @property
+    def maker(self) -> Callable[..., Any] | None:
+        """What makes the records of the main output, if it is one function of the user."""
+
+    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
+        """Makes results of pairs, in their order, and sends them on."""
+
+
+@names_explained("ProcessJoinFunction.Context", OTHER_NAMES_FOR_EMITTING)
+class JoinContext:
+    """What ``process_element`` learns about the pair at hand; the same object for all calls."""
+
+    __slots__ = ("_left_timestamp", "_right_timestamp")
+
+    def __init__(self) -> None:
+        self._left_timestamp = self._right_timestamp = 0
+
+    def get_left_timestamp(self) -> int:
+        """The event time of the left record, in milliseconds."""
+        return self._left_timestamp
+
+    def get_right_timestamp(self) -> int:
+        """The event time of the right record, in milliseconds."""
+        return self._right_timestamp
+
+    def get_timestamp(self) -> int:
+        """The event time of the result: the later one of both."""
+        return max(self._left_timestamp, self._right_timestamp)
+
+
+class FunctionResults:
+    """Calls a ``ProcessJoinFunction`` for each pair.
+
+    Args:
+        function: the function.
+        input_types: the types of both inputs.
+        output_type: the type of what it yields.
+        side_types: the types of the side outputs that are read, by tag id.
+    """
+
+    def __init__(
+        self,
+        function: Any,
+        input_types: Sequence[TypeInformation],
+        output_type: TypeInformation,
+        side_types: Mapping[str, TypeInformation],
+    ) -> None:
+        self.function = function
+        self._left_type, self._right_type = input_types
+        self._collector = RowCollector(output_type, side_types)
+        self._context = JoinContext()
+
+    @property
+    def maker(self) -> Callable[..., Any] | None:
+        """The method that is called."""
+        return results_made_by(self.function, "process_element")
+
+    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
+        """Calls the function for each pair, in order."""
+        asked, collect, process = self._context, self._collector.collect, self.function.process_element
+        lefts = array_to_values(self._left_type, pairs.left)
+        rights = array_to_values(self._right_type, pairs.right)
+        times = zip(pairs.left_times.tolist(), pairs.right_times.tolist(), pairs.watermarks.tolist(), strict=True)
+        pair = None
+        try:
+            for *pair, (left_time, right_time, watermark) in zip(lefts, rights, times, strict=True):
+                asked._left_timestamp, asked._right_timestamp = left_time, right_time
+                results = process(*pair, asked)
+                collect(results, max(left_time, right_time), watermark)
+        except BaseException as error:
+            told = None if pair is None else tuple(pair)
+            raise user_error(error, context, told, function=self.maker) from error
+        self._collector.flush(output)

@@ -1,0 +1,100 @@
+"""The interval join: pairs of records of two inputs with the same key, whose times lie within an interval.
+
+Semantics are Flink's: a record is late when its time is below the watermark, and then neither matched nor kept; a
+record is kept until no record that is on time can match it any more; a pair has the later time of both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.functions import FunctionOperator
+from headrace.operators.join.arrived import WaitingInputs
+from headrace.operators.join.find_pairs import find_pairs
+from headrace.operators.join.interval import LEFT, RIGHT
+from headrace.operators.join.join_log import JoinLog, log_layout
+from headrace.operators.window.lateness import LateRecords, check_timestamps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.join.function_results import JoinResults
+    from headrace.operators.join.interval import JoinInterval
+    from headrace.operators.keyed import KeyedBatch
+
+_STORES = ("join-left", "join-right")
+
+
+class IntervalJoinOperator(FunctionOperator):
+    """Joins two keyed inputs.
+
+    Args:
+        interval: which times match.
+        input_types: the types of both inputs.
+        late_tags: of each input the id of the side output for records that come too late; without one they are dropped
+            and counted.
+        results: what becomes of pairs.
+    """
+
+    def __init__(
+        self,
+        interval: JoinInterval,
+        input_types: Sequence[TypeInformation],
+        late_tags: Sequence[str | None],
+        results: JoinResults,
+    ) -> None:
+        super().__init__(results.function)
+        self.maker = results.maker
+        self._interval = interval
+        self._input_types = input_types
+        self._late = [LateRecords(self, 0, tag) for tag in late_tags]
+        self._results = results
+        self._watermark = MIN_WATERMARK
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        assert context.state is not None
+        codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
+        layouts = [log_layout(codec, types[side].storage_type, interval.kept(side)) for side in (LEFT, RIGHT)]
+        stores = [context.state.store(name) for name in _STORES]
+        self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
+        self._waiting = WaitingInputs(interval, [layout.schema for layout in layouts])
+        super().open(context, output)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+        self._waiting.forget()
+        for log in self._logs:
+            log.begin_epoch()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        check_timestamps(batch, self.context, self._interval.reach, "an interval join", "interval")
+        is_late = batch.timestamps < batch.watermarks
+        if is_late.any():
+            self._late[input_index].send_away(batch, is_late)
+            batch = batch.filter(~is_late)
+        if len(batch) and self._waiting.add(input_index, cast("KeyedBatch", batch)):
+            self._join(batch.last_watermark)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._join(max(watermark, self._watermark))
+        super().advance_watermark(self._watermark)
+
+    def end_epoch(self) -> None:
+        for log in self._logs:
+            log.end_epoch(self._watermark)
+
+    def _join(self, watermark: int) -> None:
+        """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""
+        before, self._watermark = self._watermark, watermark
+        arrived = self._waiting.take()
+        if arrived is None:
+            return
+        kept = [log.sections(before) for log in self._logs]
+        for pairs in find_pairs(self._interval, kept, arrived.sides, arrived.watermarks):
+            self._results.emit(pairs, self.context, self.output)
+        for log, side in zip(self._logs, arrived.sides, strict=True):
+            log.append(side.section.batch, watermark)

@@ -1,0 +1,168 @@
+"""``JoinLog``: what a join keeps of one input, as runs that are sorted by hash, key and time.
+
+Rows that are equal in these stay in the order in which they came. A row is kept for a fixed span after its time, and
+over as soon as the watermark has reached the end of that. One that came when the watermark stood there already is kept
+until the watermark goes on (it *lingers*), as in Flink, where a timer that is set for the present waits for the next
+advance. So a row says by itself whether it is over, and nothing has to be written when it is: rows that are over are
+passed over, go when runs are merged, and a run goes when all its rows are over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.state.keys.entries import order_by_hash
+from headrace.state.ordered_table import OrderedLayout
+from headrace.state.runs.grouping import sorted_by
+from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.merge_input import concat, same_values
+from headrace.state.runs.merging import merge_small_runs, register_merger
+from headrace.state.runs.sections import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from headrace.state.keys import KeyCodec
+    from headrace.state.runs import RunStore
+    from headrace.state.runs.merge_input import MergeInput
+
+    Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+    Mask = npt.NDArray[np.bool_]
+
+TIME: Final = "time"
+"""The timestamp of a record."""
+LINGERS: Final = "lingers"
+"""Whether it is kept for one watermark longer than by its time."""
+RECORD: Final = "record"
+"""The record, as one column."""
+
+_KIND: Final = "join-log"
+_KEPT: Final = "kept"
+_REACHED: Final = "reached"
+_OVER: Final = "over"
+_WORDS: Final = {"keys": "key type", _KEPT: "interval, for which a record is kept so long (in milliseconds)"}
+
+
+def log_layout(codec: KeyCodec, record: pa.DataType, kept: int) -> OrderedLayout:
+    """What the log of an input holds.
+
+    Args:
+        codec: how keys are stored.
+        record: the type of the column of records.
+        kept: for how long after its time a record is kept, in milliseconds.
+    """
+    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), RECORD: record}
+    about = {"keys": codec.to_json(), _KEPT: kept}
+    return OrderedLayout("the records of a join", _KIND, pa.schema(columns), 3, about, _WORDS)
+
+
+class JoinLog:
+    """The records of one input that may still be matched, in one task.
+
+    Args:
+        runs: the state.
+        layout: what it holds.
+        kept: for how long after its time a record is kept, in milliseconds.
+
+    Raises:
+        StateMigrationError: when something else is stored.
+    """
+
+    def __init__(self, runs: RunStore, layout: OrderedLayout, kept: int) -> None:
+        for run in runs.runs:
+            layout.check(run)
+        self._runs, self._meta, self._kept = runs, layout.meta, kept
+        self._written: list[Section] = []
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._written = []
+
+    def sections(self, watermark: int) -> list[Section]:
+        """What may hold rows that are not over when the watermark is ``watermark``, oldest first."""
+        return [*(run.section for run in self._runs.runs if run.meta[_OVER] > watermark), *self._written]
+
+    def append(self, batch: pa.RecordBatch, watermark: int) -> None:
+        """Adds rows, in order and newer than all others; those that are over at ``watermark`` are left out."""
+        batch = _not_over(batch, self._kept, watermark)
+        if not batch.num_rows:
+            return
+        # Sections double in size from the newest to the oldest, so a row is merged a logarithmic number of times.
+        while self._written and self._written[-1].rows <= 2 * batch.num_rows:
+            batch = _merged([self._written.pop().batch, batch], self._kept, watermark)
+        self._written.append(Section(batch))
+
+    def end_epoch(self, watermark: int) -> None:
+        """Puts what was added into state, and drops runs of which all rows are over."""
+        for run in self._runs.runs:
+            if run.meta[_OVER] <= watermark:
+                self._runs.drop(run)
+        if self._written:
+            batch = _merged([section.batch for section in self._written], self._kept, watermark)
+            if batch.num_rows:
+                self._runs.append(batch, _described({**self._meta, _REACHED: watermark}, batch))
+            self._written = []
+        merge_small_runs(self._runs, now=0)
+
+
+def key_time_order(hashes: Hashes, keys: pa.Array, times: Longs) -> tuple[Longs, Longs]:
+    """The stable order of rows by hash, key and time; and, in that order, which key each is of, counted from 0."""
+    order, ordered = order_by_hash(hashes)
+    changes = ordered[1:] != ordered[:-1]
+    if not pa.types.is_int64(keys.type):  # different integers have different hashes
+        repeated = np.flatnonzero(~changes)
+        if not same_values(keys, order[repeated], order[repeated + 1]).all():
+            order = _exact_order(hashes, keys)
+            changes = ~same_values(keys, order[1:], order[:-1])
+    numbers = np.concatenate((np.zeros(min(1, len(order)), np.int64), np.cumsum(changes)))
+    in_order = times[order]
+    if ((in_order[1:] < in_order[:-1]) & ~changes).any():
+        order = order[sorted_by(numbers, in_order)]
+    return order, numbers
+
+
+def _exact_order(hashes: Hashes, keys: pa.Array) -> Longs:
+    table = pa.table({HASH: hashes, KEY: keys, "sequence": np.arange(len(hashes))})
+    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+    return np.asarray(order).astype(np.int64)
+
+
+def _merged(batches: Sequence[pa.RecordBatch], kept: int, watermark: int) -> pa.RecordBatch:
+    """The rows of several batches, oldest first, that are not over; in order."""
+    whole = concat([_not_over(batch, kept, watermark) for batch in batches])
+    if len(batches) == 1:
+        return whole
+    order, _ = key_time_order(whole.column(HASH).to_numpy(), whole.column(KEY), whole.column(TIME).to_numpy())
+    return whole.take(pa.array(order))
+
+
+def _not_over(batch: pa.RecordBatch, kept: int, watermark: int) -> pa.RecordBatch:
+    is_kept = _over_at(batch, kept) > watermark
+    return batch if is_kept.all() else batch.filter(pa.array(is_kept))
+
+
+def _over_at(batch: pa.RecordBatch, kept: int) -> Longs:
+    """The watermark at which each row is over."""
+    lingers = np.asarray(batch.column(LINGERS).to_numpy(zero_copy_only=False), np.int64)
+    over: Longs = batch.column(TIME).to_numpy() + kept + lingers
+    return over
+
+
+def _described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    return {**meta, _OVER: int(_over_at(batch, meta[_KEPT]).max())}
+
+
+def _merge(given: MergeInput) -> pa.RecordBatch:
+    """What no run knows to be over; as pure a function of the runs as any."""
+    reached = max(run.meta[_REACHED] for run in given.runs)
+    return _merged([run.batch for run in given.runs], given.meta[_KEPT], reached)
+
+
+register_merger(_KIND, _merge, _described)

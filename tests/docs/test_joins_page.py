@@ -1,0 +1,15 @@
+"""The page on joins: whoever follows it sees what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.documents import DOCS
+from tests.docs.guides import Reader
+
+
+def test_the_page_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Reader(DOCS / "joins.md", tmp_path).follow() == 3

@@ -1,0 +1,136 @@
+"""Joins of two streams against all pairs in plain Python, however the input is cut, lost and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from hypothesis import strategies as st
+
+from headrace.datastream import ProcessJoinFunction
+from headrace.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
+
+DISORDER = 20
+
+Steps = list[tuple[str, int, int]]
+
+a_split = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, DISORDER)), max_size=20)
+a_stream = st.lists(a_split, min_size=1, max_size=2)
+bounds = st.tuples(st.integers(-15, 15), st.integers(-15, 15)).map(sorted)
+
+
+def events_of(split: Steps) -> list[Event]:
+    """Times rise, but for a disorder that makes no record late."""
+    return [(key, value, 7 * place + jitter) for place, (key, value, jitter) in enumerate(split)]
+
+
+class Both(ProcessJoinFunction):
+    """The key, a number of both values, and the time between the two."""
+
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterator[Event]:
+        yield left[0], 100 * left[1] + right[1], right[2] - left[2]
+
+
+def pairs_of(left: Sequence[Event], right: Sequence[Event], lower: int, upper: int) -> list[tuple[Event, int]]:
+    return [
+        ((key, 100 * value + other_value, other_time - time), max(time, other_time))
+        for key, value, time in left
+        for other_key, other_value, other_time in right
+        if key == other_key and lower <= other_time - time <= upper
+    ]
+
+
+@examples(30, left=a_stream, right=a_stream, interval=bounds, cut=cuts)
+def test_interval_joins(left: list[Steps], right: list[Steps], interval: list[int], cut: Cut) -> None:
+    """Two sources of several splits."""
+    streams = [[events_of(split) for split in stream] for stream in (left, right)]
+
+    def build(job: Job) -> None:
+        first, second = (
+            job.source(name, splits, DISORDER).key_by("f0")
+            for name, splits in zip(("left", "right"), streams, strict=True)
+        )
+        joined = first.interval_join(second).between(*interval).process(Both(), output_type=EVENT)
+        job.sink("out", job.keyed("join", joined))
+
+    first, second = ([event for split in splits for event in split] for splits in streams)
+    assert multiset(run(build, cut)["out"]) == multiset(pairs_of(first, second, *interval))
+
+
+def windows_of(kind: str, events: Sequence[Event]) -> Iterator[tuple[int, int]]:
+    """The windows that events of one key are in, of 10 ms, of 12 every 4, or as long as gaps of 6."""
+    times = sorted(time for _, _, time in events)
+    if kind != "sessions":
+        size, slide = {"tumbling": (10, 10), "sliding": (12, 4)}[kind]
+        found = {time - time % slide - back for time in times for back in range(0, size, slide)}
+        yield from ((start, start + size) for start in found if any(start <= time < start + size for time in times))
+        return
+    while times:
+        start = end = times[0]
+        while times and times[0] <= end + 6:
+            end = times.pop(0)
+        yield start, end + 6
+
+
+ASSIGNERS = {
+    "tumbling": TumblingEventTimeWindows.of(10),
+    "sliding": SlidingEventTimeWindows.of(12, 4),
+    "sessions": EventTimeSessionWindows.with_gap(6),
+}
+
+
+def joined(kind: str, how: str, lefts: Sequence[Event], rights: Sequence[Event]) -> Iterator[tuple[Event, int]]:
+    """The results of a join of windows, in any order."""
+    for key in {event[0] for event in [*lefts, *rights]}:
+        of_key = [[event for event in events if event[0] == key] for events in (lefts, rights)]
+        for start, end in windows_of(kind, [*of_key[0], *of_key[1]]):
+            left, right = ([event for event in events if start <= event[2] < end] for events in of_key)
+            lonely_left = left if not right and how in ("left", "outer") else []
+            lonely_right = right if not left and how in ("right", "outer") else []
+            pairs = [*((a, b) for a in left for b in right), *((a, None) for a in lonely_left)]
+            for one, other in [*pairs, *((None, b) for b in lonely_right)]:
+                yield both(one, other), end - 1
+
+
+def both(left: Event | None, right: Event | None) -> Event:
+    """The key, and the values and times of both."""
+    shown = left or right
+    assert shown is not None
+    values = [-1 if event is None else event[1] for event in (left, right)]
+    return shown[0], 100 * values[0] + values[1], sum(0 if event is None else event[2] for event in (left, right))
+
+
+@examples(
+    30,
+    left=a_stream,
+    right=a_stream,
+    kind=st.sampled_from(sorted(ASSIGNERS)),
+    how=st.sampled_from(["inner", "left", "right", "outer"]),
+    cut=cuts,
+)
+def test_window_joins(left: list[Steps], right: list[Steps], kind: str, how: str, cut: Cut) -> None:
+    """Windows of two streams, sessions over both included."""
+    streams = [[events_of(split) for split in stream] for stream in (left, right)]
+
+    def build(job: Job) -> None:
+        first, second = (
+            job.source(name, splits, DISORDER) for name, splits in zip(("left", "right"), streams, strict=True)
+        )
+        windows = first.join(second, how).where("f0").equal_to("f0").window(ASSIGNERS[kind])
+        job.sink("out", job.keyed("join", windows.apply(both, output_type=EVENT)))
+
+    first, second = ([event for split in splits for event in split] for splits in streams)
+    assert multiset(run(build, cut)["out"]) == multiset([*joined(kind, how, first, second)])
+
+
+@examples(15, split=a_split, interval=bounds, cut=cuts)
+def test_a_stream_with_itself_in_batch_mode(split: Steps, interval: list[int], cut: Cut) -> None:
+    events = events_of(split)
+
+    def build(job: Job) -> None:
+        keyed = job.source("events", [events], 0).key_by("f0")  # without a disorder that it allows: nothing is late
+        joined = keyed.interval_join(keyed).between(*interval).process(Both(), output_type=EVENT)
+        job.sink("out", job.keyed("join", joined))
+
+    assert multiset(run(build, cut, is_batch=True)["out"]) == multiset(pairs_of(events, events, *interval))

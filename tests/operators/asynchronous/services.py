@@ -1,0 +1,79 @@
+"""Functions that stand for services, and jobs that ask them; they note in this process what they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from headrace.common import Types
+from headrace.common.batch import Batch
+from headrace.datastream import AsyncFunction, DataStream
+from headrace.testing import JobHarness
+
+LONG = Types.LONG()
+MINUTE = 60_000
+
+asked: list[Any] = []
+"""What was requested, in the order in which it was."""
+
+in_flight: set[Any] = set()
+
+
+class Service(AsyncFunction):
+    """Answers with what it is asked, at once."""
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        asked.append(value)
+        in_flight.add(value)
+        try:
+            return await self.answer(value)
+        finally:
+            in_flight.discard(value)
+
+    async def answer(self, value: Any) -> list[Any]:
+        return [value]
+
+
+class Never(Service):
+    """Never answers some."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values = values
+
+    async def answer(self, value: Any) -> list[Any]:
+        if value in self._values:
+            await asyncio.Event().wait()
+        return [value]
+
+    def timeout(self, value: Any) -> list[Any]:
+        return [-value]
+
+
+async def turns() -> None:
+    """Let everything happen that can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def harness(apply: Callable[[DataStream], DataStream], **options: Any) -> JobHarness:
+    """A job that asks for each number of ``in``."""
+
+    def job(job: JobHarness) -> None:
+        job.add_sink("out", apply(job.add_source("in", LONG)).uid("asked"))
+
+    return JobHarness(job, **options)
+
+
+def answers(apply: Callable[[DataStream], DataStream], numbers: list[int], *more: list[int]) -> list[Any]:
+    """What comes out for some numbers, and for more of them in further epochs."""
+    with harness(apply) as job:
+        for each in (numbers, *more):
+            job.push_all("in", each)
+            job.run_epoch()
+        return job.take("out")
+
+
+def batch_of(rows: list[Any]) -> Batch:
+    """Numbers as an operator gets them."""
+    return Batch.of_rows(LONG, rows, [0] * len(rows), [0] * len(rows))

@@ -1,0 +1,446 @@
+"""Requests: how many at a time, in which order, for how long, and what becomes of those that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from headrace.common import Configuration, Types
+from headrace.common.call_site import UNKNOWN_CALL_SITE
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobCancelledError, UserFunctionError
+from headrace.datastream import (
+    AsyncDataStream,
+    AsyncFunction,
+    DataStream,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+)
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.operators.asynchronous.async_operator import AsyncOperator
+from headrace.operators.asynchronous.requests import RequestSettings
+from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
+from headrace.operators.base import OperatorContext
+from headrace.testing import JobHarness
+from tests.operators.asynchronous.services import (
+    LONG,
+    MINUTE,
+    Never,
+    Service,
+    answers,
+    asked,
+    batch_of,
+    harness,
+    in_flight,
+    turns,
+)
+
+Wait = Callable[..., DataStream]
+WAYS = [AsyncDataStream.ordered_wait, AsyncDataStream.unordered_wait]
+both_ways = pytest.mark.parametrize("wait", WAYS, ids=["ordered", "unordered"])
+
+
+def asking(wait: Wait, function: Any, capacity: int = 100, timeout: int = MINUTE) -> Callable[[DataStream], DataStream]:
+    """Applies a function to a stream of numbers."""
+    return lambda stream: wait(stream, function, timeout, capacity, LONG)
+
+
+# --- order and capacity ----------------------------------------------------------------------------------------------
+
+
+class LastFirst(Service):
+    """Each request of five waits for the one behind it."""
+
+    async def answer(self, value: int) -> list[int]:
+        while value % 5 < 4 and (value + 1 in in_flight or value + 1 not in asked):
+            await asyncio.sleep(0)
+        return [value, value]
+
+
+@both_ways
+def test_results_leave_in_the_order_of_their_records(wait: Wait) -> None:
+    numbers = list(range(20))
+    assert answers(asking(wait, LastFirst()), numbers) == [number for number in numbers for _ in range(2)]
+
+
+class Together(Service):
+    """No request ends before there are three."""
+
+    async def open(self, runtime_context: RuntimeContext) -> None:  # type: ignore[override]
+        self.barrier = asyncio.Barrier(3)
+
+    async def answer(self, value: int) -> list[int]:
+        await self.barrier.wait()
+        return [len(in_flight)]
+
+
+@both_ways
+def test_as_many_requests_are_in_flight_as_may_be(wait: Wait) -> None:
+    assert max(answers(asking(wait, Together(), capacity=3), list(range(12)))) == 3
+
+
+class SlowHead(Service):
+    """The first request ends when all others have."""
+
+    async def answer(self, value: int) -> list[int]:
+        while value == 0 and (len(asked) < 50 or len(in_flight) > 1):
+            await asyncio.sleep(0)
+        return [value]
+
+
+def test_nothing_waits_for_a_slow_request() -> None:
+    numbers = list(range(50))
+    assert answers(asking(AsyncDataStream.unordered_wait, SlowHead(), capacity=2), numbers) == numbers
+
+
+class Window(Service):
+    """The first request waits until no other one can go on; it says how many records were asked for by then."""
+
+    async def answer(self, value: int) -> list[int]:
+        if value == 0:
+            await turns()
+        return [len(asked)]
+
+
+def test_ordered_requests_are_for_consecutive_records() -> None:
+    assert answers(asking(AsyncDataStream.ordered_wait, Window(), capacity=4), list(range(9)))[0] == 4
+
+
+@both_ways
+def test_no_more_records_wait_for_a_slow_service_than_may(wait: Wait) -> None:
+    settings = RequestSettings(0, 10, wait is AsyncDataStream.ordered_wait, NO_RETRY_STRATEGY)
+    operator, gone = AsyncOperator(Service(), LONG, settings), Gone()
+    operator.open(OperatorContext("service", "s", 0, 1, 128, UNKNOWN_CALL_SITE), gone)
+    most = 10 if settings.is_ordered else 4096
+    for fed in range(100, 10_000, 100):
+        operator.process(0, batch_of(list(range(100))))
+        assert fed - gone.records <= most
+    operator.advance_watermark(7)
+    assert (gone.records, gone.watermark) == (9_900, 7)
+    operator.close()
+
+
+class Gone:
+    """Counts what an operator emits."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.watermark = 0
+
+    def emit(self, batch: Any) -> None:
+        self.records += len(batch)
+
+    def emit_side(self, tag_id: str, batch: Any) -> None:
+        raise AssertionError(tag_id)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self.watermark = watermark
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_any_number_of_results_under_the_time_of_the_record() -> None:
+    async def so_many(number: int) -> list[int]:
+        return [number] * number
+
+    with harness(lambda stream: AsyncDataStream.unordered_wait(stream, so_many, MINUTE)) as job:
+        for number in (2, 0, 1):
+            job.push("in", number, timestamp=number * 10)
+        job.run_epoch()
+        assert job.results_with_timestamps("out") == [(2, 20), (2, 20), (1, 10)]
+
+
+@both_ways
+def test_branches_meet_again_in_the_order_of_the_records(wait: Wait) -> None:
+    def job(job: JobHarness, *, is_async: bool) -> None:
+        numbers = job.add_source("in", LONG)
+        first = wait(numbers, Service(), MINUTE, 1, LONG) if is_async else numbers.map(int, LONG)
+        both = first.union(numbers.map(lambda number: -number, LONG)).map(int, LONG)
+        job.add_sink("out", both)
+
+    found = []
+    for is_async in (True, False):
+        with JobHarness(partial(job, is_async=is_async)) as running:
+            running.push_all("in", [1, 2, 3])
+            running.run_epoch()
+            found.append(running.take("out"))
+    assert found[0] == found[1]
+    assert sorted(found[0]) == [-3, -2, -1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("returned", "told"),
+    [
+        (None, "None was returned, which is no list of results: return a list, [] where a record has none"),
+        ("text", "a str was returned"),
+        (7, "an int was returned"),
+    ],
+)
+def test_a_function_that_returns_no_list_is_told(returned: Any, told: str) -> None:
+    async def wrong(number: int) -> Any:
+        return returned
+
+    with pytest.raises(UserFunctionError, match=re.escape(told)) as raised:
+        answers(asking(AsyncDataStream.unordered_wait, wrong), [5])
+    assert "record: 5" in str(raised.value)
+    assert re.search(r"returned by .*test_async_functions.py:\d+ in wrong", str(raised.value))
+
+
+def test_an_async_function_of_a_keyed_stream_has_no_state() -> None:
+    class Stateful(Service):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            runtime_context.get_state(ValueStateDescriptor("x", LONG))
+
+    with pytest.raises(UserFunctionError, match=r"get_state in operator 'AsyncWait'.*keyed state exists only"):
+        answers(lambda stream: AsyncDataStream.unordered_wait(stream.key_by(lambda n: n, LONG), Stateful(), 0), [1])
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+@both_ways
+def test_what_takes_too_long_is_replaced_and_holds_up_no_other(wait: Wait) -> None:
+    with harness(asking(wait, Never(2, 4), capacity=2, timeout=20)) as job:
+        job.push_all("in", [1, 2, 3, 4, 5])
+        job.run_epoch()
+        assert job.take("out") == [1, -2, 3, -4, 5]
+        assert job.counters()["numAsyncTimeouts"] == 2
+        assert in_flight == set()  # those were ended
+
+
+def test_without_a_replacement_the_job_fails() -> None:
+    class Mute(Service):
+        async def answer(self, value: int) -> list[int]:
+            await asyncio.Event().wait()
+            return []
+
+    with pytest.raises(UserFunctionError, match=r"TimeoutError: there is no result in time.*called for 7") as raised:
+        answers(asking(AsyncDataStream.unordered_wait, Mute(), timeout=5), [7])
+    assert "record: 7" in str(raised.value)
+
+
+def test_a_plain_function_without_a_result_in_time() -> None:
+    async def never(number: int) -> list[int]:
+        await asyncio.Event().wait()
+        return []
+
+    with pytest.raises(UserFunctionError, match=r"there is no result in time: give more time"):
+        answers(asking(AsyncDataStream.unordered_wait, never, timeout=5), [7])
+
+
+def test_a_timeout_of_the_service_itself_is_an_error_like_others() -> None:
+    class Gives(Never):
+        async def answer(self, value: int) -> list[int]:
+            raise TimeoutError("the service gives up")
+
+    with pytest.raises(UserFunctionError, match="the service gives up"):
+        answers(asking(AsyncDataStream.unordered_wait, Gives()), [7])
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+class Fails(Service):
+    """Raises for number 3."""
+
+    def __init__(self, error: Callable[[], BaseException]) -> None:
+        self._error = error
+
+    async def answer(self, value: int) -> list[int]:
+        if value == 3:
+            raise self._error()
+        return [value]
+
+
+def own_cancellation() -> BaseException:
+    return asyncio.CancelledError("of an inner task")
+
+
+@pytest.mark.parametrize(
+    "error", [partial(ValueError, "no"), partial(SystemExit, 3), KeyboardInterrupt, GeneratorExit, own_cancellation]
+)
+def test_a_failure_names_operator_line_and_record(error: Callable[[], BaseException]) -> None:
+    with pytest.raises(UserFunctionError) as raised:
+        answers(asking(AsyncDataStream.unordered_wait, Fails(error)), [1, 2, 3, 4])
+    text = str(raised.value)
+    assert "operator 'AsyncWait' (uid asked, subtask 0) failed" in text
+    assert re.search(r"test_async_functions.py:\d+ in answer", text)
+    assert "record: 3" in text
+    assert type(error()).__name__ in text
+
+
+@pytest.mark.parametrize("method", ["open", "close"])
+@pytest.mark.parametrize("error", [partial(ValueError, "no"), partial(SystemExit, 3)])
+def test_failures_of_open_and_close_are_told(method: str, error: Callable[[], BaseException]) -> None:
+    def raises(runtime_context: RuntimeContext | None = None) -> None:
+        raise error()
+
+    function = Service()
+    setattr(function, method, raises)
+    with pytest.raises(UserFunctionError, match=type(error()).__name__):
+        answers(asking(AsyncDataStream.unordered_wait, function), [1])
+
+
+_loops: list[object] = []
+
+
+class Client(Service):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        _loops.append(asyncio.get_running_loop())
+
+    async def answer(self, value: int) -> list[int]:
+        _loops.append(asyncio.get_running_loop())
+        return [value]
+
+    async def close(self) -> None:  # type: ignore[override]
+        await asyncio.sleep(0)
+        _loops.append(asyncio.get_running_loop())
+
+
+def test_open_and_close_run_in_the_loop() -> None:
+    assert answers(asking(AsyncDataStream.unordered_wait, Client()), [1], [2]) == [1, 2]
+    assert len(_loops) == 6  # opened anew for each epoch, as the harness does
+    assert len(set(_loops)) == 2
+
+
+def test_a_task_of_the_function_that_exits_does_not_end_the_loop() -> None:
+    class Careless(Service):
+        async def answer(self, value: int) -> list[int]:
+            async def exits() -> None:
+                raise SystemExit(1)
+
+            task = asyncio.get_running_loop().create_task(exits())
+            await asyncio.wait([task])
+            return [value] if isinstance(task.exception(), SystemExit) else []
+
+    assert answers(asking(AsyncDataStream.unordered_wait, Careless()), [1, 2]) == [1, 2]
+
+
+# --- failures of the job ---------------------------------------------------------------------------------------------
+
+_away = {"left": 0}
+
+
+class OftenAway(Service):
+    """Is away so many times."""
+
+    async def answer(self, value: int) -> list[int]:
+        if value == 5 and _away["left"]:
+            _away["left"] -= 1
+            raise ConnectionError("the service is away")
+        return [value]
+
+
+def environment(**settings: str) -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1", **settings})
+    )
+
+
+def test_every_result_is_there_once_after_a_failure() -> None:
+    _away["left"] = 2
+    env = environment(
+        **{
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.delay": "1 ms",
+            "restart-strategy.fixed-delay.attempts": "5",
+            "headrace.epoch.max-records": "2",
+        }
+    )
+    found = AsyncDataStream.unordered_wait(env.from_sequence(1, 8), OftenAway(), MINUTE, output_type=LONG)
+    with found.execute_and_collect() as results:
+        assert list(results) == list(range(1, 9))
+    assert asked.count(5) == 3
+
+
+_begun = threading.Event()
+_ended = threading.Event()
+
+
+class Endless(Service):
+    async def answer(self, value: int) -> list[int]:
+        _begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            _ended.set()
+        return []
+
+
+def test_cancelling_the_job_ends_requests_in_flight() -> None:
+    env = environment()
+    AsyncDataStream.unordered_wait(env.from_sequence(1, 8), Endless(), 0, output_type=LONG).print()
+    client = env.execute_async()
+    assert _begun.wait(60)
+    client.cancel().result(timeout=60)
+    assert _ended.wait(60)
+    with pytest.raises(JobCancelledError):
+        client.get_job_execution_result().result(timeout=60)
+
+
+# --- the program -----------------------------------------------------------------------------------------------------
+
+
+def applied(function: Any, **arguments: Any) -> DataStream:
+    numbers = environment().from_sequence(1, 2)
+    return AsyncDataStream.unordered_wait(numbers, function, **{"timeout": 1000, **arguments})
+
+
+def test_the_type_of_the_results_follows_from_annotations() -> None:
+    class Texts(AsyncFunction):
+        async def async_invoke(self, value: int) -> list[str]:
+            return [str(value)]
+
+    assert applied(Texts()).get_type() == Types.STRING()
+
+
+def plain(number: int) -> list[int]:
+    return [number]
+
+
+async def yields(number: int) -> Any:
+    yield number
+
+
+async def of_two(number: int, more: int) -> list[int]:
+    return [number, more]
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (plain, "async_invoke is awaited: write async def instead of def"),
+        (yields, "async_invoke returns a list, and yields nothing"),
+        (of_two, "does not take what async_invoke is called with: write a function of (value)"),
+        (Service, "expected an AsyncFunction, got the class itself: write Service()"),
+        (7, "expected an AsyncFunction or an async def of its records, got 7"),
+    ],
+)
+def test_functions_that_are_refused(function: Any, told: str) -> None:
+    with pytest.raises(InvalidTypeError, match=re.escape(told)) as raised:
+        applied(function)
+    assert "test_async_functions.py" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"capacity": 0}, "capacity: at least one request has to be in flight, not 0"),
+        ({"timeout": -1}, "timeout: it cannot be negative, -1 ms"),
+    ],
+)
+def test_settings_that_are_refused(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidProgramError, match=re.escape(told)):
+        applied(Service(), **arguments)
+
+
+def test_the_plan_says_that_results_may_differ() -> None:
+    stream = applied(Service())
+    stream.print()
+    assert "not deterministic" in stream.get_execution_environment().explain()

@@ -1,0 +1,125 @@
+"""The log of one input of a join: the order of its rows, keys that share a hash, and what goes when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headrace.common.errors import StateMigrationError
+from headrace.common.typeinfo import Types
+from headrace.operators.join import find_pairs
+from headrace.operators.join.interval import JoinInterval
+from headrace.operators.join.join_log import HASH, KEY, RECORD, TIME, JoinLog, key_time_order, log_layout
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.sections import Section
+
+CODEC = KeyCodec.for_type(Types.STRING())
+KEPT = 10
+
+
+def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBatch:
+    """Rows of hash, key and time, in order; the record of each is its place."""
+    hashes, keys, times = zip(*rows, strict=True)
+    columns = [pa.array(hashes, pa.uint64()), keys, times, [lingers] * len(rows), range(len(rows))]
+    schema = log_layout(CODEC, pa.int64(), KEPT).schema
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    order, _ = key_time_order(whole.column(HASH).to_numpy(), whole.column(KEY), whole.column(TIME).to_numpy())
+    return whole.take(pa.array(order))
+
+
+def log_of(store: RunStore) -> JoinLog:
+    log = JoinLog(store, log_layout(CODEC, pa.int64(), KEPT), KEPT)
+    log.begin_epoch()
+    return log
+
+
+def times_of(store: RunStore) -> list[Any]:
+    return [run.batch.column(TIME).to_pylist() for run in store.runs]
+
+
+def test_rows_are_by_hash_key_and_time_and_else_as_they_came() -> None:
+    batch = batch_of((7, "b", 2), (3, "a", 5), (7, "b", 1), (7, "b", 2), (3, "a", 4))
+    assert batch.column(RECORD).to_pylist() == [4, 1, 2, 0, 3]
+
+
+def test_keys_that_share_a_hash_are_apart() -> None:
+    batch = batch_of((7, "b", 2), (7, "a", 3), (7, "b", 1), (7, "a", 4), (9, "c", 1))
+    assert batch.column(KEY).to_pylist() == ["a", "a", "b", "b", "c"]
+    _, numbers = key_time_order(batch.column(HASH).to_numpy(), batch.column(KEY), batch.column(TIME).to_numpy())
+    assert numbers.tolist() == [0, 0, 1, 1, 2]
+
+
+@pytest.mark.parametrize(("key", "expected"), [("a", (0, 2)), ("b", (2, 4)), ("d", (0, 0))])
+def test_a_key_is_found_among_others_with_its_hash(key: str, expected: tuple[int, int]) -> None:
+    source = Section(batch_of((7, "b", 2), (7, "a", 3), (7, "b", 1), (7, "a", 4)))
+    keys = KeyColumn(pa.array([key]), np.array([7], np.uint64))
+    firsts, lasts = find_pairs._ranges_of_keys(source, keys)
+    assert (firsts.tolist(), lasts.tolist()) == ([expected[0]], [expected[1]])
+
+
+def test_the_last_hash_of_all_is_found() -> None:
+    source = Section(batch_of((2**64 - 1, "z", 1), (0, "a", 1)))
+    keys = KeyColumn(pa.array(["a", "z"]), np.array([0, 2**64 - 1], np.uint64))
+    firsts, lasts = find_pairs._ranges_of_keys(source, keys)
+    assert (firsts.tolist(), lasts.tolist()) == ([0, 1], [1, 2])
+
+
+def test_what_is_over_is_not_stored_and_a_run_goes_as_a_whole() -> None:
+    store = RunStore("log", ALL_HASHES)
+    log = log_of(store)
+    log.append(batch_of((1, "a", 5), (1, "a", 6), (2, "b", 20)), watermark=15)
+    log.end_epoch(15)
+    assert times_of(store) == [[6, 20]]
+    log = log_of(store)
+    assert [section.rows for section in log.sections(29)] == [2]
+    assert log.sections(30) == []
+    log.end_epoch(30)
+    assert times_of(store) == []
+
+
+def test_a_row_that_came_at_its_end_lingers_until_the_watermark_goes_on() -> None:
+    store = RunStore("log", ALL_HASHES)
+    log = log_of(store)
+    log.append(batch_of((1, "a", 5), lingers=True), watermark=15)
+    log.end_epoch(15)
+    assert times_of(store) == [[5]]
+    log_of(store).end_epoch(16)
+    assert times_of(store) == []
+
+
+def test_a_merge_leaves_out_what_was_over_when_the_newest_run_was_written() -> None:
+    store = RunStore("log", ALL_HASHES)
+    log = log_of(store)
+    log.append(batch_of(*((1, "a", time) for time in range(100))), watermark=0)
+    log.end_epoch(0)
+    log = log_of(store)
+    log.append(batch_of((1, "a", 99)), watermark=50)
+    log.end_epoch(50)
+    assert [len(times) for times in times_of(store)] == [100, 1]
+    merged, _ = merge_runs(store.runs, is_oldest=True, now=0)
+    assert merged.column(TIME).to_pylist() == [*range(41, 100), 99]
+    assert merged.column(RECORD).to_pylist() == [*range(41, 100), 0]
+
+
+def test_state_with_keys_of_another_type_is_refused() -> None:
+    store = RunStore("log", ALL_HASHES)
+    log = log_of(store)
+    log.append(batch_of((1, "a", 5)), watermark=0)
+    log.end_epoch(0)
+    other = log_layout(KeyCodec.for_type(Types.LONG()), pa.int64(), KEPT)
+    with pytest.raises(StateMigrationError, match="another key type"):
+        JoinLog(store, other, KEPT)
+
+
+def test_how_long_records_are_kept() -> None:
+    kept = {interval: tuple(JoinInterval(*interval).kept(side) for side in (0, 1)) for interval in INTERVALS}
+    assert kept == {(-5, 10): (10, 5), (2, 10): (10, 0), (-10, -2): (0, 10), (0, 0): (0, 0)}
+
+
+INTERVALS = [(-5, 10), (2, 10), (-10, -2), (0, 0)]

@@ -1,0 +1,89 @@
+"""Results of joins without a function: expressions over pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.common import Row, Types
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.expressions import col, left, right
+from headrace.testing import JobHarness
+
+ORDER = Types.ROW_NAMED(["id", "amount"], [Types.STRING(), Types.LONG()])
+PAYMENT = Types.TUPLE([Types.STRING(), Types.LONG()])
+COLUMNS = (left("id"), (left("amount") - right("f1")).alias("open"))
+TEN = TumblingEventTimeWindows.of(10)
+
+
+def by_interval(orders: Any, payments: Any) -> Any:
+    return orders.key_by("id").interval_join(payments.key_by(0)).between(0, 10)
+
+
+def by_window(orders: Any, payments: Any, how: str = "inner") -> Any:
+    return orders.join(payments, how).where("id").equal_to(0).window(TEN)
+
+
+def results(build: Callable[[Any, Any], Any]) -> list[Any]:
+    def job(harness: JobHarness) -> None:
+        harness.add_sink("out", build(harness.add_source("orders", ORDER), harness.add_source("payments", PAYMENT)))
+
+    with JobHarness(job) as harness:
+        for order, time in [(Row("a", 20), 1), (Row("b", 5), 2), (Row("a", None), 3)]:
+            harness.push("orders", order, time)
+        harness.run_epoch()
+        for payment, time in [(("a", 15), 4), (("c", 1), 4)]:
+            harness.push("payments", payment, time)
+        harness.finish()
+        return harness.results_with_timestamps("out")
+
+
+def test_rows_of_an_interval_join() -> None:
+    rows = results(lambda orders, payments: by_interval(orders, payments).select(*COLUMNS))
+    assert rows == [(Row(id="a", open=5), 4), (Row(id="a", open=None), 4)]
+
+
+def test_rows_of_a_window_join() -> None:
+    rows = results(lambda orders, payments: by_window(orders, payments).select(*COLUMNS))
+    assert rows == [(Row(id="a", open=5), 9), (Row(id="a", open=None), 9)]
+
+
+def test_fields_of_a_record_that_is_not_there_are_null() -> None:
+    columns = (left("id"), right("f0").alias("paid"), right().is_null().alias("is open"))
+    rows = results(lambda orders, payments: by_window(orders, payments, "outer").select(*columns))
+    assert sorted((tuple(row) for row, _ in rows), key=str) == [
+        ("a", "a", False),
+        ("a", "a", False),
+        ("b", None, True),
+        (None, "c", False),
+    ]
+
+
+def test_a_pair_without_a_value_is_told() -> None:
+    too_much = (left("amount").cast(Types.BYTE()) * 100).cast(Types.BYTE()).alias("n")
+    with pytest.raises(UserFunctionError, match=r"(?s)Interval Join.*amount=20.*'a', 15"):
+        results(lambda orders, payments: by_interval(orders, payments).select(too_much))
+
+
+@pytest.mark.parametrize("join", [by_interval, by_window])
+@pytest.mark.parametrize(
+    ("columns", "kind", "message"),
+    [
+        ((left("id"), right("none")), InvalidTypeError, "none"),
+        (("id",), InvalidTypeError, "left\\('id'\\) or right\\('id'\\)"),
+        ((left("id"), right("f0").alias("id")), InvalidProgramError, "two columns are called 'id'"),
+        ((left("amount") + 1,), InvalidProgramError, "alias"),
+        ((col("id"),), InvalidTypeError, "id"),
+        ((), InvalidProgramError, "say which columns"),
+    ],
+)
+def test_misuse_is_told_where_it_is(join: Any, columns: Any, kind: type[Exception], message: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    orders, payments = env.from_collection([], ORDER), env.from_collection([], PAYMENT)
+    with pytest.raises(kind, match=message) as failure:
+        join(orders, payments).select(*columns)
+    assert __file__ in str(failure.value)
