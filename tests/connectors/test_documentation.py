@@ -129,6 +129,20 @@ def test_the_sink_whose_writers_have_state(example: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("example", ["publishing"], indirect=True)
+def test_the_sink_that_shows_several_epochs_at_once(example: Any, tmp_path: Path) -> None:
+    run_example("pre-commit", example.__dict__)
+    pairs = Types.TUPLE([Types.STRING(), Types.LONG()])
+    run = SinkRun(example.PatientPartitionSink(str(tmp_path)), pairs)
+    shown = []
+    for epoch in range(1, 5):
+        run.run_epoch([(f"p{partition}", epoch) for partition in range(9)])
+        shown.append(len(list(tmp_path.glob("p*/*.json"))))
+    assert shown == [0, 0, 27, 27]
+    run.end()
+    assert len(list(tmp_path.glob("p*/*.json"))) == 36
+
+
+@pytest.mark.parametrize("example", ["publishing"], indirect=True)
 def test_the_sink_that_publishes_in_tasks(example: Any, tmp_path: Path) -> None:
     settings = {"headrace.runtime": "local", "parallelism.default": "2", "headrace.epoch.first-records": "20"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))

@@ -11,11 +11,12 @@ from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrate
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.log import LogSink, LogSource, OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.log import LogSink, LogSource, LogSourceBuilder, OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.source import ReaderContext
+from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.log import Log
+from headrace.storage.posix import PosixFolder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import texts
 
@@ -112,3 +113,19 @@ def test_a_start_is_milliseconds() -> None:
     start: Any = 1.7e12
     with pytest.raises(InvalidTypeError, match=r"OffsetsInitializer.timestamp takes an int, not 1700000000000.0"):
         OffsetsInitializer.timestamp(start)
+
+
+@pytest.mark.parametrize(
+    ("is_bounded", "end"), [(True, "the source ends at once"), (False, "nothing is read until there are")]
+)
+def test_a_pattern_that_no_topic_matches_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_bounded: bool, end: str
+) -> None:
+    made: LogSourceBuilder[str] = LogSource.builder()
+    Log.open(f"{tmp_path}/log", create=True).create_topic("orders")
+    made.set_log(f"{tmp_path}/log").set_topic_pattern("order").set_value_only_deserializer(SimpleStringSchema())
+    source = (made.set_bounded(OffsetsInitializer.latest()) if is_bounded else made).build()
+    enumerator = source.create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path), None))
+    assert enumerator.discover(0) == []
+    assert f"there are no topics like order: {end}" in caplog.text
+    enumerator.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -16,7 +16,15 @@ from headrace.common.errors import (
     InvalidTypeError,
     UserFunctionError,
 )
-from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
+from headrace.connectors.sink import (
+    Committer,
+    CommitterContext,
+    PreCommit,
+    PreCommitted,
+    Sink,
+    SinkWriter,
+    WriterContext,
+)
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.base import DeliveryGuarantee, StatefulSinkWriter, SupportsWriterState
 
@@ -67,7 +75,10 @@ class MineWithState(Mine, SupportsWriterState[int]):
 
 def run(sink: Sink[Any]) -> None:
     settings = {"headrace.runtime": "local", "parallelism.default": "1", "restart-strategy.type": "none"}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    start(StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)), sink)
+
+
+def start(env: StreamExecutionEnvironment, sink: Sink[Any]) -> None:
     env.from_collection([1, 2], Types.INT()).sink_to(sink).name("mine").uid("mine")
     env.execute()
 
@@ -153,6 +164,66 @@ def test_it_is_told_of_which_sink_the_driver_s_half_failed(
 ) -> None:
     with pytest.raises(kind, match=rf"of sink 'mine' \(uid mine\) {said}"):
         run(having(Mine, **{method: failing(error)}))
+
+
+class Passing(PreCommit):
+    def prepare(
+        self, in_progress: Any, committables: Sequence[Any], processing_time: int, *, is_last: bool
+    ) -> PreCommitted:
+        return PreCommitted(tuple(committables), None)
+
+    def due(self, in_progress: Any) -> int | None:
+        return None
+
+
+def prepares(*given: Any) -> dict[str, Any]:
+    return {"prepare": lambda *_, is_last: given[0] if len(given) == 1 else PreCommitted(*given)}
+
+
+@pytest.mark.parametrize(
+    ("members", "kind", "said"),
+    [
+        (prepares(None), InvalidProgramError, r"gave None: return a PreCommitted\(ready, in_progress\)"),
+        (prepares(None, None), InvalidProgramError, "gave None: return a list of what is ready"),
+        (prepares((), {1, 2}), InvalidProgramError, r"holds back \{1, 2\} in the last epoch of the job, so nobody"),
+        (prepares(({1},), None), InvalidProgramError, r"\{1\} cannot be stored in a checkpoint"),
+        ({"prepare": lambda *_, is_last: {}["x"]}, UserFunctionError, f"\n  KeyError: 'x'\n  at {__file__}"),
+    ],
+)
+def test_what_pre_commits_give_is_looked_at(members: dict[str, Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=rf"pre-commit of sink 'mine' \(uid mine\) failed(.|\n)*{said}"):
+        run(having(Mine, pre_commit=having(Passing, **members)))
+
+
+def test_when_a_pre_commit_is_due_is_a_time() -> None:
+    held = {"prepare": lambda *_, is_last: PreCommitted((), None if is_last else 1), "due": lambda *_: "soon"}
+    settings = {"headrace.runtime": "local", "parallelism.default": "1", "headrace.epoch.max-records": "1"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.from_sequence(1, 9).sink_to(having(Mine, pre_commit=having(Passing, **held))).name("mine").uid("mine")
+    with pytest.raises(InvalidProgramError, match=r"'mine' .*due\(\) gave 'soon': return milliseconds, or None"):
+        env.execute()
+
+
+class Locked(Mine):
+    tries: ClassVar[list[str]] = []
+
+    def create_committer(self, context: CommitterContext) -> Committer | None:
+        self.tries.append(context.operator_id)
+        raise InfrastructureError("/out cannot be listed") from PermissionError(13, "Permission denied")
+
+
+def test_what_may_not_be_accessed_at_the_start_ends_the_job() -> None:
+    settings = {"headrace.runtime": "local", "restart-strategy.type": "fixed-delay"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    Locked.tries.clear()
+    with pytest.raises(InfrastructureError, match=r"sink 'mine' \(uid mine\) failed: /out cannot be listed"):
+        start(env, Locked())
+    assert Locked.tries == ["mine"]
+
+
+def test_an_error_of_a_property_is_told_as_it_is() -> None:
+    with pytest.raises(AttributeError, match="_guarantee"):
+        run(having(Mine, delivery_guarantee=property(lambda self: self._guarantee)))
 
 
 def test_what_is_no_committer_is_refused() -> None:

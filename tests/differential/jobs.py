@@ -16,6 +16,8 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import avg, count, first, last, max, min, sum
 from headrace.datastream.functions import (
     AggregateFunction,
+    BroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
     ProcessJoinFunction,
@@ -38,6 +40,7 @@ RECORDS = 2000
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.DOUBLE()])
 """Key, number, event time, amount."""
 LATE = OutputTag("late", EVENT)
+NUMBERS = MapStateDescriptor("numbers", Types.STRING(), Types.LONG())
 SMALL = OutputTag("small", Types.TUPLE([Types.STRING(), Types.LONG()]))
 RESULT = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
 
@@ -417,6 +420,50 @@ def separate(env: StreamExecutionEnvironment) -> Streams:
     return {"numbers": numbers, **sessions(env)}
 
 
+class _Seen(KeyedCoProcessFunction):
+    """At each record's timer: how many records of either stream its key has had by then."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.times = [
+            runtime_context.get_list_state(ListStateDescriptor(name, Types.LONG())) for name in ("first", "second")
+        ]
+
+    def process_element1(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
+        return self._note(0, value, ctx)
+
+    def process_element2(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
+        return self._note(1, value, ctx)
+
+    def _note(self, number: int, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
+        self.times[number].add(value[2])
+        ctx.timer_service().register_event_time_timer(value[2])
+        return []
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[tuple[str, str, int]]:
+        first, second = (len([time for time in times.get() if time <= timestamp]) for times in self.times)
+        yield ctx.get_current_key(), f"{first} and {second}", timestamp
+
+
+class _Listed(BroadcastProcessFunction):
+    """Every record of both streams."""
+
+    def process_element(self, value: Event, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
+        yield value[0], "record", value[1]
+
+    def process_broadcast_element(self, value: Event, ctx: BroadcastProcessFunction.Context) -> Iterator[Any]:
+        numbers = ctx.get_broadcast_state(NUMBERS)
+        numbers.put(value[0], (numbers.get(value[0]) or 0) + 1)
+        yield value[0], "rule", numbers.get(value[0])
+
+
+def two_streams(env: StreamExecutionEnvironment) -> Streams:
+    """Both as one function sees them; none of their records is late."""
+    first, second = events(env, 1, bound=300), events(env, 2, bound=300)
+    keyed = first.connect(second).key_by(lambda event: event[0], lambda event: event[0], Types.STRING())
+    listed = first.connect(second.broadcast(NUMBERS)).process(_Listed(), RESULT)
+    return {"seen": keyed.process(_Seen(), RESULT), "listed": listed}
+
+
 JOBS = {
     job.__name__: job
     for job in (
@@ -438,6 +485,7 @@ JOBS = {
         other_parallelism,
         joins,
         separate,
+        two_streams,
     )
 }
 BATCH_JOBS = {

@@ -1,29 +1,23 @@
-"""Operators with two inputs that read branches of one stream: records come in the order in which they set out."""
+"""Operators with two inputs. Branches of one stream: records come in the order in which they set out.
+
+Of streams of different sources: whatever the order, time is that of both.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from headrace.common.typeinfo import Types
-from headrace.datastream.streams.data_stream import DataStream
-from headrace.graph.specs import InputKind, PassingSpec
-from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.runtime.task.operator_table import register_operator
-from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.keys.entries import NO_KEY
-from headrace.state.kinds import KEYED, StateKinds
+from headrace.datastream import CoMapFunction, KeyedCoProcessFunction, RuntimeContext
+from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from tests.invariance import test_rolling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, per_key, run
 from tests.invariance.test_branches import Branch, bounds, branches, one_split
-
-if TYPE_CHECKING:
-    from headrace.common.batch import Batch
-    from headrace.operators.keyed import KeyedBatch
 
 NOTHING = -1
 BY_SECOND = 1000
@@ -32,57 +26,54 @@ BY_SECOND = 1000
 two_ways = st.lists(branches, min_size=2, max_size=2)
 
 
-@dataclass(frozen=True, slots=True)
-class LatestSpec(PassingSpec):
+class Latest(KeyedCoProcessFunction):
     """Records of the first input with the value that the second one had last for their key."""
 
-    kind: ClassVar[str] = "Latest"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
-    state_kinds: ClassVar[StateKinds] = KEYED
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.latest = runtime_context.get_state(ValueStateDescriptor("latest", Types.LONG()))
+
+    def process_element1(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> Iterator[Event]:
+        latest = self.latest.value()
+        yield value[0], NOTHING if latest is None else latest, value[2]
+
+    def process_element2(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Event]:
+        self.latest.update(value[1])
+        return []
 
 
-class Latest(Operator):
-    """Record by record."""
-
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        assert context.state is not None
-        self._backend = context.state.keyed
-        self._latest = self._backend.state(ValueStateDescriptor("latest", Types.LONG()))
-
-    def process(self, input_index: int, batch: Batch) -> None:
-        rows: list[Any] = []
-        entries = self._backend.bind(cast("KeyedBatch", batch).keys)
-        for entry, (key, value, time) in zip(entries, batch.rows, strict=True):
-            self._backend.current = entry
-            if input_index == 1:
-                self._latest.update(value)
-            else:
-                latest = self._latest.value()
-                rows.append((key, NOTHING if latest is None else latest, time))
-        self._backend.current = NO_KEY
-        if rows:
-            self.output.emit(batch.replaced(EVENT, rows=rows, sources=np.arange(len(rows))))
-
-
-@dataclass(frozen=True, slots=True)
-class MarkSpec(PassingSpec):
+class Mark(CoMapFunction):
     """The records of both inputs; those of the second are marked."""
 
-    kind: ClassVar[str] = "Mark"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+    def map1(self, value: Event) -> Event:
+        return value
+
+    def map2(self, value: Event) -> Event:
+        key, number, time = value
+        return key, number + BY_SECOND, time
 
 
-class Mark(Operator):
-    """Record by record."""
+class Met(KeyedCoProcessFunction):
+    """At each record's timer: how many records of either input have come to its key by that time."""
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        rows: list[Any] = [(key, value + BY_SECOND * input_index, time) for key, value, time in batch.rows]
-        self.output.emit(batch.replaced(EVENT, rows=rows, sources=np.arange(len(rows))))
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.times = [
+            runtime_context.get_list_state(ListStateDescriptor(name, Types.LONG())) for name in ("first", "second")
+        ]
 
+    def process_element1(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
+        return self.note(0, value, ctx)
 
-register_operator(LatestSpec, lambda maker, planned, spec: Latest())
-register_operator(MarkSpec, lambda maker, planned, spec: Mark())
+    def process_element2(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
+        return self.note(1, value, ctx)
+
+    def note(self, number: int, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
+        self.times[number].add(value[2])
+        ctx.timer_service().register_event_time_timer(value[2] + value[1])
+        return []
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
+        first, second = (sum(time <= timestamp for time in times.get()) for times in self.times)
+        yield ctx.get_current_key(), timestamp, first, second
 
 
 def by_both(events: Sequence[Event], ways: Sequence[Branch]) -> list[tuple[int, Event]]:
@@ -110,7 +101,7 @@ def test_keyed_inputs(values: list[tuple[str, int]], ways: list[Branch], cut: Cu
     def build(job: Job) -> None:
         stream = job.source("events", [events], 0)
         first, second = (way.build(stream).key_by("f0") for way in ways)
-        job.sink("out", job.keyed("latest", DataStream._apply(first, LatestSpec(), "Latest", second)))
+        job.sink("out", job.keyed("latest", first.connect(second).process(Latest(), EVENT)))
 
     latest: dict[str, int] = {}
     expected = []
@@ -132,9 +123,49 @@ def test_inputs_within_a_chain(events: list[Event], bound: int, ways: list[Branc
         if is_behind:
             stream = stream.key_by("f0").reduce(lambda _, event: event).set_parallelism(1).uid("behind")
         first, second = (way.build(stream) for way in ways)
-        marked = DataStream._apply(first, MarkSpec(), "Mark", second)
+        marked = first.connect(second).map(Mark(), EVENT)
         job.sink("out", job.keyed("reduce", marked.key_by(lambda event: event[0]).reduce(test_rolling.combine)))
 
     marked = [(key, value + BY_SECOND * index, time) for index, (key, value, time) in by_both(events, ways)]
     found = {key: [row[:3] for row in rows] for key, rows in per_key(run(build, cut)["out"]).items()}
     assert found == {key: [row[:3] for row in rows] for key, rows in test_rolling.expected(marked).items()}
+
+
+MET = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
+
+DISORDER = 5
+"""How far a record may be behind the newest one before it."""
+
+
+def splits_in_bounds(number: int) -> st.SearchStrategy[list[list[Event]]]:
+    """Splits whose records are never late."""
+    steps = st.tuples(st.sampled_from("abc"), st.integers(0, 12), st.integers(0, 4), st.integers(0, DISORDER))
+    return st.lists(st.lists(steps, max_size=15).map(_at_times), min_size=1, max_size=number)
+
+
+def _at_times(steps: Sequence[tuple[str, int, int, int]]) -> list[Event]:
+    newest, events = 0, []
+    for key, value, step, behind in steps:
+        newest += step
+        events.append((key, value, newest - behind))
+    return events
+
+
+@examples(25, first=splits_in_bounds(2), second=splits_in_bounds(2), cut=cuts)
+def test_streams_of_two_sources(first: list[list[Event]], second: list[list[Event]], cut: Cut) -> None:
+    def build(job: Job) -> None:
+        sources = [job.source(name, splits, DISORDER) for name, splits in (("first", first), ("second", second))]
+        one, other = (source.key_by(lambda event: event[0]) for source in sources)
+        job.sink("out", job.keyed("met", one.connect(other).process(Met(), MET)))
+
+    times: dict[str, list[list[int]]] = defaultdict(lambda: [[], []])
+    timers = set()
+    for number, splits in enumerate((first, second)):
+        for key, value, time in (event for split in splits for event in split):
+            times[key][number].append(time)
+            timers.add((key, time + value))
+    expected = [
+        ((key, timer, *(sum(time <= timer for time in of_input) for of_input in times[key])), timer)
+        for key, timer in timers
+    ]
+    assert multiset(run(build, cut)["out"]) == multiset(expected)

@@ -12,10 +12,12 @@ import pytest
 from headrace.common.topic_partition import TopicPartition
 from headrace.log import maintenance
 from headrace.log.background import MAINTENANCE, BackgroundRounds
+from headrace.log.consumer import Consumer
 from headrace.log.journal import Journal
 from headrace.log.log import Log
 from headrace.log.maintenance_claim import MaintenanceClaim
 from headrace.log.producer import Producer
+from headrace.log.records import ConsumerRecord
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)
@@ -78,6 +80,32 @@ def test_a_log_is_maintained_beside_its_producers(log: Log, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("snapshots_often")
+def test_who_reads_beside_producers_and_maintenance_misses_nothing(log: Log) -> None:
+    log.create_topic("one", config={"compression.type": "none"})
+
+    def produce(which: int) -> None:
+        with Producer(log) as producer:
+            for number in range(30):
+                producer.send("one", b"%d" % number + b" " * (4_000 * (number % 3)), b"%d" % which)
+                producer.flush()
+
+    threads = [threading.Thread(target=produce, args=(which,)) for which in range(2)]
+    for thread in threads:
+        thread.start()
+    consumer, found = Consumer(str(log), auto_offset_reset="earliest"), list[ConsumerRecord]()
+    consumer.assign([ONE])
+    while len(found) < 60:
+        found += consumer.poll(timeout=1.0)
+    for thread in threads:
+        thread.join()
+    MAINTENANCE.wait(str(log))
+    assert [record.offset for record in found] == list(range(60))
+    for which in (b"0", b"1"):
+        assert [int(record.value or b"") for record in found if record.key == which] == list(range(30))
+    assert log.read("one").read_all().column("value").to_pylist() == [record.value for record in found]
+
+
+@pytest.mark.usefixtures("snapshots_often")
 def test_maintenance_that_fails_is_a_warning(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     log.create_topic("one", config={"cleanup.policy": "compact", "compression.type": "none"})
     with Producer(log) as producer, caplog.at_level(logging.WARNING, logger="headrace"):
@@ -109,25 +137,37 @@ def test_a_log_can_be_used_after_a_fork(log: Log) -> None:
 def test_of_two_processes_one_does_the_maintenance() -> None:
     folder = MemoryFolder()
     one, other = MaintenanceClaim(folder), MaintenanceClaim(folder.again())
-    with one.held() as is_first:
-        with other.held() as is_second:
+    with one.held(256) as is_first:
+        with other.held(512) as is_second:
             assert (is_first, is_second) == (True, False)
-        with other.held() as is_second:
+        one.renew(2_000)
+        with other.held(2_560) as is_second:
             assert not is_second
-    with other.held() as is_second:
+    with other.held(2_816) as is_second:
         assert is_second
     assert folder.files == {}
 
 
-def test_the_claim_of_a_process_that_died_is_nobodys() -> None:
-    folder, now = MemoryFolder(), [1_000.0]
-    dead = MaintenanceClaim(folder, lambda: now[0])
-    other = MaintenanceClaim(folder.again(), lambda: now[0])
-    with dead.held():
-        for waited, beats, expected in ((0, False, False), (299, False, False), (1, True, False), (300, False, True)):
-            now[0] += waited
-            if beats:
-                dead.renew()
-            with other.held() as is_its_own:
-                assert is_its_own is expected
+@pytest.mark.parametrize("content", [b"somebody 256", b"", b"\xff damaged"])
+def test_the_claim_of_a_process_that_died_is_nobodys(content: bytes) -> None:
+    folder = MemoryFolder(files={"memory/maintenance": content})
+    if content.startswith(b"somebody"):
+        with MaintenanceClaim(folder.again()).held(2_303) as is_mine:
+            assert not is_mine
+    with MaintenanceClaim(folder.again()).held(2_304) as is_mine:
+        assert is_mine
+    assert folder.files == {}
+    folder.files["memory/maintenance"] = b"of-a-log-that-was-put-back 5000"
+    with MaintenanceClaim(folder.again()).held(256) as is_mine:
+        assert is_mine
+
+
+def test_who_could_not_give_up_a_claim_has_it_the_next_time() -> None:
+    folder = MemoryFolder()
+    claim = MaintenanceClaim(folder)
+    folder.faults.arm(1, kills=False)
+    with pytest.raises(OSError, match="no space left"), claim.held(256):
+        pass
+    with claim.held(512) as is_mine:
+        assert is_mine
     assert folder.files == {}

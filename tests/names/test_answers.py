@@ -43,6 +43,7 @@ PUBLIC = [
     "headrace.datastream.connectors.datagen",
     "headrace.datastream.connectors.log",
     "headrace.datastream.connectors.socket",
+    "headrace.datastream.lookup",
     *(f"headrace.{name}" for name in pyflink.NAMES if pyflink.name_is_module(name) and pyflink.row(name) is None),
 ]
 
@@ -102,9 +103,9 @@ def test_errors_are_those_that_programs_catch(cls: type) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        "from headrace.datastream import CoFlatMapFunction",
+        "from headrace.datastream import SinkFunction",
         "from headrace.datastream.window import AllWindowedStream",
-        "from headrace.datastream.connectors import BroadcastStream",
+        "from headrace.datastream.connectors import CachedDataStream",
     ],
 )
 def test_a_name_is_known_in_other_modules_as_well(program: str) -> None:

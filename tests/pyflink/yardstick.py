@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 STREAMS: Final = "tests/pyflink/test_streams.py::"
+TWO_STREAMS: Final = "tests/pyflink/test_two_streams.py::"
 STATE: Final = "tests/pyflink/test_state.py::"
 WINDOWS: Final = "tests/pyflink/test_windows.py::"
 EXAMPLES: Final = "tests/pyflink/test_examples.py::"
@@ -53,6 +54,22 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             STATE + "test_side_outputs",
         ),
         "test_keyed_process_side_output": STATE + "test_a_keyed_side_output",
+        **_each(
+            "test_basic_co_operations test_basic_co_operations_with_output_type",
+            TWO_STREAMS + "test_functions_of_two_streams",
+        ),
+        "test_keyed_co_process": TWO_STREAMS + "test_state_and_timers_of_two_keyed_streams",
+        **_each("test_keyed_co_map test_keyed_co_flat_map", TWO_STREAMS + "test_state_of_two_keyed_streams"),
+        **_each(
+            "test_co_process_side_output test_keyed_co_process_side_output",
+            TWO_STREAMS + "test_side_outputs_of_two_streams",
+        ),
+        **_each(
+            "test_co_broadcast_process test_keyed_co_broadcast_process test_co_broadcast_side_output "
+            "test_keyed_co_broadcast_side_output",
+            TWO_STREAMS + "test_broadcast_state",
+        ),
+        "test_broadcast": TWO_STREAMS + "test_a_stream_that_is_broadcast_in_the_plan",
         "test_side_output_tag_reusing": STATE + "test_one_tag_for_two_operators",
         "test_keyed_sum": STREAMS + "test_a_chain_of_sums",
         "test_multi_key_by": STREAMS + "test_a_stream_is_keyed_again",
@@ -199,16 +216,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "pulsar": "datastream.connectors.pulsar",
     },
     "test_data_stream": {
-        **_each(
-            "test_basic_co_operations test_basic_co_operations_with_output_type test_keyed_co_process "
-            "test_keyed_co_map test_keyed_co_flat_map test_co_process_side_output test_keyed_co_process_side_output",
-            "DataStream.connect",
-        ),
-        **_each(
-            "test_co_broadcast_process test_keyed_co_broadcast_process test_co_broadcast_side_output "
-            "test_keyed_co_broadcast_side_output test_broadcast",
-            "DataStream.broadcast",
-        ),
         "test_partition_custom": "DataStream.partition_custom",
         "test_metrics": "RuntimeContext.get_metrics_group",
         "test_force_non_parallel": "DataStream.force_non_parallel",

@@ -37,8 +37,8 @@ def uncalled(value: object, kind: type) -> str:
     """
     if callable(getattr(value, "build", None)):
         return ": call its build()"
-    if isinstance(value, type) and issubclass(value, kind) and not isabstract(value):
-        return f": make one, {value.__name__}(...)"
+    if isinstance(value, type) and issubclass(value, kind):
+        return ": extend it, and make one of the class" if isabstract(value) else f": make one, {value.__name__}(...)"
     if isinstance(value, FunctionType | MethodType) and value.__name__ != "<lambda>":
         return f": call it, {value.__name__}()"
     return ""

@@ -51,12 +51,6 @@ _SYSTEM: Final = Missing(
 _OLD_KAFKA_SINK: Final = _never("CO-02", "Flink has given it up: use KafkaSink")
 _OLD_KAFKA: Final = _never("CO-01", "Flink has given it up: use KafkaSource")
 _SQL: Final = Missing("SQ-01", "write the query with streams and expressions: docs/expressions.md")
-_CONNECT: Final = Missing(
-    "DS-21", "bring both streams to one type with map(...), union() them, and process() the result by key"
-)
-_BROADCAST: Final = Missing(
-    "ST-08", "give the shared data to the function itself, or key both sides alike and union() them"
-)
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
 _INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
@@ -130,16 +124,10 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("FlinkKafkaProducer FlinkKafkaProducerBase Semantic", _OLD_KAFKA_SINK),
     },
     "datastream.data_stream": {
-        "ConnectedStreams": _of("DS-52", _CONNECT),
-        **_each("BroadcastStream BroadcastConnectedStream", _of("DS-34", _BROADCAST)),
         "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
     },
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
-        **_each("CoFlatMapFunction CoMapFunction", _CONNECT),
-        **_each("CoProcessFunction KeyedCoProcessFunction", _of("DS-39", _CONNECT)),
-        **_each("BaseBroadcastProcessFunction BroadcastProcessFunction", _of("DS-40", _BROADCAST)),
-        "KeyedBroadcastProcessFunction": _of("DS-41", _BROADCAST),
         "Partitioner": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         "SinkFunction": _OLD_SINK,
         "SourceFunction": _OLD_SOURCE,
@@ -154,7 +142,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         ),
     },
     "datastream.state": {
-        **_each("BroadcastState ReadOnlyBroadcastState", _BROADCAST),
         "OperatorStateStore": Missing("ST-09", "keep the state by key, in a KeyedProcessFunction"),
     },
     "datastream.window": {
@@ -174,8 +161,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         "shuffle": _never("DS-30", _SPREAD),
         "rescale": _never("DS-32", _SPREAD),
         "forward": _never("DS-33", _SPREAD),
-        "broadcast": _of("DS-34", _BROADCAST),
-        "connect": _CONNECT,
         "partition_custom": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         **_each("global_ force_non_parallel", Missing("DS-36", "use set_parallelism(1) on the operator")),
         "cache": Missing("DS-27", "write the stream to files and read those in the next job"),

@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from types import BuiltinMethodType, CodeType
 from typing import Any, Final
 
@@ -23,6 +24,13 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "reduce": ("value1", "value2"),
     "get_key": ("value",),
     "process_element": ("value", "ctx"),
+    "process_element1": ("value", "ctx"),
+    "process_element2": ("value", "ctx"),
+    "process_broadcast_element": ("value", "ctx"),
+    "map1": ("value",),
+    "map2": ("value",),
+    "flat_map1": ("value",),
+    "flat_map2": ("value",),
     "on_timer": ("timestamp", "ctx"),
     "create_accumulator": (),
     "add": ("value", "accumulator"),
@@ -44,9 +52,14 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
 _LIFE_CYCLE: Final = frozenset({"open", "close"})
 
 _YIELDING: Final = frozenset(
-    {"flat_map", "process_element", "on_timer", "apply", "process", "map_partition", "co_group"}
+    {
+        *("flat_map", "flat_map1", "flat_map2", "process_element", "process_element1", "process_element2"),
+        *("process_broadcast_element", "on_timer", "apply", "process", "map_partition", "co_group"),
+    }
 )
 """Methods that give any number of results. Java's have a collector for them, ``out``, as one more parameter."""
+
+_OWN_FOLDER: Final = str(Path(__file__).parents[1])
 
 _IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
@@ -169,7 +182,8 @@ def warn_without_results(function: Any, *methods: str) -> None:
 
 
 def _is_of_the_user(method: Any) -> bool:
-    return inspect.ismethod(method) and not (method.__module__ or "").startswith("headrace.")
+    code = getattr(method, "__code__", None)  # of the function below a method
+    return isinstance(code, CodeType) and not code.co_filename.startswith(_OWN_FOLDER)
 
 
 def _takes(called: Any, count: int) -> bool:

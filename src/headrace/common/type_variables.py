@@ -25,6 +25,8 @@ else:
 T = TypeVar("T", default=Any)
 T_co = TypeVar("T_co", covariant=True, default=Any)
 T_contra = TypeVar("T_contra", contravariant=True, default=Any)
+T2_co = TypeVar("T2_co", covariant=True, default=Any)
+"""The records of the second one of two streams."""
 
 K = TypeVar("K", default=Any)
 K_co = TypeVar("K_co", covariant=True, default=Any)
@@ -37,6 +39,10 @@ V_contra = TypeVar("V_contra", contravariant=True, default=Any)
 
 ACC = TypeVar("ACC", default=Any)
 """The accumulator of an aggregate function."""
+
+IN1_contra = TypeVar("IN1_contra", contravariant=True, default=Any)
+IN2_contra = TypeVar("IN2_contra", contravariant=True, default=Any)
+"""The records of two connected streams."""
 
 OUT = TypeVar("OUT", default=Any)
 OUT_co = TypeVar("OUT_co", covariant=True, default=Any)

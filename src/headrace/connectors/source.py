@@ -237,6 +237,10 @@ class SplitEnumerator(ABC):
         """
         return False
 
+    def gauges(self) -> Mapping[str, int]:
+        """What else there is to tell, by name, as ``<source>.<name>`` in the job's metrics; asked after every epoch."""
+        return {}
+
     def snapshot(self) -> Json:
         """What has to be known to go on after a restart, besides the positions; small, it is part of the manifest."""
         return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
+from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.interval_join import IntervalJoin, IntervalJoined
 from headrace.datastream.streams.joined_streams import (
@@ -22,9 +24,12 @@ from headrace.datastream.streams.windowed_stream import WindowedStream
 
 __all__ = [
     "AllWindowedStream",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
     "CloseableIterator",
     "CoGroupedStreams",
     "CoGroupedWindows",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "DataStreamSource",

@@ -24,6 +24,8 @@ from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
+from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.graph.keys import KeySelection
     from headrace.graph.nodes import Edge
     from headrace.plan.job_plan import JobPlan
+    from headrace.state.descriptors import MapStateDescriptor
 
 __all__ = ["StreamExecutionEnvironment"]
 
@@ -309,6 +312,17 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     def _keyed(self, stream: DataStream[T_co], key: KeySelection) -> KeyedStream[T_co, Any]:
         """A stream with keys: what ``key_by`` gives."""
         return KeyedStream(stream, key)
+
+    def _connected(self, first: DataStream[Any], second: Any) -> Any:
+        """What ``connect`` gives for a stream, or for one that is broadcast."""
+        if isinstance(second, BroadcastStream):
+            return BroadcastConnectedStream(first, second)
+        expect(second, DataStream, "connect")
+        return ConnectedStreams(first, second)
+
+    def _broadcast(self, stream: DataStream[T_co], descriptors: tuple[MapStateDescriptor, ...]) -> Any:
+        """What ``broadcast`` gives: with descriptors the stream is for ``connect``."""
+        return BroadcastStream(stream, descriptors) if descriptors else stream
 
     def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream[Any]:
         strategy = WatermarkStrategy.no_watermarks()

@@ -138,9 +138,24 @@ class Hash(Partitioning):
                 yield Routed(target, batch.slice(start, stop), None if taken is None else taken.slice(start, stop))
 
 
+@dataclass(frozen=True, slots=True)
+class Broadcast(Partitioning):
+    """Every subtask gets every record."""
+
+    label = "BROADCAST"
+    redistributes = True
+
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
+        for target in range(receivers.parallelism):
+            yield Routed(target, batch, keys)
+
+
 FORWARD: Final = Forward()
 REBALANCE: Final = Rebalance()
 HASH: Final = Hash()
+BROADCAST: Final = Broadcast()
 
 
 def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np.int64], list[int]]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
     from headrace.graph.keys import KeySelection
+    from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
     from headrace.time.watermark_strategy import WatermarkStrategy
 
@@ -328,3 +329,71 @@ class KeyedProcessSpec(FunctionSpec):
     @property
     def emits_to_tags(self) -> bool:
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class CoProcessSpec(FunctionSpec):
+    """A ``CoProcessFunction`` on two streams of which not both are keyed: no state of keys, no timers.
+
+    Attributes:
+        sees_time: whether it can ask for event time, so that this has to be that of both streams.
+    """
+
+    sees_time: bool = True
+
+    kind: ClassVar[str] = "CoProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+
+    @property
+    def is_timeless(self) -> bool:  # type: ignore[override]
+        return not self.sees_time
+
+    @property
+    def wants_common_time(self) -> bool:  # type: ignore[override]
+        return self.sees_time
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCoProcessSpec(FunctionSpec):
+    """A ``KeyedCoProcessFunction``: two keyed streams with state and timers of their common keys."""
+
+    kind: ClassVar[str] = "KeyedCoProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    state_kinds: ClassVar[StateKinds] = KEYED
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastProcessSpec(FunctionSpec):
+    """A ``BroadcastProcessFunction``: the second stream reaches all subtasks, and is what their broadcast state is of.
+
+    Attributes:
+        descriptors: those of the broadcast state.
+    """
+
+    descriptors: tuple[MapStateDescriptor, ...]
+
+    kind: ClassVar[str] = "BroadcastProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.BROADCAST})
+    wants_common_time: ClassVar[bool] = True
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
+    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers."""
+
+    kind: ClassVar[str] = "KeyedBroadcastProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
+    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.KEYED, StateKind.BROADCAST})

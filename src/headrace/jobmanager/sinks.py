@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import PendingCommit
-from headrace.common.errors import CheckpointError, InvalidProgramError
-from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, as_in_a_checkpoint, as_json, without_committer
-from headrace.connectors.sink.checks import checked_committer, checked_list
+from headrace.common.errors import CheckpointError, HeadraceError, InvalidProgramError
+from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, without_committer
+from headrace.connectors.sink.checks import checked_committer, checked_pre_committed, checked_time
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.sink_failures import label_of, told
 
@@ -118,10 +118,12 @@ class JobSinks:
         for uid, pre_commit in self._pre_commits.items():
             ready: Sequence[Any] = written.get(uid, ())
             if pre_commit is not None:
-                prepared = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
-                ready = as_in_a_checkpoint(checked_list(pre_commit, "prepare", prepared.ready, "what is ready"))
+                with _calling(self._sinks[uid][0], "the pre-commit"):
+                    found = pre_commit.prepare(manifest.in_progress.get(uid), ready, now, is_last=is_last)
+                    prepared = checked_pre_committed(pre_commit, found, is_last=is_last)
+                ready = prepared.ready
                 if prepared.in_progress is not None:
-                    in_progress[uid] = as_json(prepared.in_progress)
+                    in_progress[uid] = prepared.in_progress
             if ready and uid not in self._committed:
                 raise InvalidProgramError(
                     f"the writer of sink {self.names[uid]!r} gave something to be committed, {ready[0]!r:.200}, and "
@@ -134,11 +136,12 @@ class JobSinks:
 
     def next_due(self, manifest: Manifest) -> int | None:
         """When something in progress becomes ready by itself, in milliseconds; None for never."""
-        times = (
-            pre_commit.due(manifest.in_progress[uid])
-            for uid, pre_commit in self._pre_commits.items()
-            if pre_commit is not None and uid in manifest.in_progress
-        )
+        times = []
+        for uid, pre_commit in self._pre_commits.items():
+            if pre_commit is not None and uid in manifest.in_progress:
+                with _calling(self._sinks[uid][0], "the pre-commit"):
+                    due = pre_commit.due(manifest.in_progress[uid])
+                    times.append(checked_time(pre_commit, "due", due))
         return min((time for time in times if time is not None), default=None)
 
     def _context(self, planned: PlannedOperator, manifest: Manifest, restored_epoch: int) -> CommitterContext:
@@ -165,4 +168,4 @@ def _calling(planned: PlannedOperator, what: str) -> Iterator[None]:
         found = told(f"{what} of {label_of(planned.node.name, planned.uid)}", error)
         if found is error:
             raise
-        raise found from error
+        raise found from (error.__cause__ if isinstance(error, HeadraceError) else error)

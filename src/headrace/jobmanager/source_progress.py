@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.connectors.source import Pending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 _NO_TIMES = (MIN_WATERMARK, MAX_WATERMARK)
 
@@ -46,6 +46,7 @@ class SourceProgress:
         idle_since: since when nothing has come, in milliseconds of the job's clock.
         is_processing_backlog: whether it reads what is history, so that epochs may be longer.
         last: the last epoch in which there were records; None as long as there was none in this run.
+        more: what else the source tells, by name.
     """
 
     name: str
@@ -54,6 +55,7 @@ class SourceProgress:
     idle_since: int
     is_processing_backlog: bool = False
     last: LastRead | None = None
+    more: Mapping[str, int] = field(default_factory=dict)
 
     def gauges(self, now: int) -> Iterator[tuple[str, int]]:
         """Records, bytes and milliseconds by name, as of a reading of the job's clock; none of what is not known.
@@ -61,7 +63,7 @@ class SourceProgress:
         ``<source>.pendingRecords`` and ``.pendingBytes``; ``.currentFetchEventTimeLag`` and
         ``.currentEmitEventTimeLag``: how far the timestamps of the last records were behind the clock when the epoch
         that read them began, and when it was complete; ``.watermarkLag``; ``.sourceIdleTime``; and
-        ``.isProcessingBacklog``, 1 or 0.
+        ``.isProcessingBacklog``, 1 or 0; and what else the source tells.
         """
         fetch, emit = (None, None) if self.last is None else self.last.lags()
         found = {
@@ -72,6 +74,7 @@ class SourceProgress:
             "watermarkLag": None if self.watermark in _NO_TIMES else now - self.watermark,
             "sourceIdleTime": max(0, now - self.idle_since),
             "isProcessingBacklog": int(self.is_processing_backlog),
+            **self.more,
         }
         return ((f"{self.name}.{name}", value) for name, value in found.items() if value is not None)
 

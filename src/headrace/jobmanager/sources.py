@@ -177,6 +177,7 @@ class SourceCoordinator:
             self._history.idle_since,
             self.is_processing_backlog(now, backlog_lag),
             self._history.last,
+            self._enumerator.gauges(),
         )
 
     def is_processing_backlog(self, now: int, backlog_lag: int | None) -> bool:

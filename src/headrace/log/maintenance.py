@@ -83,7 +83,7 @@ def maintain(journal: Journal, topics: Iterable[str] | None = None, *, fully: bo
         ]
         files = journal.state().files()
     for partition, config in partitions:
-        journal.store.claim.renew()
+        journal.store.claim.renew(journal.state().version)
         try:
             done += _maintain(journal, partition, config, fully=fully)
         except (_SupersededError, UnknownTopicError):  # somebody else has been at it, or has deleted it
@@ -97,7 +97,7 @@ def maintain_in_turn(journal: Journal) -> None:
     """Write a snapshot, and keep the log small unless another process is about to; what goes wrong is a warning."""
     journal.write_snapshot()
     try:
-        with journal.store.claim.held() as is_mine:
+        with journal.store.claim.held(journal.state().version) as is_mine:
             if is_mine:
                 maintain(journal)
     except (OSError, LogError) as error:

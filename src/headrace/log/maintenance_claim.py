@@ -1,28 +1,27 @@
 """``MaintenanceClaim``: that a process is at work on a log, so that others do not do the same work for nothing.
 
-Nothing rests on it: of two rounds at once the commits of one would be refused. One that has not changed for some
-minutes is of a process that died.
+Nothing rests on it: of two rounds at once the commits of one would be refused. A claim that many commits have followed
+is of a process that died; clocks have no say in that, nor how long those live who look at it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from headrace.storage.folder import Folder
 
 _NAME: Final = "maintenance"
 
-_BEAT: Final = 1.0
-"""How many seconds lie between two signs of life, at least."""
+_LIFE: Final = 2_048
+"""After how many commits a claim that was not renewed is nobody's any more."""
 
-_LIFE: Final = 300.0
-"""Seconds after which a claim that has not changed meanwhile is nobody's any more."""
+_BEAT: Final = 256
+"""After how many commits a claim is renewed."""
 
 
 class MaintenanceClaim:
@@ -30,55 +29,50 @@ class MaintenanceClaim:
 
     Args:
         folder: where it lies.
-        clock: tells the time in seconds; that of this process alone.
     """
 
-    def __init__(self, folder: Folder, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._clock = clock
         self._owner = uuid.uuid4().hex
-        self._is_held = False
-        self._beats = 0
-        self._beaten = 0.0
-        self._seen = b""
-        self._since = 0.0
+        self._version: int | None = None
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[bool]:
-        """Hold the claim for a round; gives whether it is this process that has it."""
-        self._is_held = self._take()
+    def held(self, version: int) -> Iterator[bool]:
+        """Hold the claim for a round, if it is to be had; gives whether it is.
+
+        Args:
+            version: of the log.
+        """
+        is_mine = self._take(version)
+        self._version = version if is_mine else None
         try:
-            yield self._is_held
+            yield is_mine
         finally:
-            if self._is_held and self._read().startswith(self._owner.encode()):
+            self._version = None
+            if is_mine and self._read()[0] == self._owner:
                 self._folder.remove(_NAME)
-            self._is_held = False
 
-    def renew(self) -> None:
-        """Show that whoever holds the claim lives; nothing where nobody does."""
-        now = self._clock()
-        if self._is_held and now - self._beaten >= _BEAT:
-            self._beats += 1
-            self._beaten = now
-            self._folder.write(_NAME, (self._content(),), durable=False)
+    def renew(self, version: int) -> None:
+        """Show that whoever holds the claim lives; nothing where nobody does, or has just done so."""
+        if self._version is not None and version >= self._version + _BEAT:
+            self._version = version
+            self._folder.write(_NAME, (self._content(version),), durable=False)
 
-    def _take(self) -> bool:
-        if self._folder.create(_NAME, self._content()):
+    def _take(self, version: int) -> bool:
+        if self._folder.create(_NAME, self._content(version)):
             return True
-        found = self._read()
-        if found != self._seen:
-            self._seen, self._since = found, self._clock()
-            return False
-        if self._clock() - self._since < _LIFE:
+        owner, since = self._read()
+        if owner != self._owner and abs(version - since) < _LIFE:  # one of far ahead is of a log that was put back
             return False
         self._folder.remove(_NAME)
-        return self._folder.create(_NAME, self._content())
+        return self._folder.create(_NAME, self._content(version))
 
-    def _read(self) -> bytes:
-        try:
-            return self._folder.read(_NAME)
-        except FileNotFoundError:
-            return b""
+    def _read(self) -> tuple[str, int]:
+        """Who holds it, and since which version; whoever asks, where that cannot be told."""
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            owner, version = self._folder.read(_NAME).decode().split()
+            return owner, int(version)
+        return self._owner, 0
 
-    def _content(self) -> bytes:
-        return f"{self._owner} {self._beats}".encode()
+    def _content(self, version: int) -> bytes:
+        return f"{self._owner} {version}".encode()

@@ -36,6 +36,12 @@ OTHER_NAMES_OF_CONTEXTS: Final = {**OTHER_NAMES_FOR_EMITTING, **dict.fromkeys(ST
 """What the context of a process function has in Java, or where state is declared; and what to write instead."""
 
 
+ONE_INPUT: Final = ("process_element",)
+TWO_INPUTS: Final = ("process_element1", "process_element2")
+BROADCAST_INPUT: Final = ("process_element", "process_broadcast_element")
+"""The methods of process functions, one for each input."""
+
+
 def does_nothing(method: F) -> F:
     """Marks a method that a base class has only so that it can be overridden: as it is, nobody needs to call it."""
     setattr(method, _DOES_NOTHING, True)
@@ -56,8 +62,8 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
 
 def results_made_by(function: Any, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object, for messages: of an adapter that of the function that it adapts."""
-    adapted: Callable[..., Any] | None = getattr(function, "__headrace_adapted__", None)
-    return adapted or method_of(function, name)
+    adapted: Callable[[str], Callable[..., Any]] | None = getattr(function, "__headrace_adapted__", None)
+    return method_of(function, name) if adapted is None else adapted(name)
 
 
 @other_names()

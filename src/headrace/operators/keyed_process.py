@@ -11,13 +11,19 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.common.output_tag import OutputTag
 from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_record
-from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, has_own, results_made_by
+from headrace.operators.functions import (
+    ONE_INPUT,
+    OTHER_NAMES_OF_CONTEXTS,
+    FunctionOperator,
+    has_own,
+    results_made_by,
+)
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -57,12 +63,13 @@ class KeyedProcessContext:
 
 
 class KeyedProcessOperator(FunctionOperator):
-    """Calls ``process_element`` for each record and ``on_timer`` for each due timer.
+    """Calls a method for each record of an input, and ``on_timer`` for each due timer.
 
     Args:
-        function: a ``KeyedProcessFunction``.
+        function: a ``KeyedProcessFunction``, or one of several inputs.
         output_type: the type of what it yields.
         side_types: the types of the side outputs that are read, by tag id.
+        methods: the names of the methods, one for each input.
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
@@ -71,13 +78,16 @@ class KeyedProcessOperator(FunctionOperator):
         function: Any,
         output_type: TypeInformation,
         side_types: Mapping[str, TypeInformation],
+        methods: Sequence[str] = ONE_INPUT,
         *,
         is_batch: bool = False,
     ) -> None:
         super().__init__(function)
         self._function = function
-        self._made_by = results_made_by(function, "process_element")
-        self.maker = None if has_own(function, "on_timer") else self._made_by
+        self._methods = [getattr(function, name) for name in methods]
+        self._made_by = [results_made_by(function, name) for name in methods]
+        is_only_one = len(methods) == 1 and not has_own(function, "on_timer")
+        self.maker = self._made_by[0] if is_only_one else None
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
@@ -87,8 +97,12 @@ class KeyedProcessOperator(FunctionOperator):
         self._backend = context.state.keyed
         self._timers = context.state.timers
         self._service = KeyedTimerService(self._timers)
-        self._context = KeyedProcessContext(self._backend, self._service)
+        self._context = self._new_context()
         super().open(context, output)
+
+    def _new_context(self) -> KeyedProcessContext:
+        """What the methods for keyed records and for timers are called with."""
+        return KeyedProcessContext(self._backend, self._service)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = self._service.watermark = scope.watermark
@@ -101,7 +115,7 @@ class KeyedProcessOperator(FunctionOperator):
         keyed = cast("KeyedBatch", batch)
         backend, context, collector = self._backend, self._context, self._collector
         timers, service = self._timers.event, self._service
-        process = self._function.process_element
+        process = self._methods[input_index]
         rows, row_timestamps, row_watermarks = collector.rows, collector.timestamps, collector.watermarks
         current = self._watermark
         row = None
@@ -131,7 +145,7 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            asked, made_by = context._timestamp, self._made_by
+            asked, made_by = context._timestamp, self._made_by[input_index]
             raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
         finally:
             backend.current = NO_KEY

@@ -1,4 +1,4 @@
-"""``ProcessFunction`` on a stream without keys: any number of records for each record, side outputs, no timers."""
+"""``ProcessFunction``, ``CoProcessFunction`` on streams without keys: side outputs, no state of keys, no timers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.operators.collector import ElementCollector
-from headrace.operators.functions import OTHER_NAMES_OF_CONTEXTS, FunctionOperator, method_of
+from headrace.operators.functions import (
+    ONE_INPUT,
+    OTHER_NAMES_OF_CONTEXTS,
+    FunctionOperator,
+    method_of,
+    results_made_by,
+)
 from headrace.operators.timer_service import ReadOnlyTimerService
 from headrace.operators.user_code import user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -37,23 +43,36 @@ class ProcessContext:
 
 
 class ProcessOperator(FunctionOperator):
-    """Calls ``process_element`` for each record.
+    """Calls a method for each record of an input.
 
     Args:
-        function: a ``ProcessFunction``.
+        function: a ``ProcessFunction``, or one of several inputs.
         output_type: the type of what it yields.
         side_types: the types of the side outputs that are read, by tag id.
+        methods: the names of the methods, one for each input.
     """
 
-    def __init__(self, function: Any, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
+    def __init__(
+        self,
+        function: Any,
+        output_type: TypeInformation,
+        side_types: Mapping[str, TypeInformation],
+        methods: Sequence[str] = ONE_INPUT,
+    ) -> None:
         super().__init__(function)
-        self._process = self.maker = method_of(function, "process_element")
+        self._methods = [method_of(function, name) for name in methods]
+        self._made_by = [results_made_by(function, name) for name in methods]
+        self.maker = self._made_by[0] if len(methods) == 1 else None
         self._collector = ElementCollector(output_type, side_types)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._timers = ReadOnlyTimerService(context.name)
-        self._context = ProcessContext(self._timers)
+        self._contexts = self._contexts_of(context, self._timers)
         super().open(context, output)
+
+    def _contexts_of(self, context: OperatorContext, timers: ReadOnlyTimerService) -> Sequence[ProcessContext]:
+        """What the method of each input is called with."""
+        return [ProcessContext(timers)] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._timers.processing_time = scope.processing_time
@@ -63,17 +82,18 @@ class ProcessOperator(FunctionOperator):
         self._timers.watermark = watermark
 
     def process(self, input_index: int, batch: Batch) -> None:
-        context, timers, collector = self._context, self._timers, self._collector
+        process, context = self._methods[input_index], self._contexts[input_index]
+        timers, collector = self._timers, self._collector
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
         row = None
         try:
             for element, (row, timestamp, watermark) in enumerate(zip(batch.rows, timestamps, watermarks, strict=True)):
                 context._timestamp = timestamp
                 timers.watermark = watermark
-                collector.collect(self._process(row, context), element)
+                collector.collect(process(row, context), element)
         except BaseException as error:
-            asked = context._timestamp
-            raise user_error(error, self.context, row, function=self._process, timestamp=asked) from error
+            asked, made_by = context._timestamp, self._made_by[input_index]
+            raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
         collector.flush(batch, self.output)
 
     def advance_watermark(self, watermark: int) -> None:

@@ -12,7 +12,7 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
-from headrace.connectors.sink.checks import checked_list, checked_writer
+from headrace.connectors.sink.checks import checked_list, checked_time, checked_writer
 from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
@@ -100,12 +100,7 @@ class SinkOperator(Operator):
         if not isinstance(self._writer, StatefulSinkWriter):
             return None
         with self._calling_writer():
-            time = self._writer.wake_up_time()
-            if time is not None and not isinstance(time, int):
-                raise InvalidProgramError(
-                    f"{type(self._writer).__name__}.wake_up_time() gave {time!r:.200}: return milliseconds, or None"
-                )
-            return time
+            return checked_time(self._writer, "wake_up_time", self._writer.wake_up_time())
 
     def finish(self) -> None:
         self._has_input_ended = True

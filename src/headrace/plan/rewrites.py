@@ -138,7 +138,8 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
                 f"the max parallelism, {groups}"
             )
         edges = zip(node.inputs, producers, strict=True)
-        inputs = tuple(_placed(edge, number, node.parallelism) for edge, number in edges)
+        receivers = node.parallelism if is_chained else subtasks
+        inputs = tuple(_placed(edge, number, receivers) for edge, number in edges)
         yield replace(node, inputs=inputs, parallelism=subtasks, max_parallelism=groups)
 
     return graph.transform(place)

@@ -62,6 +62,12 @@ class KeyedStates(Protocol):
         A state with the same name that is kept by the key alone is another one.
         """
 
+    def keys_of(self, descriptor: d.StateDescriptor) -> Sequence[AnyKeyEntry]:
+        """The keys that may have something in a state, those of this epoch among them, in the order of hash and key.
+
+        Whether one has, the state tells.
+        """
+
     def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
         """The keys and namespaces of which a state was stored when the epoch began, each pair once, in any order.
 

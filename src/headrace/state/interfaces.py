@@ -256,6 +256,84 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
+class ReadOnlyBroadcastState(State, Generic[K, V]):
+    """A dict that all subtasks of an operator have alike, as functions see it that must not change it.
+
+    Examples:
+        >>> from headrace.datastream.state import BroadcastState, ReadOnlyBroadcastState
+        >>> hasattr(ReadOnlyBroadcastState, "put"), hasattr(BroadcastState, "put")
+        (False, True)
+    """
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of an entry; None when there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is such an entry."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries, in the order of insertion."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """The keys of all entries."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """The values of all entries."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V]):
+    """The same where it may be changed: for records that all subtasks get. Each of them has to do the same to it.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import BroadcastProcessFunction
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> BLOCKED = MapStateDescriptor("blocked", Types.STRING(), Types.BOOLEAN())
+        >>> class Unblocked(BroadcastProcessFunction):
+        ...     def process_broadcast_element(self, user, ctx):
+        ...         ctx.get_broadcast_state(BLOCKED).put(user, True)
+        ...     def process_element(self, user, ctx):
+        ...         if user not in ctx.get_broadcast_state(BLOCKED):
+        ...             yield user
+    """
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of an entry."""
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V]) -> None:
+        """Sets the values of several entries."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes an entry, if there is one."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
 class KeyedStateStore(ABC):
     """Gives access to the state of the key, or of the key and window, that is being processed.
 

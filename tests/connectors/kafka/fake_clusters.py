@@ -154,7 +154,8 @@ class FakeSource(DynamicKafkaSource[str]):
     """A source whose clusters are these."""
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        topology = StreamTopology(self._subscription, self._plan.properties, self._plan.threshold)
+        goes_on = context.state is not None
+        topology = StreamTopology(self._subscription, self._plan.properties, self._plan.threshold, goes_on=goes_on)
         return DynamicKafkaEnumerator(topology, self._plan, FakeLog, context.state)
 
     def create_reader(self) -> SourceReader:

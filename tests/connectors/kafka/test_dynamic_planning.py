@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.common import WatermarkStrategy
-from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
+from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError, UserFunctionError
 from headrace.connectors.kafka.dynamic import DynamicKafkaSourceBuilder
 from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.source import EnumeratorContext
+from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
 from tests.connectors.kafka.fake_clusters import FakeCluster, FakeMetadata, builder, faked
 
@@ -220,7 +223,8 @@ def test_a_cluster_that_is_away_holds_up_no_other(
         for number in range(2):
             east.put("a", f"{number}")
             assert step(job) == [f"{number}"]
-        assert f"cluster 'west' at {west.servers} has failed 2 times in a row: no broker answers" in caplog.text
+        assert f"cluster 'west' at {west.servers} has failed 2 times in a row ('stream-meta" in caplog.text
+        assert "others are read meanwhile: no broker answers" in caplog.text
         west.is_away = False
         west.put("a", "w2")
         assert step(job) == ["w2"]
@@ -280,7 +284,7 @@ def test_a_cluster_that_nobody_wants_any_more_may_be_away(east: FakeCluster, wes
 def test_a_metadata_service_that_fails(east: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
     told = FakeMetadata(east=east.holding("a"))
     told.failure = OSError("refused")
-    with pytest.raises(InfrastructureError, match=r"FakeService has failed 1 times in a row: OSError\('refused'\)"):
+    with pytest.raises(InfrastructureError, match="service FakeService has failed: refused"):
         step(reading(told))
     told.failure = ConfigurationError("no such registry")
     with pytest.raises(ConfigurationError, match="no such registry"):
@@ -291,9 +295,43 @@ def test_a_metadata_service_that_fails(east: FakeCluster, caplog: pytest.LogCapt
         told.failure = OSError("refused")
         east.put("a", "e4")
         assert step(job) == ["e4"], "what it said last goes on"
-        assert "FakeService has failed 1 times in a row" in caplog.text
+        assert "FakeService has failed ('stream-metadata-discovery-failure-threshold' is 1), and what" in caplog.text
         with pytest.raises(InfrastructureError, match="failed 2 times in a row"):
             step(job)
+
+
+def test_code_of_a_metadata_service_that_fails(east: FakeCluster) -> None:
+    """When a job first starts, that is a mistake; when it goes on, the service was in order once."""
+    told = FakeMetadata(east=east.holding("a"))
+    told.failure = KeyError("clusters")
+    with pytest.raises(UserFunctionError, match=r"^source 'in' failed\n  KeyError: 'clusters'\n  at .*get_all_streams"):
+        step(reading(told))
+    told.failure = None
+    with reading(told) as job:
+        step(job)
+        kept = job.checkpoint()
+    told.failure = KeyError("clusters")
+    with pytest.raises(InfrastructureError, match="FakeService has failed: KeyError: 'clusters'"):
+        step(reading(told, restore=kept))
+
+
+def test_how_many_clusters_are_read(east: FakeCluster, west: FakeCluster, tmp_path: Path) -> None:
+    told = FakeMetadata(east=east.holding("a"))
+    enumerator = faked(builder(told.service)).create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path), None))
+    assert enumerator.gauges() == {"kafkaClustersCount": 0}
+    enumerator.discover(0)
+    assert enumerator.gauges() == {"kafkaClustersCount": 1}
+    told.clusters["west"] = west.holding("a")
+    enumerator.discover(2 * SECOND)
+    assert enumerator.gauges() == {"kafkaClustersCount": 2}
+    enumerator.close()
+
+
+def test_streams_that_are_nowhere_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    with reading(FakeMetadata()) as job, caplog.at_level(logging.WARNING):
+        assert step(job) == []
+        assert step(job) == []
+    assert caplog.text.count("FakeService knows no cluster of s: nothing is read until it does") == 1
 
 
 @pytest.mark.parametrize(
@@ -318,7 +356,7 @@ def test_metadata_that_cannot_be_later(east: FakeCluster) -> None:
         east.put("a", "e4")
         assert step(job) == ["e4"]
         with pytest.raises(
-            InfrastructureError, match=r"failed 2 times in a row: .*'bootstrap.servers' for cluster 'west'"
+            InfrastructureError, match=r"failed 2 times in a row .*'bootstrap.servers' for cluster 'west'"
         ):
             step(job)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from headrace.common import SimpleStringSchema
-from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
+from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.common.time import Duration
 from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.dynamic import (
@@ -67,7 +67,7 @@ def test_which_streams_are_read() -> None:
     pattern = StreamPatternSubscriber("nts-")
     assert ids(pattern.get_subscribed_streams(Service())) == ["payments-eu", "payments-us"]
     assert ids(StreamPatternSubscriber("^nts").get_subscribed_streams(Service())) == []
-    with pytest.raises(ConfigurationError, match="has no stream 'order'"):
+    with pytest.raises(ConfigurationError, match=r"has no stream 'order': did you mean orders\?"):
         KafkaStreamSetSubscriber({"order"}).get_subscribed_streams(Service())
 
 
@@ -87,8 +87,38 @@ def test_what_is_missing_or_said_twice() -> None:
         builder().set_stream_pattern("o(")
     with pytest.raises(InvalidTypeError, match="set_kafka_metadata_service takes a KafkaMetadataService"):
         builder().set_kafka_metadata_service(Service)  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match=r"'set_topics': streams are read.*set_stream_ids"):
+        builder().set_topics  # noqa: B018
+    with pytest.raises(InvalidProgramError, match="the set of stream ids is empty"):
+        builder().set_stream_ids(set())
+
+
+def test_what_a_service_gives_is_looked_at() -> None:
     with pytest.raises(InvalidTypeError, match="a set of topics, not 'orders'"):
         ClusterMetadata("orders", {})
+    anything: Any = "east:1"
+    with pytest.raises(InvalidTypeError, match=r"takes settings, \{'bootstrap.servers': .* say, not 'east:1'"):
+        ClusterMetadata({"orders"}, anything)
+    with pytest.raises(InvalidTypeError, match="cluster 'east' of stream 'orders' takes a ClusterMetadata"):
+        KafkaStream("orders", {"east": anything})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "Gives has to give a collection of KafkaStream, and gave None"),
+        ([{"streamId": "a"}], "Gives has to give a collection of KafkaStream, in which there was {'streamId': 'a'}"),
+    ],
+)
+def test_a_service_that_gives_something_else(given: Any, said: str) -> None:
+    class Gives(Service):
+        def get_all_streams(self) -> Any:
+            return given
+
+    with pytest.raises(InvalidTypeError, match=said):
+        KafkaStreamSetSubscriber({"orders"}).get_subscribed_streams(Gives())
+    with pytest.raises(InvalidTypeError, match=said):
+        StreamPatternSubscriber("o").get_subscribed_streams(Gives())
 
 
 @pytest.mark.parametrize(
@@ -96,6 +126,8 @@ def test_what_is_missing_or_said_twice() -> None:
     [
         ("stream-metadata-discovery-interval-ms", "soon", "is a whole number, not 'soon'"),
         ("stream-metadata-discovery-failure-threshold", "x", "is a whole number"),
+        ("stream-metadata-discovery-failure-threshold", "-1", "is not negative"),
+        ("stream-metadata-discovery-intervall-ms", "1", "mean stream-metadata-discovery-interval-ms"),
         ("stream-enumerator-mode", "per_cluster", "is global, not 'per_cluster'"),
         ("enable.auto.commit", "true", "is for the source itself to decide"),
     ],
@@ -206,16 +238,33 @@ def test_streams_of_a_file(tmp_path: Path, suffix: str) -> None:
     assert keeps.get_all_streams() == []
 
 
+def of_one(clusters: str) -> str:
+    """A file with one stream."""
+    return f'[{{"streamId": "a", "clusterMetadataList": [{clusters}]}}]'
+
+
+def test_yaml_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.services.find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r"streams.yaml: .*pip install PyYAML, or .*\n  at .*needs_a_library"):
+        YamlFileMetadataService("streams.yaml")
+    YamlFileMetadataService("streams.json")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("{", "is no JSON"),
+        ("null", "it should be a list of streams.*is empty"),
         ('{"streamId": "a"}', "it should be a list of streams"),
-        (
-            '[{"streamId": "a", "clusterMetadataList": [{"bootstrapServers": "b:1", "topics": "c"}]}]',
-            "list of 'topics'",
-        ),
-        ('[{"streamId": "a"}]', "KeyError\\('clusterMetadataList'\\)"),
+        ('[{"streamId": "a"}]', "stream 1 has no 'clusterMetadataList'"),
+        ('[{"streamID": "a"}]', "stream 1 has 'streamID', which nobody knows: did you mean streamId?"),
+        ('["a"]', "stream 1 should have 'streamId', 'clusterMetadataList', and is 'a'"),
+        (of_one('{"bootstrapServers": "b:1", "topics": "c"}'), "'topics' of cluster 1 of stream 'a' should be a list"),
+        (of_one('{"topics": ["c"]}'), "cluster 1 of stream 'a' has no 'bootstrapServers'"),
+        (of_one('{"bootstrapServers": ["b:1"], "topics": ["c"]}'), "are text, as 'host:9092,host:9092', not"),
+        (of_one('{"bootstrapServers": "b:1", "topics": [], "properties": ["c"]}'), "settings with their values"),
+        (of_one(", ".join(['{"bootstrapServers": "b:1", "topics": []}'] * 2)), "cluster 'b:1' is there twice"),
+        (f"[{of_one('')[1:-1]}, {of_one('')[1:-1]}]", "stream 'a' is there twice"),
     ],
 )
 def test_files_that_are_something_else(tmp_path: Path, text: str, said: str) -> None:
@@ -226,5 +275,5 @@ def test_files_that_are_something_else(tmp_path: Path, text: str, said: str) -> 
 
 
 def test_one_cluster_needs_an_address() -> None:
-    with pytest.raises(ConfigurationError, match=r"needs 'bootstrap\.servers'"):
+    with pytest.raises(ConfigurationError, match=r"needs settings with 'bootstrap\.servers'"):
         SingleClusterTopicMetadataService("east", {})

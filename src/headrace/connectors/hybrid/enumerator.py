@@ -11,7 +11,7 @@ from headrace.connectors.hybrid.switching import SourceSwitchContext
 from headrace.connectors.source import SplitEnumerator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.connectors.hybrid.switching import SourceChain
     from headrace.connectors.source import EnumeratorContext, Json, Pending, ReadBudget, Source, SplitRead
@@ -84,6 +84,9 @@ class HybridEnumerator(SplitEnumerator):
     def is_processing_backlog(self, now: int) -> bool:
         """All sources but the last one are history."""
         return not self._chain.is_last(self._index) or self._enumerator.is_processing_backlog(now)
+
+    def gauges(self) -> Mapping[str, int]:
+        return self._enumerator.gauges()
 
     def snapshot(self) -> Json:
         return {

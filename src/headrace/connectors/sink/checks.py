@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.arguments import refused, with_article
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
+from headrace.connectors.sink.committables import as_in_a_checkpoint, as_json
 from headrace.connectors.sink.committer import Committer
 from headrace.connectors.sink.guarantee import DeliveryGuarantee
-from headrace.connectors.sink.pre_commit import PreCommit
+from headrace.connectors.sink.pre_commit import PreCommit, PreCommitted
 from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState
 from headrace.connectors.sink.writer import SinkWriter
 
@@ -35,7 +36,9 @@ def check_properties(sink: Sink[Any]) -> None:
         InvalidTypeError: naming the property, and the program's line.
     """
     for name, kinds in _PROPERTIES.items():
-        value = getattr(sink, name, None)
+        if not hasattr(type(sink), name):
+            continue
+        value = getattr(sink, name)
         where = f"{type(sink).__name__}.{name}"
         if callable(value) and getattr(value, "__self__", None) is sink:
             raise refused(f"{where} is a method: write @property above it", InvalidTypeError)
@@ -90,3 +93,32 @@ def checked_list(giver: object, method: str, given: Any, of: str) -> list[Any]:
             f"{type(giver).__name__}.{method}() gave {given!r:.200}: return a list of {of}, [] for none"
         )
     return list(given)
+
+
+def checked_time(giver: object, method: str, given: Any) -> int | None:
+    """A time in milliseconds that a method gives, or None.
+
+    Raises:
+        InvalidProgramError: when it is something else.
+    """
+    if given is None or isinstance(given, int):
+        return given
+    raise InvalidProgramError(f"{type(giver).__name__}.{method}() gave {given!r:.200}: return milliseconds, or None")
+
+
+def checked_pre_committed(pre_commit: PreCommit, given: Any, *, is_last: bool) -> PreCommitted:
+    """What a pre-commit decides, as it comes back from a checkpoint.
+
+    Raises:
+        InvalidProgramError: when it is something else, or holds back what no later epoch would give out.
+    """
+    name = type(pre_commit).__name__
+    if not isinstance(given, PreCommitted):
+        raise InvalidProgramError(f"{name}.prepare() gave {given!r:.200}: return a PreCommitted(ready, in_progress)")
+    if is_last and given.in_progress:
+        raise InvalidProgramError(
+            f"{name}.prepare() holds back {given.in_progress!r:.200} in the last epoch of the job, so nobody would see "
+            "it: where is_last is true, give everything as ready, and None as in_progress"
+        )
+    ready = as_in_a_checkpoint(checked_list(pre_commit, "prepare", given.ready, "what is ready"))
+    return PreCommitted(tuple(ready), None if given.in_progress is None else as_json(given.in_progress))

@@ -8,6 +8,17 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
+from headrace.datastream.functions.broadcast import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from headrace.datastream.functions.connected import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from headrace.datastream.functions.function import Function
 from headrace.datastream.functions.joins import (
     CoGroupFunction,
@@ -43,13 +54,20 @@ __all__ = [
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
     "CoGroupFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
     "FilterFunction",
     "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
     "JoinFunction",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",

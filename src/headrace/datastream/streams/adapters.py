@@ -33,8 +33,8 @@ class Adapter:
     def __init__(self, function: Any) -> None:
         self.function = function
 
-    @property
-    def __headrace_adapted__(self) -> Callable[..., Any]:
+    def __headrace_adapted__(self, name: str) -> Callable[..., Any]:
+        """The method of the function that is called in the method ``name`` of this object."""
         return method_of(self.function, self.method)
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -87,6 +87,47 @@ class KeyedFilter(_KeyedFunction):
 
     def results(self, value: Any) -> Iterable[Any] | None:
         return (value,) if self.function.filter(value) else None
+
+
+class _CoFunction(Adapter):
+    """A function for single records of two streams, as one that may have keyed state."""
+
+    methods: tuple[str, str]
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._first, self._second = (method_of(function, name) for name in self.methods)
+
+    def __headrace_adapted__(self, name: str) -> Callable[..., Any]:
+        return self._second if name.endswith("2") else self._first
+
+
+class CoMap(_CoFunction):
+    """Calls a ``CoMapFunction``; None is no record."""
+
+    methods = ("map1", "map2")
+
+    def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        result = self._first(value)
+        return None if result is None else (result,)
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        result = self._second(value)
+        return None if result is None else (result,)
+
+
+class CoFlatMap(_CoFunction):
+    """Calls a ``CoFlatMapFunction``."""
+
+    methods = ("flat_map1", "flat_map2")
+
+    def process_element1(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        results: Iterable[Any] | None = self._first(value)
+        return results
+
+    def process_element2(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        results: Iterable[Any] | None = self._second(value)
+        return results
 
 
 class AllApply(Adapter, WindowFunction):

@@ -70,6 +70,21 @@ def check_object(function: Any, base: type[Function], method: str, *, instead: s
     _refuse_coroutine(method_of_object(function, method), method)
 
 
+def check_methods(function: Any, base: type[Function], *methods: str) -> None:
+    """Refuse what lacks one of the methods of a function with several, or has them with other parameters.
+
+    Args:
+        function: what the user gave.
+        base: the class that it should be of.
+        methods: the methods that are called for records.
+
+    Raises:
+        InvalidTypeError: when one is missing, or takes other parameters.
+    """
+    for method in methods:
+        check_object(function, base, method)
+
+
 def _refuse_coroutine(called: Any, method: str) -> None:
     """Refuse an ``async def``: what it returns when it is called is no result yet, and nobody would wait for one."""
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):

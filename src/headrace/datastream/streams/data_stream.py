@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names, without_effect
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.type_variables import OUT, T_co
+from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.end_operators import EndOperators
 from headrace.datastream.streams.grouping_operators import GroupingOperators
 from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT
 from headrace.datastream.streams.record_operators import RecordOperators
 from headrace.datastream.streams.side_outputs import side_stream
+from headrace.datastream.streams.spreading_operators import SpreadingOperators
 from headrace.datastream.streams.types import TypeOrigin, unchanged, weakest
 from headrace.graph.specs import MapSpec
 
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
+    from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from headrace.datastream.streams.connected_streams import ConnectedStreams
 
 
 @hides_engine_of_methods
 @other_names(OTHER_NAMES)
 @without_effect(WITHOUT_EFFECT)
-class DataStream(RecordOperators[T_co], GroupingOperators[T_co], EndOperators[T_co], Generic[T_co]):
+class DataStream(
+    RecordOperators[T_co], GroupingOperators[T_co], SpreadingOperators[T_co], EndOperators[T_co], Generic[T_co]
+):
     """Records of one type; made by an environment or by an operator, never by calling this class.
 
     A stream is a cheap handle: every operator may be applied to it more than once, and gives a new stream.
@@ -67,6 +72,22 @@ class DataStream(RecordOperators[T_co], GroupingOperators[T_co], EndOperators[T_
             members = [stream._untyped() for stream in members]
         edges = [edge for stream in members for edge in stream._unkeyed_edges()]
         return self._environment._stream(tuple(edges), origin)
+
+    @overload
+    def connect(self, ds: DataStream[T2_co]) -> ConnectedStreams[T_co, T2_co]: ...
+    @overload
+    def connect(self, ds: BroadcastStream[T2_co]) -> BroadcastConnectedStream[T_co, T2_co]: ...
+    def connect(self, ds: Any) -> Any:
+        """This stream and another one, whose records may be of another type, as the two inputs of one function.
+
+        Args:
+            ds: the other stream; or one that all subtasks get as a whole, ``rules.broadcast(descriptor)``.
+
+        Raises:
+            InvalidTypeError: when it is no stream.
+            InvalidProgramError: when it belongs to another environment.
+        """
+        return self._environment._connected(self, ds)
 
     def get_side_output(self, output_tag: OutputTag[OUT]) -> DataStream[OUT]:
         """The records that the operator directly before wrote to a side output.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
+from headrace.common.arguments import refused
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.process_protocols import SupportsKeyedProcess
     from headrace.datastream.streams.stream import Stream
     from headrace.graph.keys import KeySelection
+    from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.windows import CountWindow, GlobalWindow
@@ -188,6 +190,12 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
 
     def _apply(self, spec: OperatorSpec, name: str, *more: Stream[Any], origin: TypeOrigin | None = None) -> DataStream:
         return super()._apply(with_keyed_state(spec, self._type), name, *more, origin=origin)
+
+    def _spread(self, partitioning: Partitioning) -> NoReturn:
+        raise refused("a keyed stream is spread by its keys: spread the stream before key_by(...) in another way")
+
+    def _unkeyed_edges(self) -> tuple[Edge, ...]:
+        return self._origin._edges
 
     def _without_keys(self) -> DataStream[T_co]:
         return self._origin

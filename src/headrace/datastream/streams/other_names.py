@@ -97,6 +97,14 @@ OTHER_NAMES_OF_WINDOWED_STREAMS: Final = {
 }
 """Those of grouped data and of streams, behind ``window``."""
 
+_TWO_STREAMS: Final = "say first what becomes of the records of both: map(...), flat_map(...) or process(...)"
+
+OTHER_NAMES_OF_CONNECTED_STREAMS: Final = {
+    **dict.fromkeys(_OF_STREAMS, _TWO_STREAMS),
+    **dict.fromkeys(("window", "join"), "windows of two streams: first.join(second) or first.co_group(second)"),
+}
+"""Those of streams, behind ``connect``."""
+
 OTHER_NAMES_OF_PARTITIONS: Final = dict.fromkeys(
     _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"
 )

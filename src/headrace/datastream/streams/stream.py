@@ -11,7 +11,6 @@ from headrace.common.type_variables import T_co
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,7 +100,8 @@ class Stream(OperatorHandle, Generic[T_co]):
         raise NotImplementedError
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
-        return tuple(Edge(edge.source, FORWARD, edge.side_output) for edge in self._edges)
+        """Where its records come from, without their keys."""
+        return self._edges
 
     def _facts(self) -> dict[str, object]:
         return {"records": self._type}

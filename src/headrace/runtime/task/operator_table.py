@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoint.directory import sink_folder
 from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
-from headrace.graph.async_specs import AsyncSpec
+from headrace.graph.async_specs import AsyncSpec, LookupSpec
 from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
@@ -24,13 +24,16 @@ from headrace.graph.window_specs import (
 )
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
+from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.column_results import ColumnResults
 from headrace.operators.join.function_results import FunctionResults, JoinResults
 from headrace.operators.join.interval_join import IntervalJoinOperator
 from headrace.operators.join.window_join import ColumnarWindowJoin
 from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.lookup.lookup_operator import LookupOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
 from headrace.operators.sink import SinkOperator
@@ -115,6 +118,9 @@ class OperatorMaker:
     def _async(self, planned: PlannedOperator, spec: AsyncSpec) -> Operator:
         return AsyncOperator(spec.function, planned.output_type, spec.settings, spec.grouping)
 
+    def _lookup(self, planned: PlannedOperator, spec: LookupSpec) -> Operator:
+        return LookupOperator(spec.reader, spec.key_of, planned.output_type, spec.settings)
+
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
 
@@ -124,6 +130,30 @@ class OperatorMaker:
     def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
+
+    def _co_process(self, planned: PlannedOperator, spec: specs.CoProcessSpec) -> Operator:
+        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+
+    def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
+        return KeyedProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            TWO_INPUTS,
+            is_batch=self._plan.settings.is_batch,
+        )
+
+    def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
+        return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
+
+    def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
+        return KeyedBroadcastProcessOperator(
+            spec.function,
+            planned.output_type,
+            planned.side_types_read,
+            spec.descriptors,
+            is_batch=self._plan.settings.is_batch,
+        )
 
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
         types = self._input_types(planned)
@@ -269,9 +299,14 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.SelectSpec: OperatorMaker._select,
     specs.MapBatchesSpec: OperatorMaker._map_batches,
     AsyncSpec: OperatorMaker._async,
+    LookupSpec: OperatorMaker._lookup,
     specs.TimestampsSpec: OperatorMaker._timestamps,
     specs.ProcessSpec: OperatorMaker._process,
     specs.KeyedProcessSpec: OperatorMaker._keyed_process,
+    specs.CoProcessSpec: OperatorMaker._co_process,
+    specs.KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
+    specs.BroadcastProcessSpec: OperatorMaker._broadcast,
+    specs.KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
     IntervalJoinSpec: OperatorMaker._interval_join,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,

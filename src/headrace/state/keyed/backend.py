@@ -159,6 +159,16 @@ class KeyedStateBackend(KeyScope):
         """
         return self._of_pairs.of(descriptor)
 
+    def keys_of(self, descriptor: d.StateDescriptor) -> list[AnyKeyEntry]:
+        """The keys that may have something in a state, those of this epoch among them, in the order of hash and key.
+
+        Whether one has, the state tells.
+        """
+        self.state(descriptor)  # which checks what is stored
+        for run in self._store(STORE_PREFIX + descriptor.name).runs:
+            self.bind(KeyColumn.of(run.column(KEY)))
+        return sorted(self.entries.all, key=lambda entry: (entry.hash, entry.raw))
+
     def keys_and_namespaces(self, descriptor: d.StateDescriptor) -> list[tuple[AnyKeyEntry, Namespace]]:
         """The keys and namespaces of which a state was stored when the epoch began, each pair once.
 

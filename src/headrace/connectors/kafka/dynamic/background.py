@@ -65,6 +65,10 @@ class RepeatedCalls(Generic[T]):
         self.failures = 0
         return answer
 
+    def failed(self) -> str:
+        """The middle of a message: that it has failed, and how often in a row."""
+        return "has failed" if self.failures == 1 else f"has failed {self.failures} times in a row"
+
     def then(self, action: Callable[[], None]) -> None:
         """Do something once nothing is under way, on the thread of what is."""
         if self._future is None:

@@ -133,7 +133,7 @@ class ClusterReading:
             return None
 
     def _fail(self, error: Exception) -> None:
-        told = f"cluster {self._name} has failed {self._looks.failures} times in a row: {error}"
+        told = f"cluster {self._name} {self._looks.failed()} ({THRESHOLD!r} is {self._threshold})"
         if self._looks.failures > self._threshold:
-            raise InfrastructureError(f"{told} ({THRESHOLD!r} is {self._threshold})") from error
-        logger.warning("%s; others are read meanwhile, %d failures in a row are let pass", told, self._threshold)
+            raise InfrastructureError(f"{told if self._threshold else f'cluster {self._name}'}: {error}") from error
+        logger.warning("%s, and others are read meanwhile: %s", told, error)

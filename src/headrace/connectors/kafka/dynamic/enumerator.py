@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.partitions.partitioned_log import PartitionedLog
     from headrace.connectors.source import Json, ReadBudget
+
+CLUSTERS: Final = "kafkaClustersCount"
+"""Flink's metric: how many clusters are read."""
 
 logger = get_logger(__name__)
 
@@ -123,6 +126,9 @@ class DynamicKafkaEnumerator(SplitEnumerator):
             return Pending(0, 0)
         name, partition = _parsed(split_id)
         return self._clusters[name].pending(partition, position, now)
+
+    def gauges(self) -> Mapping[str, int]:
+        return {CLUSTERS: len(self._clusters)}
 
     def snapshot(self) -> Json:
         return {"clusters": self._states(), "removed": self._removed.snapshot(), "positions": dict(self._positions)}

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.partitions.offsets import OffsetsInitializer
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 
 @hides_engine_of_methods
@@ -42,8 +39,11 @@ class ClusterMetadata:
     stopping_offsets_initializer: OffsetsInitializer | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.topics, str):
+        if isinstance(self.topics, str) or not isinstance(self.topics, Iterable):
             raise refused(f"ClusterMetadata takes a set of topics, not {self.topics!r}", InvalidTypeError)
+        if not isinstance(self.properties, Mapping):
+            told = f"ClusterMetadata takes settings, {{'bootstrap.servers': 'host:9092'}} say, not {self.properties!r}"
+            raise refused(told, InvalidTypeError)
         for initializer in (self.starting_offsets_initializer, self.stopping_offsets_initializer):
             if initializer is not None:
                 expect(initializer, OffsetsInitializer, "ClusterMetadata")
@@ -51,6 +51,7 @@ class ClusterMetadata:
         object.__setattr__(self, "properties", {name: str(value) for name, value in self.properties.items()})
 
 
+@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class KafkaStream:
     """A stream, and where it lies.
@@ -58,6 +59,9 @@ class KafkaStream:
     Attributes:
         stream_id: its name.
         cluster_metadata_map: by the id of each cluster, what there is of it.
+
+    Raises:
+        InvalidTypeError: when an attribute is of another kind.
 
     Examples:
         >>> from headrace.datastream.connectors.dynamic_kafka import ClusterMetadata, KafkaStream
@@ -70,12 +74,19 @@ class KafkaStream:
     stream_id: str
     cluster_metadata_map: Mapping[str, ClusterMetadata] = field(hash=False)
 
+    def __post_init__(self) -> None:
+        expect(self.stream_id, str, "KafkaStream")
+        expect(self.cluster_metadata_map, Mapping, "KafkaStream")
+        for cluster_id, metadata in self.cluster_metadata_map.items():
+            expect(metadata, ClusterMetadata, f"cluster {cluster_id!r} of stream {self.stream_id!r}")
+
 
 class KafkaMetadataService(ABC):
     """Tells where streams lie.
 
     It is asked in the driver, by threads beside the job, one after the other. It has to be picklable, as it is part of
-    the job: clients are made when they are needed. What it raises counts as a failure of the service.
+    the job: clients are made when they are needed. When a job first starts, an ``OSError`` is a passing fault, and what
+    else it raises fails the job; later everything counts as a failure of the service.
 
     Examples:
         >>> from headrace.datastream.connectors.dynamic_kafka import *
@@ -102,11 +113,30 @@ class KafkaMetadataService(ABC):
 
         They are looked for among all, unless this is overridden.
         """
-        return {each.stream_id: each for each in self.get_all_streams() if each.stream_id in stream_ids}
+        every = checked_streams(self.get_all_streams(), self)
+        return {each.stream_id: each for each in every if each.stream_id in stream_ids}
 
-    @abstractmethod
     def is_cluster_active(self, kafka_cluster_id: str) -> bool:
-        """Whether a cluster is still to be read. Asked when it does not answer, or lacks a topic."""
+        """Whether a cluster is still to be read; asked when it does not answer, or lacks a topic.
+
+        It is, unless this is overridden. One that is not does not fail the job.
+        """
+        return True
 
     def close(self) -> None:
         """Let go of connections. A job that starts again after a failure asks again."""
+
+
+def checked_streams(given: Collection[KafkaStream], by: object) -> Collection[KafkaStream]:
+    """The streams that a service or a subscriber of the program has given.
+
+    Raises:
+        InvalidTypeError: when it has given something else.
+    """
+    name = type(by).__name__
+    if isinstance(given, str | Mapping) or not isinstance(given, Collection):
+        raise InvalidTypeError(f"{name} has to give a collection of KafkaStream, and gave {given!r}")
+    for each in given:
+        if not isinstance(each, KafkaStream):
+            raise InvalidTypeError(f"{name} has to give a collection of KafkaStream, in which there was {each!r}")
+    return given

@@ -8,3 +8,4 @@ INTERVAL: Final = "stream-metadata-discovery-interval-ms"
 THRESHOLD: Final = "stream-metadata-discovery-failure-threshold"
 RETENTION: Final = "stream-metadata-removed-cluster-retention-ms"
 MODE: Final = "stream-enumerator-mode"
+OPTIONS: Final = (INTERVAL, THRESHOLD, RETENTION, MODE)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import expect, refused
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata, KafkaMetadataService, KafkaStream
+from headrace.connectors.kafka.dynamic.streams_file import listed_streams
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
 
 @hides_engine_of_methods
@@ -40,8 +43,10 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
 
     def __init__(self, kafka_cluster_id: str, properties: Mapping[str, str]) -> None:
         expect(kafka_cluster_id, str, "SingleClusterTopicMetadataService")
-        if "bootstrap.servers" not in properties:
-            raise refused("SingleClusterTopicMetadataService needs 'bootstrap.servers'", ConfigurationError)
+        given: object = properties
+        if not isinstance(given, Mapping) or "bootstrap.servers" not in given:
+            told = "SingleClusterTopicMetadataService needs settings with 'bootstrap.servers'"
+            raise refused(f"{told}: {{'bootstrap.servers': 'host:9092'}}, say", ConfigurationError)
         self._cluster_id = kafka_cluster_id
         self._properties = dict(properties)
 
@@ -80,6 +85,10 @@ class YamlFileMetadataService(KafkaMetadataService):
         metadata_file_path: where the file is, for the driver.
         metadata_ttl: how old what was read may be; it is read each time unless said.
 
+    Raises:
+        ConfigurationError: when the file is YAML, and there is nothing to read that with.
+        InvalidTypeError: when an argument is of another kind.
+
     Examples:
         >>> from headrace.datastream.connectors.dynamic_kafka import YamlFileMetadataService
         >>> east = {"clusterId": "east", "bootstrapServers": "east:9092", "topics": ["payments"]}
@@ -93,7 +102,15 @@ class YamlFileMetadataService(KafkaMetadataService):
     """
 
     def __init__(self, metadata_file_path: str | os.PathLike[str], metadata_ttl: Duration | None = None) -> None:
+        if not isinstance(metadata_file_path, str | os.PathLike):
+            raise refused(f"YamlFileMetadataService takes a path, not {metadata_file_path!r}", InvalidTypeError)
         self._path = Path(metadata_file_path)
+        if self._path.suffix != ".json" and find_spec("yaml") is None:
+            raise refused(
+                f"{self._path}: reading YAML needs a library that is not installed: pip install PyYAML, or write the "
+                "file as JSON, with a name that ends in .json",
+                ConfigurationError,
+            )
         if metadata_ttl is not None:
             expect(metadata_ttl, Duration, "YamlFileMetadataService")
         self._seconds = 0.0 if metadata_ttl is None else metadata_ttl.to_millis() / 1000
@@ -117,17 +134,11 @@ class YamlFileMetadataService(KafkaMetadataService):
             ConfigurationError: when that is not what it should be.
             OSError: when it cannot be read.
         """
-        listed = self._loaded(self._path.read_text(encoding="utf-8"))
+        document = self._loaded(self._path.read_text(encoding="utf-8"))
         try:
-            return [
-                KafkaStream(str(stream["streamId"]), dict(map(_cluster, stream["clusterMetadataList"])))
-                for stream in listed
-            ]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(
-                f"{self._path}: it should be a list of streams, each with 'streamId' and 'clusterMetadataList', whose "
-                f"elements have 'clusterId', 'bootstrapServers' and a list of 'topics' ({error!r})"
-            ) from None
+            return listed_streams(document)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{self._path}: {error}") from None
 
     def _loaded(self, text: str) -> Any:
         if self._path.suffix == ".json":
@@ -135,24 +146,9 @@ class YamlFileMetadataService(KafkaMetadataService):
                 return json.loads(text)
             except ValueError as error:
                 raise ConfigurationError(f"{self._path} is no JSON: {error}") from None
-        try:
-            import yaml
-        except ImportError:
-            raise ConfigurationError(
-                f"{self._path}: reading YAML needs a library that is not installed: pip install PyYAML, or write the "
-                "file as JSON, with a name that ends in .json"
-            ) from None
+        import yaml
+
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise ConfigurationError(f"{self._path} is no YAML: {error}") from None
-
-
-def _cluster(listed: Mapping[str, Any]) -> tuple[str, ClusterMetadata]:
-    """An element of ``clusterMetadataList``, with its id."""
-    servers = str(listed["bootstrapServers"])
-    if not isinstance(listed["topics"], list):
-        raise TypeError(f"topics: {listed['topics']!r}")
-    properties = {str(name): str(value) for name, value in (listed.get("properties") or {}).items()}
-    metadata = ClusterMetadata(set(map(str, listed["topics"])), {**properties, "bootstrap.servers": servers})
-    return str(listed.get("clusterId") or servers), metadata

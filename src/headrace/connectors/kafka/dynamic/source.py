@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Final, Generic
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError
-from headrace.common.other_names import other_names
+from headrace.common.other_names import alike, other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.client import check_library
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder, whole_number
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
 from headrace.connectors.kafka.dynamic.metadata import KafkaMetadataService
-from headrace.connectors.kafka.dynamic.options import INTERVAL, MODE, RETENTION, THRESHOLD
+from headrace.connectors.kafka.dynamic.options import INTERVAL, MODE, OPTIONS, RETENTION, THRESHOLD
 from headrace.connectors.kafka.dynamic.reader import DynamicKafkaReader
 from headrace.connectors.kafka.dynamic.subscribers import (
     KafkaStreamSetSubscriber,
@@ -26,6 +26,7 @@ from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.partitions.topic_source import TopicSource
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
@@ -76,7 +77,8 @@ class DynamicKafkaSource(TopicSource[T_co]):
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
         check_library()
         asked = self._subscription
-        topology = StreamTopology(asked, self._plan.properties, self._plan.threshold)
+        goes_on = context.state is not None
+        topology = StreamTopology(asked, self._plan.properties, self._plan.threshold, goes_on=goes_on)
         return DynamicKafkaEnumerator(topology, self._plan, KafkaPartitionedLog, context.state)
 
     def create_reader(self) -> SourceReader:
@@ -86,8 +88,18 @@ class DynamicKafkaSource(TopicSource[T_co]):
         return f"DynamicKafkaSource({self._subscription.subscriber} by {type(self._subscription.service).__name__})"
 
 
+_OF_ONE_CLUSTER: Final = {
+    "set_bootstrap_servers": "the metadata service says where clusters are, see set_kafka_metadata_service()",
+    "set_topics": "streams are read, whose topics the metadata service knows: set_stream_ids({...})",
+    "set_topic_pattern": "streams are read, whose topics the metadata service knows: set_stream_pattern(...)",
+    "set_partitions": "streams are read, with all partitions of their topics: set_stream_ids({...})",
+    "set_unbounded": "it does not end, unless set_bounded() is called",
+}
+"""What a builder of a ``KafkaSource`` has, and what to write here."""
+
+
 @hides_engine_of_methods
-@other_names()
+@other_names(_OF_ONE_CLUSTER)
 class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
     """Puts a :class:`DynamicKafkaSource` together.
 
@@ -165,8 +177,11 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         if self._service is None:
             raise refused("a DynamicKafkaSource needs set_kafka_metadata_service()")
         properties = dict(self._properties)
+        _check_names(properties)
         interval = whole_number(INTERVAL, properties.pop(INTERVAL, "-1"))
         threshold = whole_number(THRESHOLD, properties.pop(THRESHOLD, "1"))
+        if threshold < 0:
+            raise refused(f"{THRESHOLD!r} is not negative, got {threshold}", ConfigurationError)
         retention = whole_number(RETENTION, properties.pop(RETENTION, "0"))
         _check_mode(properties.pop(MODE, "global"))
         follows = interval > 0 and not self._is_bounded
@@ -174,6 +189,13 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         each = self._reading_plan(Topics(()), properties)
         plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold, retention)
         return DynamicKafkaSource(subscription, plan, self._needed_schema(), self._dead_letter)
+
+
+def _check_names(properties: Mapping[str, str]) -> None:
+    """Refuse a misspelled setting of the source, which no client would know either."""
+    for name in properties:
+        if name.startswith("stream-") and name not in OPTIONS:
+            raise refused(f"there is no setting {name!r}{alike(name, OPTIONS)}", ConfigurationError)
 
 
 def _check_mode(text: str) -> None:

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError, InvalidProgramError
+from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
 from headrace.connectors.kafka.dynamic.background import RepeatedCalls
+from headrace.connectors.kafka.dynamic.metadata import checked_streams
 from headrace.connectors.kafka.dynamic.options import THRESHOLD
 from headrace.connectors.kafka.dynamic.pieces import cluster_settings
 
@@ -43,14 +44,18 @@ class StreamTopology:
         subscription: which streams, and who tells.
         properties: settings of all clients.
         threshold: how often in a row the service may fail, once it has answered.
+        goes_on: whether the job has run before, so that whatever is wrong with the service may have been right then.
     """
 
-    def __init__(self, subscription: StreamSubscription, properties: Mapping[str, str], threshold: int) -> None:
+    def __init__(
+        self, subscription: StreamSubscription, properties: Mapping[str, str], threshold: int, *, goes_on: bool = False
+    ) -> None:
         self._service = subscription.service
         self._subscriber = subscription.subscriber
         self._interval = subscription.interval
         self._properties = properties
         self._threshold = threshold
+        self._goes_on = goes_on
         self._lock = Lock()
         self._calls: RepeatedCalls[dict[str, ClusterMetadata]] = RepeatedCalls("streams of Kafka")
         self._asked_at: int | None = None
@@ -69,7 +74,8 @@ class StreamTopology:
 
         Raises:
             InfrastructureError: when the service fails, and nothing is known yet, or it did so once too often.
-            ConfigurationError: when what it tells at first cannot be.
+            Exception: when a job that starts for the first time cannot use what the service says, or it has raised
+                something else than a passing fault.
         """
         if not self._calls.is_under_way and self._is_time_to_ask(now):
             self._asked_at = now
@@ -103,7 +109,8 @@ class StreamTopology:
 
     def _told(self) -> dict[str, ClusterMetadata]:
         with self._lock:
-            found = clusters_of(self._subscriber.get_subscribed_streams(self._service))
+            streams = self._subscriber.get_subscribed_streams(self._service)
+        found = clusters_of(checked_streams(streams, self._subscriber))
         for name, metadata in found.items():
             cluster_settings(self._properties, name, metadata.properties)
         return found
@@ -111,18 +118,27 @@ class StreamTopology:
     def _take(self) -> None:
         """Take the answer that has come."""
         try:
-            self._known = self._calls.take()
+            known, self._known = self._known, self._calls.take()
         except Exception as error:
             self._fail(error)
+            return
+        if not self._known and known != self._known:
+            logger.warning("%s knows no cluster of %s: nothing is read until it does", self._name, self._subscriber)
 
     def _fail(self, error: Exception) -> None:
-        told = f"{self._name} has failed {self._calls.failures} times in a row: "
-        told += f"{error if isinstance(error, HeadraceError) else repr(error)}"
-        if self._known is None and isinstance(error, ConfigurationError | InvalidProgramError):
-            raise error
-        if self._known is None or self._calls.failures > self._threshold:
-            raise InfrastructureError(f"{told} ({THRESHOLD!r} is {self._threshold})") from error
-        logger.warning("%s; what it said last goes on, %d failures in a row are let pass", told, self._threshold)
+        if self._known is None:
+            if not (self._goes_on or isinstance(error, OSError | InfrastructureError)):
+                raise error
+            raise InfrastructureError(f"{self._name} has failed: {_told(error)}") from error
+        told = f"{self._name} {self._calls.failed()} ({THRESHOLD!r} is {self._threshold})"
+        if self._calls.failures > self._threshold:
+            raise InfrastructureError(f"{told}: {_told(error)}") from error
+        logger.warning("%s, and what it said last goes on: %s", told, _told(error))
+
+
+def _told(error: Exception) -> str:
+    """What a service, or whoever it has asked, says."""
+    return str(error) if isinstance(error, HeadraceError | OSError) else f"{type(error).__name__}: {error}"
 
 
 def clusters_of(streams: Collection[KafkaStream]) -> dict[str, ClusterMetadata]:

@@ -1,0 +1,129 @@
+"""``BroadcastStream``: a stream that every subtask gets as a whole; and another stream connected with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from headrace.common.arguments import expect, refused
+from headrace.common.errors import InvalidTypeError
+from headrace.common.function_types import Role
+from headrace.common.other_names import other_names
+from headrace.common.signatures import warn_without_results
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.type_variables import OUT, T2_co, T_co
+from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headrace.datastream.streams.checks import check_methods
+from headrace.datastream.streams.keyed_stream import KeyedStream
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.types import origin_of, result_type
+from headrace.graph import specs
+from headrace.operators.functions import BROADCAST_INPUT
+from headrace.state.descriptors import MapStateDescriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.typeinfo import DeclaredType
+    from headrace.datastream.streams.data_stream import DataStream
+
+
+@hides_engine_of_methods
+@other_names(dict.fromkeys(OTHER_NAMES_OF_CONNECTED_STREAMS, "give it to the connect(...) of another stream"))
+class BroadcastStream(Generic[T_co]):
+    """A stream that every subtask gets as a whole, and what may be kept of it; ``connect`` takes it.
+
+    Args:
+        stream: the stream.
+        descriptors: those of the broadcast state, at least one.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> rules = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+        >>> env.from_collection([("tea", 3)]).broadcast(rules)
+        BroadcastStream(rules)
+    """
+
+    def __init__(self, stream: DataStream[T_co], descriptors: Sequence[MapStateDescriptor]) -> None:
+        names: set[str] = set()
+        for descriptor in descriptors:
+            expect(descriptor, MapStateDescriptor, "broadcast")
+            if descriptor.name in names:
+                raise refused(f"broadcast was given two descriptors of the name {descriptor.name!r}")
+            if descriptor.ttl is not None:
+                raise refused(
+                    f"broadcast state has no time to live, since subtasks would not forget alike: {descriptor.name!r} "
+                    "must not enable one"
+                )
+            names.add(descriptor.name)
+        self._stream = stream
+        self._descriptors = tuple(descriptors)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(descriptor.name for descriptor in self._descriptors)})"
+
+
+@hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_CONNECTED_STREAMS)
+class BroadcastConnectedStream(Generic[T_co, T2_co]):
+    """A stream connected with one that is broadcast.
+
+    Args:
+        stream: the stream whose ``connect`` was called.
+        broadcast: the other one.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> PRICES = MapStateDescriptor("prices", Types.STRING(), Types.DOUBLE())
+        >>> class Priced(BroadcastProcessFunction):
+        ...     def process_broadcast_element(self, value, ctx):
+        ...         ctx.get_broadcast_state(PRICES).put(*value)
+        ...     def process_element(self, value, ctx):
+        ...         yield value, ctx.get_broadcast_state(PRICES).get(value)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_collection([("tea", 2.5)]).broadcast(PRICES)
+        >>> orders = env.from_collection(["tea"])
+        >>> len(orders.connect(prices).process(Priced()).execute_and_collect(limit=10))
+        1
+    """
+
+    def __init__(self, stream: DataStream[T_co], broadcast: BroadcastStream[T2_co]) -> None:
+        if stream.get_execution_environment() is not broadcast._stream.get_execution_environment():
+            raise refused("connect takes a stream of the same environment")
+        self._stream = stream
+        self._broadcast = broadcast
+
+    def process(
+        self,
+        func: BroadcastProcessFunction[T_co, T2_co, OUT] | KeyedBroadcastProcessFunction[Any, T_co, T2_co, OUT],
+        output_type: DeclaredType[OUT] | None = None,
+    ) -> DataStream:
+        """Applies a function to the records of both streams.
+
+        Args:
+            func: a ``KeyedBroadcastProcessFunction`` where the stream is keyed, else a ``BroadcastProcessFunction``.
+            output_type: the type of what it yields; taken from its annotations when left out.
+
+        Raises:
+            InvalidTypeError: when it is no such function.
+        """
+        is_keyed = isinstance(self._stream, KeyedStream)
+        base, other = BroadcastProcessFunction, KeyedBroadcastProcessFunction
+        if is_keyed:
+            base, other = other, base  # type: ignore[assignment]
+        if isinstance(func, other):
+            hint = "the stream is keyed" if is_keyed else "the stream has no keys: call key_by(...) before connect(...)"
+            raise refused(f"expected a {base.__name__}, got {func!r}: {hint}", InvalidTypeError)
+        check_methods(func, base, *BROADCAST_INPUT)
+        warn_without_results(func, *BROADCAST_INPUT, "on_timer")
+        kind = specs.KeyedBroadcastProcessSpec if is_keyed else specs.BroadcastProcessSpec
+        spec = kind(func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors)
+        name = "Co-Keyed-Broadcast-Process" if is_keyed else "Co-Broadcast-Process"
+        return self._stream._apply(spec, name, self._broadcast._stream, origin=origin_of(output_type))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._stream!r}, {self._broadcast!r})"
