@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.graph.specs import FunctionSpec
+from headrace.common.typeinfo import Types
+from headrace.graph.specs import FunctionSpec, OperatorSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from headrace.common.output_tag import OutputTag
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.specs import InputSchema
     from headrace.operators.asynchronous.async_operator import Grouping
     from headrace.operators.asynchronous.requests import RequestSettings
+    from headrace.operators.lookup.lookup_operator import LookupSettings
+    from headrace.operators.lookup.reader import LookupReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +35,37 @@ class AsyncSpec(FunctionSpec):
     kind: ClassVar[str] = "AsyncWait"
     is_timeless: ClassVar[bool] = True
     is_deterministic: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSpec(OperatorSpec):
+    """Pairs of each record and what is found of its key.
+
+    Attributes:
+        reader: finds it.
+        key_of: gives the key of a record.
+        value_type: the type of what is found.
+        settings: how.
+        miss_tag: the side output of the records of which nothing is found; None where there is none.
+    """
+
+    kind: ClassVar[str] = "Lookup"
+    is_timeless: ClassVar[bool] = True
+    reader: LookupReader
+    key_of: Any
+    value_type: TypeInformation
+    settings: LookupSettings
+    miss_tag: OutputTag | None
+
+    @property
+    def is_deterministic(self) -> bool:  # type: ignore[override]
+        return self.reader.never_changes
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return Types.TUPLE([inputs[0].record_type, self.value_type])
+
+    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {} if self.miss_tag is None else {self.miss_tag.tag_id: inputs[0].record_type}
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return False  # a pair is none of them

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.graph import specs
-from headrace.graph.async_specs import AsyncSpec
+from headrace.graph.async_specs import AsyncSpec, LookupSpec
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.functions import has_own
@@ -25,6 +25,7 @@ _KEEPS_TIMES: Final = (
     specs.SelectSpec,
     specs.MapBatchesSpec,
     AsyncSpec,
+    LookupSpec,
     specs.ProcessSpec,
     specs.CoProcessSpec,
     specs.RollingReduceSpec,

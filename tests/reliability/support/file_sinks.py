@@ -14,6 +14,8 @@ from headrace.common import Encoder
 from headrace.connectors.file_system import FileSink
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
+    FileCompactor,
+    FileCompactStrategy,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,
@@ -68,6 +70,16 @@ def _rows(encoder: Encoder, policy: RollingPolicy) -> Callable[[Path], FileSink]
     )
 
 
+def _joined(factory: BulkWriterFactory) -> Callable[[Path], FileSink]:
+    strategy = FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).build()
+    return lambda folder: (
+        FileSink.for_bulk_format(folder, factory)
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .enable_compact(strategy, FileCompactor.record_wise_file_compactor())
+        .build()
+    )
+
+
 def _bulk(factory: BulkWriterFactory, suffix: str) -> Callable[[Path], FileSink]:
     return lambda folder: (
         FileSink.for_bulk_format(folder, factory)
@@ -111,6 +123,7 @@ KINDS = [
     Kind("json-a-file-an-epoch", _rows(JsonLinesEncoder(), A_FILE_AN_EPOCH), _read_json),
     Kind("csv-bulk", _bulk(CsvBulkWriters.for_schema(_SCHEMA), ".csv"), _read_csv),
     Kind("parquet-bulk", _bulk(ParquetBulkWriters.for_row_type(RECORD), ".parquet"), _read_parquet),
+    Kind("parquet-rolled-and-joined", _joined(ParquetBulkWriters.for_row_type(RECORD)), _read_parquet),
 ]
 
 

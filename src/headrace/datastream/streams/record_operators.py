@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, overload
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
@@ -22,6 +22,7 @@ from headrace.datastream.streams.columns import (
     projected,
     titled,
 )
+from headrace.datastream.streams.enriching import lookup_spec, request_settings
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type, is_untyped, result_type
@@ -30,12 +31,17 @@ from headrace.graph import specs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import timedelta
 
     import pyarrow as pa
 
     from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsMap
+    from headrace.common.output_tag import OutputTag
     from headrace.common.row import Row
+    from headrace.common.time import Duration, Time
     from headrace.common.typeinfo import DeclaredType
+    from headrace.datastream.functions import AsyncRetryStrategy
+    from headrace.datastream.lookup import Lookup, LookupCache
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.process_protocols import SupportsProcess
     from headrace.time.watermark_strategy import WatermarkStrategy
@@ -175,6 +181,42 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
                     InvalidTypeError,
                 )
         return self._apply(specs.MapBatchesSpec(func, found), "MapBatches", origin=TypeOrigin.DECLARED)
+
+    def enrich(
+        self,
+        lookup: Lookup | Callable[[Any], Any],
+        on: Any,
+        *,
+        cache: LookupCache | None = None,
+        misses: Literal["keep", "drop"] | OutputTag[Any] = "keep",
+        timeout: Duration | Time | timedelta | int = 60_000,
+        capacity: int = 100,
+        retries: AsyncRetryStrategy[Any] | None = None,
+    ) -> DataStream[tuple[T_co, Any]]:
+        """Joins each record with what is found of its key when it comes: pairs ``(record, found)``; not in PyFlink.
+
+        What changes later changes no pair. Pairs leave in the order of their records; a record whose key has several
+        rows is in several pairs. Each key is asked for once at a time, many of them at once.
+
+        Args:
+            lookup: a :class:`~headrace.datastream.lookup.Lookup`: a function, a static DataFrame, a table of a
+                database; or a function of a key, which may be ``async def``.
+            on: the key of a record: a field, a tuple of fields, a ``KeySelector`` or a function. None is found nowhere.
+            cache: what is kept of what was found; nothing when left out.
+            misses: what becomes of a record whose key is found nowhere: ``"keep"`` has it in a pair with None,
+                ``"drop"`` leaves it out, an ``OutputTag`` has it leave by that side output.
+            timeout: how long a request may take, with all its attempts; then the job fails.
+            capacity: how many requests of each parallel instance are in flight at most.
+            retries: when there is another attempt. Its ``result_predicate`` is given what a request has found as a dict
+                by key, so ``empty_result_predicate`` asks again for what was missing.
+
+        Raises:
+            InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
+            InvalidProgramError: when a number is not positive, or the cache does not fit the lookup.
+        """
+        requests = request_settings(timeout, capacity, retries)
+        spec = lookup_spec(self._type, lookup, on, cache, misses, requests)
+        return self._apply(spec, "Lookup", origin=TypeOrigin.DECLARED)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy[T_co]) -> DataStream[T_co]:
         """Takes event time from records; timestamps and watermarks from before are replaced.

@@ -34,7 +34,7 @@ class RecordIntake:
         self._requests = requests
 
     def add(self, answers: Answers) -> None:
-        self._requests.add(_RecordRequest(row, answers, index) for index, row in enumerate(answers.batch.rows))
+        self._requests.add(_RecordRequest(row, answers, index) for index, row in enumerate(answers.rows))
 
     def hurry(self, answers: Answers) -> None:
         """No record waits for others."""
@@ -58,7 +58,7 @@ class GroupIntake:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, answers: Answers) -> None:
-        for index, row in enumerate(answers.batch.rows):
+        for index, row in enumerate(answers.rows):
             self._records.append(row)
             self._places.append((answers, index))
             if len(self._records) == self._size:

@@ -47,14 +47,16 @@ class Answers:
 
     Attributes:
         batch: the records.
+        rows: the same, as Python objects: made here, as records that do not fit their type fail the task.
         results: for each record, the list of its results.
         are_whole: set when there are results of all records.
     """
 
-    __slots__ = ("_missing", "are_whole", "batch", "results")
+    __slots__ = ("_missing", "are_whole", "batch", "results", "rows")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
+        self.rows = batch.rows
         self.results: list[Any] = [None] * len(batch)
         self.are_whole = threading.Event()
         self._missing = len(batch)
@@ -80,6 +82,11 @@ class Request(ABC):
     def __init__(self, argument: Any) -> None:
         self.argument = argument
         self.has_ended = False
+
+    @property
+    def record(self) -> Any:
+        """What it is about, for messages."""
+        return self.argument
 
     @abstractmethod
     def answer(self, returned: Any) -> None:
@@ -167,14 +174,15 @@ class Requests:
             request.answer(await self._within_time(request.argument))
         except BaseException as error:  # sys.exit() would end the loop
             returned_by = self._function.invoke if isinstance(error, InvalidTypeError) else None
-            self._fail(user_error(error, self._context, request.argument, function=returned_by))
+            self.fail(user_error(error, self._context, request.record, function=returned_by))
             return
         request.has_ended = True
         window = self._window
         while window and window[0].has_ended:
             window.popleft()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Give up: this is what is told."""
         if self.failure is None:
             self.failure = error
             self._waiting.clear()

@@ -1,0 +1,256 @@
+"""``Lookup`` and ``LookupCache``: what ``enrich`` joins records with. Flink has lookup joins in SQL alone."""
+
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+
+from headrace.common.arguments import expect, refused
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
+from headrace.common.public_module import public_module
+from headrace.common.signatures import check_call
+from headrace.common.time import to_millis
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.typeinfo import PickledBytesTypeInfo, Types
+from headrace.common.typeinfo.hints import hints_of
+from headrace.datastream.streams.types import declared_type
+from headrace.formats.arrow_types import type_of_schema
+from headrace.operators.lookup.cache import CacheSettings
+from headrace.operators.lookup.database import DatabaseReader
+from headrace.operators.lookup.reader import FunctionReader, LookupReader, StaticReader
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from headrace.common.time import Duration, Time
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
+
+    Length = Duration | Time | timedelta | int
+
+__all__ = ["Lookup", "LookupCache"]
+
+public_module(__name__)
+
+_MOST_BYTES: Final = 256 << 20
+"""Of a table that travels with the job to each of its tasks."""
+
+_NAME: Final = re.compile(r'[\w$"`.\[\]]+')
+"""Of a table or a column, in quotes or not."""
+
+
+@hides_engine_of_methods
+@dataclass(frozen=True, slots=True)
+class LookupCache:
+    """What a lookup keeps of what it has found, in the memory of each subtask.
+
+    Examples:
+        >>> from headrace.common import Time
+        >>> from headrace.datastream.lookup import LookupCache
+        >>> LookupCache.partial(max_keys=1000, expires_after=Time.minutes(10)).settings.expires_after
+        600000
+        >>> LookupCache.full(refresh=Time.hours(1)).refresh
+        3600000
+    """
+
+    settings: CacheSettings | None
+    refresh: int | None = None
+
+    @classmethod
+    def partial(cls, max_keys: int = 10_000, expires_after: Length | None = None, *, keeps_misses: bool = True) -> Self:
+        """The keys that were asked for last.
+
+        Args:
+            max_keys: how many; those that were not asked for the longest go first.
+            expires_after: how long something counts after it was found, by the clock of the job, which stands still
+                while an epoch runs; None for as long as there is room.
+            keeps_misses: whether it is kept, too, that nothing was found.
+
+        Raises:
+            InvalidProgramError: when a number is not positive.
+        """
+        return cls(
+            CacheSettings(_positive("max_keys", max_keys), _length("expires_after", expires_after), keeps_misses)
+        )
+
+    @classmethod
+    def full(cls, refresh: Length | None = None) -> Self:
+        """The whole table, for :meth:`Lookup.table`: it is read when a subtask begins, and then nobody is asked.
+
+        Args:
+            refresh: after what time it is read again, in front of an epoch; None for never.
+
+        Raises:
+            InvalidProgramError: when the time is not positive.
+        """
+        return cls(None, _length("refresh", refresh))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds a whole table."""
+        return self.settings is None
+
+
+@hides_engine_of_methods
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What records are joined with by ``enrich``: a function, a static DataFrame, or a table of a database.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.lookup import Lookup
+        >>> countries = Lookup.function({1: "fr", 2: "it"}.get, value_type=str)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> orders = env.from_collection([(1, 9.5), (7, 3.0)])
+        >>> orders.enrich(countries, on=0).execute_and_collect(limit=10)
+        [((1, 9.5), 'fr'), ((7, 3.0), None)]
+    """
+
+    reader: LookupReader
+    value_type: TypeInformation
+
+    @staticmethod
+    def function(function: Callable[[Any], Any], value_type: DeclaredType[Any] | None = None) -> Lookup:
+        """A function of a key that gives a value, or None where there is none.
+
+        Args:
+            function: it may be ``async def``; else it is called in threads, several at a time. An object that is called
+                may have ``open(runtime_context)`` and ``close()``.
+            value_type: the type of the values; taken from the function's annotations when left out.
+
+        Raises:
+            InvalidTypeError: when it cannot be called with a key.
+        """
+        _check_callable(function, "key")
+        return Lookup(FunctionReader(function, 0), _value_type(function, value_type, is_mapping=False))
+
+    @staticmethod
+    def of_many(
+        function: Callable[[list[Any]], Any], value_type: DeclaredType[Any] | None = None, keys_per_request: int = 500
+    ) -> Lookup:
+        """A function of a list of keys that gives a dict of the values that there are, by key.
+
+        Args:
+            function: as for :meth:`function`.
+            value_type: the type of the values; taken from the function's annotations when left out.
+            keys_per_request: how many keys are in a list at most.
+
+        Raises:
+            InvalidTypeError: when it cannot be called with a list.
+            InvalidProgramError: when the number of keys is not positive.
+        """
+        _check_callable(function, "keys")
+        size = _positive("keys_per_request", keys_per_request)
+        return Lookup(FunctionReader(function, size), _value_type(function, value_type, is_mapping=True))
+
+    @staticmethod
+    def dataframe(rows: Any, key: str | tuple[str, ...]) -> Lookup:
+        """The rows of a static Spark DataFrame, or of a ``pyarrow.Table``; a key may have several.
+
+        They are read now, and travel with the job to all tasks: what changes in the DataFrame afterwards is seen when
+        the program is started again.
+
+        Args:
+            rows: the DataFrame.
+            key: the column, or columns, that are the key.
+
+        Raises:
+            InvalidTypeError: when it is neither, or has no such column, or one without a type in headrace.
+            InvalidProgramError: when it is larger than 256 MiB.
+        """
+        table = rows.toArrow() if callable(getattr(rows, "toArrow", None)) else rows
+        expect(table, pa.Table, "Lookup.dataframe")
+        keys = _names("key", key)
+        if missing := [name for name in keys if name not in table.schema.names]:
+            known = ", ".join(table.schema.names)
+            raise refused(f"there is no column {missing[0]!r} for the key: there are {known}", InvalidTypeError)
+        if table.nbytes > _MOST_BYTES:
+            raise refused(
+                f"the rows take {table.nbytes >> 20} MiB, and would travel with the job to each task: join DataFrames "
+                "first, or look rows up in a database"
+            )
+        row_type = type_of_schema(table.schema)
+        return Lookup(StaticReader(table.cast(layout_of(row_type).schema), keys, row_type), row_type)
+
+    @staticmethod
+    def table(
+        connect: Callable[[], Any],
+        table: str,
+        key: str | tuple[str, ...],
+        columns: Mapping[str, DeclaredType[Any]],
+        *,
+        connections: int = 1,
+        keys_per_request: int = 500,
+    ) -> Lookup:
+        """Rows of a table of a database, by any driver that follows the DB-API; a key may have several.
+
+        Args:
+            connect: makes a connection, in a task: ``lambda: psycopg.connect(url, autocommit=True)``. Without
+                autocommit some databases go on showing what was there at the first query.
+            table: its name.
+            key: the column, or columns, that are the key.
+            columns: the columns that are wanted, with their types; they become the fields of the rows.
+            connections: how many queries of each subtask run at a time.
+            keys_per_request: how many keys are in one query.
+
+        Raises:
+            InvalidTypeError: when a type is none.
+            InvalidProgramError: when a name is none, or a number is not positive.
+        """
+        check_call(connect, "connect")
+        keys, names = _names("key", key), _names("columns", tuple(columns))
+        for name in (table, *keys, *names):
+            if not _NAME.fullmatch(name):
+                raise refused(f"{name!r} is no name of a table or a column")
+        reader = DatabaseReader(
+            connect,
+            table,
+            keys,
+            names,
+            connections=_positive("connections", connections),
+            keys_per_request=_positive("keys_per_request", keys_per_request),
+        )
+        return Lookup(reader, Types.ROW_NAMED(list(names), [declared_type(kind) for kind in columns.values()]))
+
+
+def _check_callable(function: Any, argument: str) -> None:
+    if not callable(function):
+        raise refused(f"expected a function of ({argument}), got {function!r}", InvalidTypeError)
+    check_call(function, "a lookup", argument)
+
+
+def _value_type(function: Any, declared: Any, *, is_mapping: bool) -> TypeInformation:
+    """The type of what is found: declared, else by annotations, else pickled objects."""
+    if declared is not None:
+        return declared_type(declared)
+    hint = hints_of(function).get("return", Any)
+    if is_mapping:
+        arguments = typing.get_args(hint)
+        hint = arguments[1] if len(arguments) == 2 else Any
+    present = [member for member in typing.get_args(hint) or (hint,) if member is not type(None)]
+    is_optional = type(None) in typing.get_args(hint)
+    found = present[0] if is_optional and len(present) == 1 else hint
+    return PickledBytesTypeInfo() if found is Any else Types.of(found)
+
+
+def _names(argument: str, given: str | tuple[str, ...]) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise refused(f"{argument} takes a name or several, not {given!r}", InvalidTypeError)
+    return names
+
+
+def _positive(name: str, number: int) -> int:
+    expect(number, int, name)
+    if number <= 0:
+        raise refused(f"{name} has to be positive, not {number}")
+    return number
+
+
+def _length(name: str, given: Length | None) -> int | None:
+    return None if given is None else _positive(name, to_millis(given))

@@ -1,0 +1,99 @@
+"""``enrich``: from what a program gives to it to an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.arguments import expect, refused
+from headrace.common.errors import InvalidTypeError
+from headrace.common.output_tag import OutputTag
+from headrace.common.time import to_millis
+from headrace.datastream.lookup import Lookup, LookupCache
+from headrace.datastream.streams.columns import type_of_field
+from headrace.datastream.streams.keying import selector_of
+from headrace.graph.async_specs import LookupSpec
+from headrace.operators.asynchronous.requests import RequestSettings
+from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
+from headrace.operators.lookup.database import DatabaseReader
+from headrace.operators.lookup.lookup_operator import LookupSettings
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.lookup.reader import LookupReader
+
+KEEP: Final = "keep"
+DROP: Final = "drop"
+
+
+class SeveralSelectors:
+    """The tuple of what several selectors give.
+
+    Args:
+        selectors: the selectors.
+    """
+
+    def __init__(self, selectors: tuple[Any, ...]) -> None:
+        self._selectors = selectors
+
+    def __call__(self, record: Any) -> tuple[Any, ...] | None:
+        key = tuple(selector(record) for selector in self._selectors)
+        return None if None in key else key
+
+
+def lookup_spec(
+    record_type: TypeInformation,
+    lookup: Any,
+    on: Any,
+    cache: LookupCache | None,
+    misses: Any,
+    requests: RequestSettings,
+) -> LookupSpec:
+    """What the operator does; the arguments but the first are those of ``enrich``."""
+    found = lookup if isinstance(lookup, Lookup) else Lookup.function(lookup)
+    tag = misses if isinstance(misses, OutputTag) else None
+    if tag is None and misses not in (KEEP, DROP):
+        raise refused(f"misses is 'keep', 'drop' or an OutputTag, not {misses!r}", InvalidTypeError)
+    reader = _reader(found.reader, cache)
+    settings = LookupSettings(
+        requests=requests,
+        cache=None if cache is None else cache.settings,
+        refresh=None if cache is None else cache.refresh,
+        keeps_misses=misses == KEEP,
+        miss_tag=None if tag is None else tag.tag_id,
+    )
+    return LookupSpec(reader, _key_of(record_type, on), found.value_type, settings, tag)
+
+
+def _key_of(record_type: TypeInformation, on: Any) -> Any:
+    """What gives the key of a record."""
+    if isinstance(on, tuple):
+        return SeveralSelectors(tuple(_key_of(record_type, one) for one in on))
+    is_field = isinstance(on, str | int) and not isinstance(on, bool)
+    if is_field and record_type.is_composite:
+        type_of_field(record_type, on, "enrich")
+    return selector_of(record_type, on)
+
+
+def request_settings(timeout: Any, capacity: int, retries: AsyncRetryStrategy[Any] | None) -> RequestSettings:
+    """How requests are made, once it is certain that they can be."""
+    expect(capacity, int, "capacity")
+    strategy = NO_RETRY_STRATEGY if retries is None else retries
+    expect(strategy, AsyncRetryStrategy, "retries")
+    millis = to_millis(timeout)
+    if capacity <= 0 or millis <= 0:
+        raise refused(f"capacity and timeout have to be positive, not {capacity} and {millis} ms")
+    return RequestSettings(millis, capacity, is_ordered=False, retries=strategy)
+
+
+def _reader(reader: LookupReader, cache: LookupCache | None) -> LookupReader:
+    """The reader, which reads everything where the cache is to hold it."""
+    if cache is None:
+        return reader
+    expect(cache, LookupCache, "cache")
+    if reader.reads_all:
+        raise refused("the rows of a DataFrame are in memory anyway: leave cache out")
+    if not cache.is_full:
+        return reader
+    if not isinstance(reader, DatabaseReader):
+        raise refused("LookupCache.full() is for Lookup.table(...): a function cannot tell which keys there are")
+    return reader.whole()

@@ -1,0 +1,149 @@
+"""What all operators share that make requests: many at a time, whose results leave in the order of the records.
+
+Which request ends first must not show in what a task emits, or another attempt of it would emit something else. So
+results leave in the order of their records, and a batch leaves when so many records have come behind it, not when the
+clock says so. The capacity bounds how much that is, and all are there when the watermark moves, so before the epoch
+ends: no request is ever part of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace.common.signatures import method_of_object
+from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
+from headrace.operators.asynchronous.requests import Answers, Requests
+from headrace.operators.base import Operator, OperatorContext, Output
+from headrace.operators.functions import RuntimeContext
+from headrace.operators.user_code import calling_user_code, user_error
+
+if TYPE_CHECKING:
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.asynchronous.intake import Intake
+    from headrace.operators.asynchronous.requests import RequestFunction, RequestSettings
+
+_SLACK: Final = 4096
+"""So many records may wait for a slow one at least, where requests need no order."""
+
+
+class RequestingOperator(Operator):
+    """Asks somebody about each record.
+
+    Args:
+        function: who is asked; its ``open`` and ``close`` are called in the loop.
+        output_type: the type of the results.
+        settings: how requests are made.
+        records_per_request: how many records a request is about at most.
+    """
+
+    def __init__(
+        self, function: Any, output_type: TypeInformation, settings: RequestSettings, records_per_request: int
+    ) -> None:
+        super().__init__()
+        self._function = function
+        self._output_type = output_type
+        self._settings = settings
+        window = settings.capacity * records_per_request
+        self._most_waiting = window if settings.is_ordered else max(_SLACK, 4 * window)
+        self._pending: deque[Answers] = deque()
+        self._waiting = 0
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        super().open(context, output)
+        self._loop = EventLoopThread(f"requests of {context.name}")
+        try:
+            self._loop.run(self._life_cycle("open", RuntimeContext(context)))
+        except BaseException:
+            self._loop.close()
+            raise
+        self._requests = Requests(self._called(), self._settings, context)
+        self._intake = self._make_intake()
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        answers = self._asked(batch)
+        self._pending.append(answers)
+        self._waiting += len(batch)
+        self._loop.call(self._take, answers)
+        # Where branches of a stream meet again, a batch has to be through before the next one.
+        self._emit_but(self._most_waiting if batch.ordinals is None else 0)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._emit_but(0)
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self.count("numAsyncTimeouts", self._requests.timeouts)
+        self.count("numAsyncRetries", self._requests.retries)
+        self._requests.timeouts = self._requests.retries = 0
+
+    def close(self) -> None:
+        if self._loop.is_closed:  # closing it has failed before
+            return
+        try:
+            self._loop.run(self._requests.end())
+            self._loop.run(self._life_cycle("close"))
+        finally:
+            self._loop.close()
+
+    @abstractmethod
+    def _called(self) -> RequestFunction:
+        """What is called for a request."""
+
+    @abstractmethod
+    def _make_intake(self) -> Intake:
+        """What makes requests of records."""
+
+    def _asked(self, batch: Batch) -> Answers:
+        """What is asked about a batch."""
+        return Answers(batch)
+
+    def _emit(self, answers: Answers) -> None:
+        """Hand on the results of a batch."""
+        rows = [row for results in answers.results for row in results]
+        if rows:
+            counts = list(map(len, answers.results))
+            sources = np.repeat(np.arange(len(counts)), counts)
+            self.output.emit(answers.batch.replaced(self._output_type, rows=rows, sources=sources))
+
+    async def _life_cycle(self, name: str, *arguments: Any) -> None:
+        """Open or close the function, in the loop that its clients belong to."""
+        if (called := method_of_object(self._function, name)) is None:
+            return
+        # Here, since what is raised in this thread is never a Ctrl-C.
+        with calling_user_code(self.context):
+            returned = called(*arguments)
+            if inspect.isawaitable(returned):
+                await returned
+
+    def _take(self, answers: Answers) -> None:
+        """In the loop, where what is raised would only be logged."""
+        try:
+            self._intake.add(answers)
+        except BaseException as error:
+            self._requests.fail(user_error(error, self.context))
+
+    def _emit_but(self, most: int) -> None:
+        """Wait for results, and hand them on, until no more records than that are waiting."""
+        while self._waiting > most:
+            answers = self._pending.popleft()
+            self._waiting -= len(answers.batch)
+            self._await(answers)
+            self._emit(answers)
+
+    def _await(self, answers: Answers) -> None:
+        if not answers.are_whole.is_set():
+            self._loop.call(self._intake.hurry, answers)
+            while not answers.are_whole.wait(LOOK_AROUND_SECONDS):
+                if self._requests.failure is not None:
+                    raise self._requests.failure
+
+
+def out_of_time(_: Any) -> Any:
+    """What is done about a request whose time is over where the user's function has no method for it."""
+    raise TimeoutError("there is no result in time: give more time, or an AsyncFunction with a method timeout(value)")

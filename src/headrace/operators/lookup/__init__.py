@@ -1,0 +1,1 @@
+"""Lookup joins: each record beside what is known of its key somewhere else."""

@@ -1,0 +1,104 @@
+"""What has been found of keys, kept for a while."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Found = list[Any]
+"""All that is found of a key; empty where it is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """What is kept.
+
+    Attributes:
+        max_keys: of how many keys at most; those that were not asked for the longest go first.
+        expires_after: how many milliseconds after it was found, by the clock of the job; None for never.
+        keeps_misses: whether it is kept that nothing was found.
+    """
+
+    max_keys: int
+    expires_after: int | None
+    keeps_misses: bool
+
+
+class Known(Protocol):
+    """What is known of keys without asking."""
+
+    def get(self, key: Any) -> Found | None:
+        """What was found of a key; None where somebody has to be asked."""
+
+    def put(self, key: Any, found: Found) -> None:
+        """This was found of a key."""
+
+
+class NothingKnown:
+    """No cache."""
+
+    def get(self, key: Any) -> Found | None:
+        return None
+
+    def put(self, key: Any, found: Found) -> None:
+        """Nothing is kept."""
+
+
+class KeptKeys:
+    """The keys that were asked for last.
+
+    Args:
+        settings: what is kept.
+
+    Attributes:
+        now: the clock of the epoch, in milliseconds.
+    """
+
+    def __init__(self, settings: CacheSettings) -> None:
+        self._settings = settings
+        self._found: OrderedDict[Any, tuple[int, Found]] = OrderedDict()
+        self.now = 0
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, key: Any) -> Found | None:
+        entry = self._found.get(key)
+        if entry is None:
+            return None
+        since, found = entry
+        limit = self._settings.expires_after
+        if limit is not None and self.now - since >= limit:
+            del self._found[key]
+            return None
+        self._found.move_to_end(key)
+        return found
+
+    def put(self, key: Any, found: Found) -> None:
+        if not found and not self._settings.keeps_misses:
+            return
+        self._found[key] = self.now, found
+        self._found.move_to_end(key)
+        if len(self._found) > self._settings.max_keys:
+            self._found.popitem(last=False)
+
+
+class WholeTable:
+    """All there is; what is not in it is missing.
+
+    Args:
+        rows: what there is of each key.
+    """
+
+    def __init__(self, rows: Mapping[Any, Found]) -> None:
+        self._rows = rows
+
+    def get(self, key: Any) -> Found | None:
+        return self._rows.get(key, [])
+
+    def put(self, key: Any, found: Found) -> None:
+        """Nobody is asked, so nothing is found."""

@@ -1,0 +1,228 @@
+"""``enrich``: each record in a pair with what is found of its key."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.operators.asynchronous.requesting_operator import RequestingOperator
+from headrace.operators.asynchronous.requests import Answers, Request, RequestFunction
+from headrace.operators.lookup.cache import KeptKeys, NothingKnown, WholeTable
+from headrace.operators.user_code import user_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.asynchronous.intake import Intake
+    from headrace.operators.asynchronous.requests import Requests, RequestSettings
+    from headrace.operators.base import EpochScope, OperatorContext
+    from headrace.operators.lookup.cache import CacheSettings, Found, Known
+    from headrace.operators.lookup.reader import LookupReader
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSettings:
+    """How records are joined.
+
+    Attributes:
+        requests: how requests are made.
+        cache: what is kept of what was found; None for nothing.
+        refresh: after how many milliseconds a whole table is read again, by the clock of the job; None for never.
+        keeps_misses: whether records whose key is missing leave in a pair with None.
+        miss_tag: the side output that they leave by; None where they do not.
+    """
+
+    requests: RequestSettings
+    cache: CacheSettings | None
+    refresh: int | None
+    keeps_misses: bool
+    miss_tag: str | None
+
+
+class LookupOperator(RequestingOperator):
+    """Asks a reader about the keys of records, unless it knows them.
+
+    Args:
+        reader: who is asked.
+        key_of: gives the key of a record.
+        output_type: the type of the pairs.
+        settings: how.
+    """
+
+    def __init__(
+        self,
+        reader: LookupReader,
+        key_of: Callable[[Any], Any],
+        output_type: TypeInformation,
+        settings: LookupSettings,
+    ) -> None:
+        super().__init__(reader, output_type, settings.requests, reader.keys_per_request)
+        self._reader = reader
+        self._key_of = key_of
+        self._lookup = settings
+        self._cache = None if settings.cache is None else KeptKeys(settings.cache)
+        self._read_at: int | None = None
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        now = scope.processing_time
+        if self._cache is not None:
+            self._cache.now = now
+        refresh = self._lookup.refresh
+        is_old = self._read_at is None or (refresh is not None and now - self._read_at >= refresh)
+        if self._reader.reads_all and is_old:
+            self._loop.run(self._read_all())
+            self._read_at = now
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        intake = self._lookup_intake
+        self.count("numLookupCacheHits", intake.hits)
+        self.count("numLookupMisses", intake.misses)
+        intake.hits = intake.misses = 0
+
+    def _called(self) -> RequestFunction:
+        return RequestFunction(self._reader.read, _out_of_time)
+
+    def _make_intake(self) -> Intake:
+        known = NothingKnown() if self._cache is None else self._cache
+        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, known)
+        return self._lookup_intake
+
+    def _asked(self, batch: Batch) -> Answers:
+        return KeyedAnswers(batch, self._key_of, self.context)
+
+    def _emit(self, answers: Answers) -> None:
+        found = answers.results
+        missing = np.fromiter((not results for results in found), np.bool_, len(found))
+        if self._lookup.miss_tag is not None and missing.any():
+            self.output.emit_side(self._lookup.miss_tag, answers.batch.filter(missing))
+        if self._lookup.keeps_misses:
+            found = [results or [None] for results in found]
+        rows = [(row, value) for row, results in zip(answers.rows, found, strict=True) for value in results]
+        if rows:
+            sources = np.repeat(np.arange(len(found)), list(map(len, found)))
+            self.output.emit(answers.batch.replaced(self._output_type, rows=rows, sources=sources))
+
+    async def _read_all(self) -> None:
+        settings = self._lookup.requests
+        try:
+            async with asyncio.timeout(settings.timeout / 1000 if settings.timeout else None):
+                self._lookup_intake.known = WholeTable(await self._reader.read_all())
+        except BaseException as error:
+            told = user_error(error, self.context)
+            raise told from (None if told is error else error)
+
+
+class KeyedAnswers(Answers):
+    """A batch of records with their keys, and what is found of these.
+
+    Attributes:
+        keys: the key of each record.
+    """
+
+    __slots__ = ("keys",)
+
+    def __init__(self, batch: Batch, key_of: Callable[[Any], Any], context: OperatorContext) -> None:
+        super().__init__(batch)
+        self.keys: list[Any] = []
+        row = None
+        try:
+            for row in self.rows:
+                key = key_of(row)
+                hash(key)
+                self.keys.append(key)
+        except BaseException as error:
+            raise user_error(error, context, row, function=key_of) from error
+
+
+class LookupIntake:
+    """Makes a request for each key that is not known, or for some of them together; all in the loop.
+
+    Args:
+        requests: makes them.
+        size: how many keys a request is for.
+        known: what is known.
+
+    Attributes:
+        known: likewise; a table that has been read again takes the place of the one before.
+        hits: how many records had a key that was known.
+        misses: how many records had a key of which nothing was found.
+    """
+
+    def __init__(self, requests: Requests, size: int, known: Known) -> None:
+        self._requests = requests
+        self._size = size
+        self.known = known
+        self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
+        self._keys: list[Any] = []
+        self.hits = 0
+        self.misses = 0
+
+    def add(self, answers: Answers) -> None:
+        assert isinstance(answers, KeyedAnswers)
+        for index, key in enumerate(answers.keys):
+            if key is None:  # as in SQL, it equals no other
+                self._put(answers, index, [])
+            elif (found := self.known.get(key)) is not None:
+                self.hits += 1
+                self._put(answers, index, found)
+            elif key in self._waiting:
+                self._waiting[key].append((answers, index))
+            else:
+                self._ask(key, answers, index)
+
+    def hurry(self, answers: Answers) -> None:
+        if self._keys:
+            self._request()
+
+    def found(self, key: Any, found: Found) -> None:
+        """That was found of a key that was asked for."""
+        self.known.put(key, found)
+        for answers, index in self._waiting.pop(key):
+            self._put(answers, index, found)
+
+    def first_record(self, key: Any) -> Any:
+        """The first record that waits for a key."""
+        answers, index = self._waiting[key][0]
+        return answers.rows[index]
+
+    def _put(self, answers: KeyedAnswers, index: int, found: Found) -> None:
+        self.misses += not found
+        answers.put(index, found)
+
+    def _ask(self, key: Any, answers: KeyedAnswers, index: int) -> None:
+        self._waiting[key] = [(answers, index)]
+        self._keys.append(key)
+        if len(self._keys) == self._size:
+            self._request()
+
+    def _request(self) -> None:
+        keys, self._keys = self._keys, []
+        self._requests.add([_KeysRequest(keys, self)])
+
+
+class _KeysRequest(Request):
+    """For some keys."""
+
+    __slots__ = ("_intake",)
+
+    def __init__(self, keys: list[Any], intake: LookupIntake) -> None:
+        super().__init__(keys)
+        self._intake = intake
+
+    @property
+    def record(self) -> Any:
+        return self._intake.first_record(self.argument[0])
+
+    def answer(self, returned: Any) -> None:
+        for key in self.argument:
+            self._intake.found(key, returned.get(key, []))
+
+
+def _out_of_time(keys: list[Any]) -> Any:
+    raise TimeoutError(f"nothing is known of {keys[0]!r} in time: give more time, or look at why it takes so long")

@@ -1,0 +1,135 @@
+"""Where a lookup finds what it joins: what a reader is, and readers that ask functions or have a static table."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.arguments import with_article
+from headrace.common.columns import layout_of
+from headrace.common.errors import InvalidTypeError
+from headrace.common.signatures import method_of_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.lookup.cache import Found
+
+_MOST_THREADS: Final = 64
+
+
+class LookupReader:
+    """Finds rows by key; part of the plan, so what it opens is not in it before ``open``.
+
+    Attributes:
+        keys_per_request: how many keys it is asked for at once, at most.
+        reads_all: whether :meth:`read_all` gives the whole table, which makes :meth:`read` needless.
+        never_changes: whether what there is stays what it was when the job was built.
+    """
+
+    keys_per_request: int = 1
+    reads_all: bool = False
+    never_changes: bool = False
+
+    def open(self, runtime_context: Any) -> Any:
+        """Called once before anything is read; what it returns may be awaitable."""
+
+    def close(self) -> Any:
+        """Called once at the end; likewise."""
+
+    async def read(self, keys: list[Any]) -> Mapping[Any, Found]:
+        """All that there is of some keys; those that are missing may be left out."""
+        raise NotImplementedError
+
+    async def read_all(self) -> Mapping[Any, Found]:
+        """All that there is."""
+        raise NotImplementedError
+
+
+class FunctionReader(LookupReader):
+    """Asks a function of the user.
+
+    Args:
+        function: of a key, which gives a value or None; or of a list of keys, which gives a mapping of values by key.
+            It is awaited, or called in a thread.
+        keys_per_request: how many keys are in the list; 0 for a function of a key.
+    """
+
+    def __init__(self, function: Any, keys_per_request: int) -> None:
+        self._function = function
+        self._takes_many = keys_per_request > 0
+        self.keys_per_request = keys_per_request or 1
+        self._is_awaited = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
+        )
+        self._threads: ThreadPoolExecutor | None = None
+
+    def open(self, runtime_context: Any) -> Any:
+        if not self._is_awaited:
+            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="lookup")
+        opened = method_of_object(self._function, "open")
+        return None if opened is None else opened(runtime_context)
+
+    def close(self) -> Any:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        closed = method_of_object(self._function, "close")
+        return None if closed is None else closed()
+
+    async def read(self, keys: list[Any]) -> Mapping[Any, Found]:
+        if not self._takes_many:
+            value = await self._call(keys[0])
+            return {} if value is None else {keys[0]: [value]}
+        values = await self._call(keys)
+        if not isinstance(values, Mapping):
+            given = "None" if values is None else with_article(type(values))
+            raise InvalidTypeError(f"{given} was returned: return a dict of what was found by key")
+        return {key: [value] for key, value in values.items() if value is not None}
+
+    async def _call(self, argument: Any) -> Any:
+        if self._threads is None:
+            return await self._function(argument)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._function, argument)
+
+
+class StaticReader(LookupReader):
+    """Has all rows, as they were when the job was built.
+
+    Args:
+        table: the rows.
+        keys: the names of the columns that are the key.
+        row_type: the type of the rows.
+    """
+
+    reads_all = True
+    never_changes = True
+
+    def __init__(self, table: pa.Table, keys: tuple[str, ...], row_type: TypeInformation) -> None:
+        self._table = table
+        self._keys = keys
+        self._row_type = row_type
+
+    async def read_all(self) -> Mapping[Any, Found]:
+        places = [self._row_type.field_names.index(key) for key in self._keys]
+        layout, found = layout_of(self._row_type), dict[Any, list[Any]]()
+        for batch in self._table.to_batches():
+            rows = layout.columns_to_rows(batch)
+            add_by_key(found, rows, lambda row: key_at(row, places))
+        return found
+
+
+def key_at(row: Any, places: list[int]) -> Any:
+    """The key that lies at some places of a row: the one field itself, or a tuple of several."""
+    return row[places[0]] if len(places) == 1 else tuple(row[place] for place in places)
+
+
+def add_by_key(found: dict[Any, list[Any]], rows: Iterable[Any], key_of: Callable[[Any], Any]) -> None:
+    """Put rows where their keys are."""
+    for row in rows:
+        found.setdefault(key_of(row), []).append(row)

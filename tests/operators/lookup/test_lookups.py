@@ -1,0 +1,367 @@
+"""Lookup joins: what is found of each key, by whom, what is kept of it, and what becomes of misses and failures."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.common import Row, RowKind, Time, Types
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
+from headrace.datastream import AsyncRetryStrategy, DataStream, OutputTag, RuntimeContext
+from headrace.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
+from headrace.datastream.lookup import Lookup, LookupCache
+from headrace.testing import JobHarness
+
+ORDER = Types.ROW_NAMED(["customer", "amount"], [Types.LONG(), Types.LONG()])
+COUNTRIES = {1: "fr", 2: "it"}
+
+asked: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_asked() -> None:
+    asked.clear()
+
+
+def country(key: int) -> str | None:
+    asked.append(key)
+    return COUNTRIES.get(key)
+
+
+async def country_later(key: int) -> str | None:
+    asked.append(key)
+    await asyncio.sleep(0.01 / key)
+    return COUNTRIES.get(key)
+
+
+def countries(keys: list[int]) -> dict[int, str]:
+    asked.append(sorted(keys))
+    return {key: COUNTRIES[key] for key in keys if key in COUNTRIES}
+
+
+async def countries_later(keys: list[int]) -> dict[int, str]:
+    await asyncio.sleep(0)
+    return countries(keys)
+
+
+def harness(enrich: Callable[[DataStream], DataStream], **options: Any) -> JobHarness:
+    def job(job: JobHarness) -> None:
+        job.add_sink("out", enrich(job.add_source("in", ORDER)).uid("enriched"))
+
+    return JobHarness(job, **options)
+
+
+def enriched(lookup: Any, *orders: tuple[int | None, int], **arguments: Any) -> list[Any]:
+    """The pairs of some orders, with their customers alone."""
+    with harness(lambda stream: stream.enrich(lookup, "customer", **arguments)) as job:
+        job.push_all("in", orders)
+        job.run_epoch()
+        return [(order.customer, found) for order, found in job.take("out")]
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+FUNCTIONS = {
+    "plain": Lookup.function(country),
+    "awaited": Lookup.function(country_later),
+    "many": Lookup.of_many(countries),
+    "many, awaited": Lookup.of_many(countries_later, keys_per_request=2),
+}
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_functions_of_all_kinds(kind: str) -> None:
+    lookup = FUNCTIONS[kind]
+    assert lookup.value_type == Types.STRING()
+    found = enriched(lookup, (1, 10), (2, 20), (7, 30), (1, 40), (None, 50))
+    assert found == [(1, "fr"), (2, "it"), (7, None), (1, "fr"), (None, None)]
+    assert None not in asked
+
+
+def test_a_key_is_asked_for_once_at_a_time() -> None:
+    enriched(Lookup.of_many(countries), (1, 10), (2, 20), (1, 30), (2, 40))
+    assert asked == [[1, 2]]
+
+
+def test_a_function_by_itself_is_a_lookup() -> None:
+    assert enriched(country_later, (2, 1)) == [(2, "it")]
+
+
+class Client:
+    """Opened and closed with its operator."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        asked.append(f"open {runtime_context.get_task_name()}")
+        self.countries = COUNTRIES
+
+    async def __call__(self, key: int) -> str | None:
+        return self.countries.get(key)
+
+    def close(self) -> None:
+        asked.append("close")
+
+
+def test_an_object_is_opened_and_closed() -> None:
+    assert enriched(Client(), (1, 10), (3, 10)) == [(1, "fr"), (3, None)]
+    assert asked == ["open Lookup", "close"]
+
+
+def test_pairs_have_the_time_and_the_type_of_their_records() -> None:
+    with harness(lambda stream: stream.enrich(country, "customer")) as job:
+        job.push("in", (1, 10), timestamp=5)
+        job.push("in", (9, 20), timestamp=7)
+        job.run_epoch()
+        pairs = [((Row(customer=1, amount=10), "fr"), 5), ((Row(customer=9, amount=20), None), 7)]
+        assert job.results_with_timestamps("out") == pairs
+
+
+@pytest.mark.parametrize("on", ["customer", 0, lambda order: order.customer, lambda order: order[0]])
+def test_keys_by_field_or_function(on: Any) -> None:
+    with harness(lambda stream: stream.enrich(country, on)) as job:
+        job.push("in", (2, 10))
+        job.run_epoch()
+        assert job.take("out")[0][1] == "it"
+
+
+# --- misses ----------------------------------------------------------------------------------------------------------
+
+UNKNOWN = OutputTag("unknown")
+
+
+def test_misses_are_dropped_or_leave_by_a_side_output() -> None:
+    assert enriched(country, (1, 10), (7, 20), misses="drop") == [(1, "fr")]
+
+    def job(job: JobHarness) -> None:
+        pairs = job.add_source("in", ORDER).enrich(country, "customer", misses=UNKNOWN)
+        job.add_sink("out", pairs)
+        job.add_sink("unknown", pairs.get_side_output(UNKNOWN))
+
+    with JobHarness(job) as running:
+        running.push_all("in", [(1, 10), (7, 20), (None, 30)])
+        running.run_epoch()
+        assert running.take("out") == [(Row(customer=1, amount=10), "fr")]
+        assert running.take("unknown") == [Row(customer=7, amount=20), Row(customer=None, amount=30)]
+        assert running.counters()["numLookupMisses"] == 2
+
+
+def test_changes_of_rows_are_refused() -> None:
+    with harness(lambda stream: stream.enrich(country, "customer")) as job:
+        job.push("in", Row.of_kind(RowKind.DELETE, customer=1, amount=2))
+        with pytest.raises(InvalidProgramError, match="takes insertions alone"):
+            job.run_epoch()
+
+
+# --- caches ----------------------------------------------------------------------------------------------------------
+
+
+def epochs(cache: LookupCache, *epochs: list[int], step: int = 0) -> list[Any]:
+    """What is asked for in each epoch, while instances are kept."""
+    found = []
+    with harness(lambda stream: stream.enrich(country, "customer", cache=cache), fresh_functions=False) as job:
+        for customers in epochs:
+            asked.clear()
+            for customer in customers:
+                job.push("in", (customer, 1))
+            job.run_epoch()
+            found.append(sorted(asked))
+            job.advance_processing_time(step)
+    return found
+
+
+def test_what_was_found_is_kept_and_misses_too() -> None:
+    assert epochs(LookupCache.partial(), [1, 7], [1, 7, 2], [2]) == [[1, 7], [2], []]
+    assert epochs(LookupCache.partial(keeps_misses=False), [1, 7], [1, 7, 2]) == [[1, 7], [2, 7]]
+
+
+def test_keys_that_were_not_asked_for_the_longest_go_first() -> None:
+    assert epochs(LookupCache.partial(max_keys=2), [1], [2], [1], [3], [1], [2]) == [[1], [2], [], [3], [], [2]]
+
+
+def test_keys_expire_by_the_clock_of_the_job() -> None:
+    cache = LookupCache.partial(expires_after=Time.milliseconds(25))
+    assert epochs(cache, [1], [1], [1], [1], [1], step=10) == [[1], [], [], [1], []]
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "customers.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE customers (id INTEGER, amount INTEGER, country TEXT, age INTEGER)")
+        rows = [(1, 10, "fr", 30), (2, 20, "it", 40), (2, 21, "es", None)]
+        connection.executemany("INSERT INTO customers VALUES (?, ?, ?, ?)", rows)
+    connection.close()
+    return path
+
+
+def table(database: Path, key: Any = "id", **arguments: Any) -> Lookup:
+    columns = {"country": str, "age": int}
+    return Lookup.table(partial(sqlite3.connect, database), "customers", key, columns, **arguments)
+
+
+@pytest.mark.parametrize("cache", [None, LookupCache.partial(), LookupCache.full()])
+@pytest.mark.parametrize("size", [1, 2, 500])
+def test_rows_of_a_table(database: Path, cache: LookupCache | None, size: int) -> None:
+    lookup = table(database, keys_per_request=size, connections=2)
+    assert enriched(lookup, (1, 0), (9, 0), (2, 0), (1, 0), cache=cache) == [
+        (1, Row(country="fr", age=30)),
+        (9, None),
+        (2, Row(country="it", age=40)),
+        (2, Row(country="es", age=None)),
+        (1, Row(country="fr", age=30)),
+    ]
+
+
+@pytest.mark.parametrize("cache", [None, LookupCache.full()])
+def test_keys_of_several_columns(database: Path, cache: LookupCache | None) -> None:
+    lookup = table(database, key=("id", "amount"))
+    with harness(lambda stream: stream.enrich(lookup, ("customer", "amount"), cache=cache)) as job:
+        job.push_all("in", [(2, 21), (2, 22), (1, 10), (None, 10)])
+        job.run_epoch()
+        assert [found and found.country for _, found in job.take("out")] == ["es", None, "fr", None]
+
+
+def test_a_whole_table_is_read_again_after_a_while(database: Path) -> None:
+    cache = LookupCache.full(refresh=Time.milliseconds(20))
+    found = []
+    enrich = lambda stream: stream.enrich(table(database), "customer", cache=cache)  # noqa: E731
+    with harness(enrich, fresh_functions=False) as job:
+        for epoch in range(4):
+            job.push("in", (5, 1))
+            job.run_epoch()
+            found += [value and value.country for _, value in job.take("out")]
+            if epoch == 0:
+                with sqlite3.connect(database) as connection:
+                    connection.execute("INSERT INTO customers VALUES (5, 1, 'pl', 1)")
+                connection.close()
+            job.advance_processing_time(10)
+    assert found == [None, None, "pl", "pl"]
+
+
+def test_keys_of_another_kind_than_the_column_are_told(database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE names (name TEXT COLLATE NOCASE, age INTEGER)")
+        connection.execute("INSERT INTO names VALUES ('ANN', 1)")
+    connection.close()
+    lookup = Lookup.table(partial(sqlite3.connect, database), "names", "name", {"age": int})
+    with harness(lambda stream: stream.enrich(lookup, lambda order: "ann")) as job:
+        job.push("in", (1, 1))
+        with pytest.raises(UserFunctionError, match="rows for the key 'ANN', which is none of those"):
+            job.run_epoch()
+
+
+def test_rows_of_arrow() -> None:
+    rows = pa.table({"id": pa.array([1, 2, 2], pa.int32()), "name": ["ann", "bob", "bea"]})
+    lookup = Lookup.dataframe(rows, key="id")
+    assert enriched(lookup, (2, 1), (1, 1), (3, 1), misses="drop") == [
+        (2, Row(id=2, name="bob")),
+        (2, Row(id=2, name="bea")),
+        (1, Row(id=1, name="ann")),
+    ]
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+def fails(key: int) -> str | None:
+    asked.append(key)
+    if len(asked) < 3:
+        raise ConnectionError("away")
+    return COUNTRIES.get(key)
+
+
+def test_failures_name_the_record_and_the_line() -> None:
+    with pytest.raises(UserFunctionError, match="away") as raised:
+        enriched(fails, (2, 10))
+    assert "operator 'Lookup' (uid enriched, subtask 0) failed" in str(raised.value)
+    assert re.search(r"test_lookups.py:\d+ in fails", str(raised.value))
+    assert "record: Row(customer=2, amount=10)" in str(raised.value)
+
+
+def test_requests_that_fail_or_find_nothing_are_made_again() -> None:
+    again = AsyncRetryStrategy.fixed_delay(5, 1, None, has_exception_predicate)
+    assert enriched(fails, (2, 10), retries=again) == [(2, "it")]
+    asked.clear()
+    missing = AsyncRetryStrategy.fixed_delay(2, 1, empty_result_predicate, None)
+    assert enriched(country, (7, 10), retries=missing) == [(7, None)]
+    assert asked == [7, 7, 7]
+
+
+def test_a_lookup_that_takes_too_long() -> None:
+    async def never(key: int) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    with pytest.raises(UserFunctionError, match="TimeoutError: nothing is known of 2 in time"):
+        enriched(never, (2, 10), timeout=Time.milliseconds(5))
+
+
+def test_a_connection_that_failed_is_made_anew(database: Path) -> None:
+    def connect() -> Any:
+        asked.append("connect")
+        return sqlite3.connect(database if len(asked) > 1 else ":memory:")
+
+    lookup = Lookup.table(connect, "customers", "id", {"country": str})
+    again = AsyncRetryStrategy.fixed_delay(1, 1, None, has_exception_predicate)
+    assert enriched(lookup, (1, 10), retries=again) == [(1, Row(country="fr"))]
+
+
+@pytest.mark.parametrize("cache", [None, LookupCache.full()])
+def test_a_database_that_is_away_is_told(cache: LookupCache | None, tmp_path: Path) -> None:
+    lookup = Lookup.table(partial(sqlite3.connect, tmp_path / "none.db"), "customers", "id", {"country": str})
+    with pytest.raises(UserFunctionError, match="no such table: customers"):
+        enriched(lookup, (1, 10), cache=cache)
+
+
+def test_keys_that_cannot_be_compared_are_told() -> None:
+    with harness(lambda stream: stream.enrich(country, lambda order: [order.customer])) as job:
+        job.push("in", (1, 10))
+        with pytest.raises(UserFunctionError, match="unhashable type") as raised:
+            job.run_epoch()
+        assert "record: Row(customer=1, amount=10)" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("lookup", "arguments", "told"),
+    [
+        (7, {}, "expected a function of (key), got 7"),
+        (lambda: 1, {}, "write a function of (key)"),
+        (country, {"on": "nobody"}, "nobody"),
+        (country, {"misses": "ignore"}, "misses is 'keep', 'drop' or an OutputTag, not 'ignore'"),
+        (country, {"cache": LookupCache.full()}, "LookupCache.full() is for Lookup.table(...)"),
+        (country, {"cache": 5}, "cache takes a LookupCache, not 5"),
+        (country, {"capacity": 0}, "capacity and timeout have to be positive, not 0 and 60000 ms"),
+    ],
+)
+def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> None:
+    arguments = {"on": "customer", **arguments}
+    with pytest.raises((InvalidTypeError, InvalidProgramError), match=re.escape(told)) as raised:
+        harness(lambda stream: stream.enrich(lookup, **arguments))
+    assert "test_lookups.py" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: LookupCache.partial(max_keys=0), "max_keys has to be positive, not 0"),
+        (lambda: LookupCache.partial(expires_after=0), "expires_after has to be positive, not 0"),
+        (lambda: Lookup.of_many(countries, keys_per_request=0), "keys_per_request has to be positive"),
+        (lambda: Lookup.dataframe([1], key="id"), "Lookup.dataframe takes a Table, not [1]"),
+        (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (lambda: Lookup.table(print, "a; DROP TABLE b", "id", {"c": str}), "'a; DROP TABLE b' is no name of a table"),
+    ],
+)
+def test_lookups_that_are_refused(make: Callable[[], Any], told: str) -> None:
+    with pytest.raises((InvalidTypeError, InvalidProgramError), match=re.escape(told)) as raised:
+        make()
+    assert "test_lookups.py" in str(raised.value)
