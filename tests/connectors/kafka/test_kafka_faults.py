@@ -6,7 +6,6 @@ What is killed when follows from a seed, which a failure tells; how often is cou
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,8 +15,6 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
-
-from confluent_kafka import Producer
 
 from headrace.broker.cluster import KafkaCluster
 from headrace.broker.node import BrokerNode
@@ -29,6 +26,7 @@ from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
 from headrace.storage.posix import PosixFolder
+from tests.connectors.kafka.steady_writer import SteadyWriter
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest
 
@@ -36,47 +34,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(360
 
 PARTITIONS = 3
 _PATIENCE = 300.0
-
-
-class Writer:
-    """Writes numbers to all partitions of a topic, until it is stopped, each once whatever brokers do.
-
-    Args:
-        topic: the topic.
-    """
-
-    def __init__(self, topic: Topic) -> None:
-        self._topic = topic
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._write)
-        self.acknowledged: list[str] = []
-        self.failed: list[object] = []
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        self._thread.join()
-
-    def _write(self) -> None:
-        own = {"enable.idempotence": True, "linger.ms": 5, "message.timeout.ms": 200_000}
-        producer = Producer({**self._topic.client, **own})
-        number = 0
-        while not self._ends.is_set():
-            for _ in range(20):
-                partition = number % PARTITIONS
-                producer.produce(self._topic.name, str(number).encode(), partition=partition, callback=self._told)
-                number += 1
-            producer.poll(0.02)
-        assert producer.flush(200) == 0
-
-    def _told(self, error: object, message: object) -> None:
-        if error is None:
-            self.acknowledged.append(message.value().decode())
-        else:
-            self.failed.append(error)
 
 
 @contextmanager
@@ -142,7 +99,7 @@ def test_a_job_reads_on_whatever_brokers_do(tmp_path: Path, brokers: int, faults
     with KafkaCluster(tmp_path / "kafka", brokers) as cluster:
         topic = Topic(cluster.bootstrap_servers, PARTITIONS)
         with copying(topic, tmp_path) as job:
-            with Writer(topic) as writer:
+            with SteadyWriter(topic, PARTITIONS) as writer:
                 for _ in range(faults):
                     before = len(writer.acknowledged)
                     time.sleep(chance.uniform(0.0, 2.0))

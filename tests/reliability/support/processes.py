@@ -119,6 +119,10 @@ class Running:
         """Press Ctrl-C: a terminal sends the signal to all processes in front of it."""
         os.killpg(self._pid, signal.SIGINT)
 
+    def terminate(self) -> None:
+        """Ask the driver to end, as a service manager does."""
+        os.kill(self._pid, signal.SIGTERM)
+
     def children(self) -> list[psutil.Process]:
         """The processes that it has started itself."""
         return psutil.Process(self._pid).children()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.kafka.errors import CLIENT_LOGGER
 from headrace.connectors.kafka.properties import is_of_consumers, is_of_producers, librdkafka_settings
 
 if TYPE_CHECKING:
@@ -46,6 +45,8 @@ _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.locatio
 
 _CRITICAL: Final = 2
 """The level of librdkafka's own lines, of which those about errors say again what ``error_cb`` is told."""
+_INFO: Final = 6
+"""The level of those about connections that broke, of which ``error_cb`` is not told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +157,9 @@ class ClientSettings:
     def _create(self, client: Any, settings: dict[str, Any], errors: ClientErrors) -> Any:
         from confluent_kafka import KafkaException
 
-        lines = {} if "debug" in settings else {"log_level": _CRITICAL}
+        errors.shows_lines = _shows_lines(settings)
         try:
-            return client({**lines, **settings, "error_cb": errors.note}, logger=CLIENT_LOGGER)
+            return client({**settings, **_lines(settings), "error_cb": errors.note}, logger=errors)
         except KafkaException as error:
             raise ConfigurationError(
                 f"Kafka's client refuses its settings: {error.args[0].str()}{_unreadable(settings)}"
@@ -175,6 +176,19 @@ def _unreadable(settings: Mapping[str, Any]) -> str:
             except OSError as error:
                 found.append(f"; '{name}' is {value}: {error.strerror}")
     return "".join(found)
+
+
+def _shows_lines(settings: Mapping[str, Any]) -> bool:
+    """Whether lines of a client are asked for."""
+    return "debug" in settings or "log_level" in settings
+
+
+def _lines(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings by which a client writes the lines that are needed of it."""
+    if _TRANSACTIONAL_ID in settings:
+        level = {} if "debug" in settings else {"log_level": _INFO}
+        return {**level, "log.connection.close": True}
+    return {} if _shows_lines(settings) else {"log_level": _CRITICAL}
 
 
 def check_library() -> None:

@@ -173,7 +173,10 @@ class KafkaCommitter(Committer):
         except BaseException:
             publisher.close()
             raise
-        self._publishers[id_] = publisher
+        if publisher.may_go_on():
+            self._publishers[id_] = publisher
+        else:
+            publisher.close()
 
     def _close_publishers(self, ids: Sequence[str]) -> None:
         for id_ in ids:

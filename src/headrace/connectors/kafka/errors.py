@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from typing import TYPE_CHECKING, Final
@@ -21,11 +22,22 @@ _OF_CONNECTIONS: Final = ("_TRANSPORT", "_RESOLVE", "_SSL", "_AUTHENTICATION")
 _QUIET_SECONDS: Final = 10
 """How long errors of a kind are not logged again: a client tries to connect ten times a second."""
 
+_FAILURE: Final = "FAIL"
+_IN_USE: Final = "in state UP"
+"""What is in librdkafka's line about a connection that was there."""
+
 
 class ClientErrors:
-    """What a client tells beside its answers: it goes on trying where a password is wrong, say."""
+    """What a client tells beside its answers: it goes on trying where a password is wrong, say.
+
+    Attributes:
+        shows_lines: whether all lines of the client are logged, or only those of its end.
+        lost_connection: whether a connection broke that was in use, which its lines alone tell.
+    """
 
     def __init__(self) -> None:
+        self.shows_lines = False
+        self.lost_connection = False
         self._lasting: KafkaError | None = None
         self._connection: KafkaError | None = None
         self._told_at: dict[int, float] = {}
@@ -40,6 +52,13 @@ class ClientErrors:
             self._lasting = error
         if error.name() in _OF_CONNECTIONS:
             self._connection = error
+
+    def log(self, level: int, line: str, facility: str, *parts: str) -> None:
+        """Take a line of the client, as a logger would."""
+        if facility == _FAILURE and _IN_USE in parts[-1]:
+            self.lost_connection = True
+        if self.shows_lines or level >= logging.CRITICAL:
+            CLIENT_LOGGER.log(level, line, facility, *parts)
 
     def check(self, what: str) -> None:
         """Give up where there is no use in trying on.

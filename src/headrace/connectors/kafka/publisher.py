@@ -108,6 +108,15 @@ class Publisher:
         self._tried(lambda: self._set(marker))
         self._last = marker.epoch
 
+    def may_go_on(self) -> bool:
+        """Whether another epoch may be published by it: not once a connection of its broke.
+
+        librdkafka sends again what it got no answer to. The first request may still be on its way, and be carried out
+        in the middle of a later transaction, which it would commit without its marker. A producer that begins anew
+        makes brokers refuse it.
+        """
+        return not self._sender.lost_connection()
+
     def close(self) -> None:
         """Let go of the connections; an open transaction is left to whoever asks for its id next."""
         self._group.close()

@@ -93,6 +93,11 @@ class MessageSender:
         """Let go of connections; what was not flushed is not sent."""
         self.producer.purge()
 
+    def lost_connection(self) -> bool:
+        """Whether a connection broke that was in use."""
+        self._serve()
+        return self._errors.lost_connection
+
     def check(self, what: str) -> None:
         """See whether librdkafka tries in vain.
 
@@ -102,11 +107,15 @@ class MessageSender:
         Raises:
             ConfigurationError: saying why.
         """
+        self._serve()
+        self._errors.check(f"{what} at {self._servers}")
+
+    def _serve(self) -> None:
+        """Have librdkafka tell what it has not told yet."""
         from confluent_kafka import KafkaException
 
         with suppress(KafkaException):  # that it is of no use any more is known to whoever asks
-            self.producer.poll(0)  # has it tell its errors
-        self._errors.check(f"{what} at {self._servers}")
+            self.producer.poll(0)
 
     def _produce(
         self, topic: str, values: pa.Array, keys: pa.Array | None, timestamps: npt.NDArray[np.int64] | pa.Array
