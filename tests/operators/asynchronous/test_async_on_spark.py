@@ -27,7 +27,7 @@ class Service(AsyncFunction):
         self._folder = folder
         self._is_away = is_away
 
-    async def open(self, runtime_context: RuntimeContext) -> None:  # type: ignore[override]
+    async def open(self, runtime_context: RuntimeContext) -> None:
         self._lock = asyncio.Lock()
         (self._folder / f"opened {id(self)}").touch()
 
