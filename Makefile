@@ -20,6 +20,9 @@ SHARED_SPARK := spark or integration
 TEST_SPARK := $(PYTEST) -m 'not slow and ($(SHARED_SPARK))'
 WORKERS := 2
 
+# Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv demo test test-slow test-behind test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list

@@ -103,7 +103,7 @@ class Ask(AsyncFunction):
     def __init__(self, port: int) -> None:
         self._port = port
 
-    async def open(self, runtime_context: RuntimeContext) -> None:  # type: ignore[override]
+    async def open(self, runtime_context: RuntimeContext) -> None:
         loop = asyncio.get_running_loop()
         _, self._client = await loop.create_connection(Client, "127.0.0.1", self._port)
 

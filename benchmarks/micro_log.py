@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.log import Consumer, Log, Producer
+from headrace.log.background import MAINTENANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ KEYS = 10_000
 PARTITIONS = 4
 BATCH = 100_000
 RUNS = 3
+TINY = 3_000
 
 
 def payments() -> pa.Table:
@@ -71,6 +73,23 @@ def send(log: Log, topic: str, batch: pa.Table, count: int) -> int:
     return count // BATCH * BATCH
 
 
+def commit_each(log: Log, topic: str, batch: pa.Table, count: int) -> str:
+    """Commit records one by one; how long that takes."""
+    keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
+    taken = []
+    used = cpu()
+    with Producer(log, linger_ms=60_000) as producer:
+        for key, value in zip(keys[:count], values[:count], strict=True):
+            producer.send(topic, value, key)
+            begun = time.perf_counter()
+            producer.flush()
+            taken.append(1000 * (time.perf_counter() - begun))
+    MAINTENANCE.wait(str(log))
+    used = (cpu() - used) / count * 1e6
+    p50, p99, p999 = (sorted(taken)[int(count * share)] for share in (0.5, 0.99, 0.999))
+    return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, p99.9 {p999:.1f} ms, {used:.0f} us of CPU each"
+
+
 def poll(location: str, topic: str, *, as_columns: bool, count: int) -> int:
     """Read records from the beginning, as another process does."""
     found = 0
@@ -92,6 +111,9 @@ def main() -> None:
         report("append columns, 1 partition", lambda: append(log, "one", batch, count))
         report(f"append columns, {PARTITIONS} partitions by key", lambda: append(log, "several", batch, count))
         report(f"send records, {PARTITIONS} partitions by key", lambda: send(log, "records", batch, count // 4))
+        log.create_topic("tiny", PARTITIONS)
+        print(f"{'commit records one by one':<52} {commit_each(log, 'tiny', batch, TINY)}")
+        report("poll records of tiny commits", lambda: poll(f"{folder}/log", "tiny", as_columns=False, count=TINY))
         report("poll columns", lambda: poll(f"{folder}/log", "several", as_columns=True, count=count))
         report("poll records", lambda: poll(f"{folder}/log", "records", as_columns=False, count=count // 4))
 

@@ -13,6 +13,10 @@ SLIDE_MILLIS = 1_000
 """Of sliding windows as long as the tumbling ones, so a record is in sixty of them."""
 GAP_MILLIS = 2_000
 """Between sessions."""
+LEFT_BELOW = 0.5
+"""Records with a smaller value are of the left stream of a join, the others of the right one."""
+NEAR_MILLIS = 30_000
+"""How far records may be from each other that an interval join matches."""
 TRIGGER_COUNT = 10
 """The count trigger shows a window whenever so many records have come."""
 SAMPLE = 1_000
@@ -89,6 +93,27 @@ def median_totals(folder: Path, last_end: float) -> dict[str, float]:
         """,
         last_end,
     )
+
+
+def interval_join_totals(folder: Path) -> dict[str, float]:
+    """Totals of all pairs of a key whose times are at most :data:`NEAR_MILLIS` from each other."""
+    return _join_query(folder, f"abs(epoch_ms(l.ts) - epoch_ms(r.ts)) <= {NEAR_MILLIS}")
+
+
+def window_join_totals(folder: Path) -> dict[str, float]:
+    """Totals of all pairs of a key in the same minute."""
+    return _join_query(folder, f"epoch_ms(l.ts) // {WINDOW_MILLIS} = epoch_ms(r.ts) // {WINDOW_MILLIS}")
+
+
+def _join_query(folder: Path, condition: str) -> dict[str, float]:
+    records = f"read_parquet('{folder}/*.parquet')"
+    row = _query(
+        f"""
+        select count(*), coalesce(sum(l.value + r.value), 0) from {records} l join {records} r
+        on l.key = r.key and l.value < {LEFT_BELOW} and r.value >= {LEFT_BELOW} and {condition}
+        """
+    )
+    return dict(zip(("rows", "sum"), row, strict=True))
 
 
 def trigger_totals(folder: Path) -> dict[str, float]:

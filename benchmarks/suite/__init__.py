@@ -8,6 +8,7 @@ from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
 from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
+from benchmarks.suite.join import JoinBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
@@ -28,6 +29,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     WindowBenchmark(),
     SlidingBenchmark(),
     SessionBenchmark(),
+    JoinBenchmark(),
     WindowFunctionBenchmark(),
     CountTriggerBenchmark(),
     ProcessBenchmark(),

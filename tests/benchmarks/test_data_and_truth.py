@@ -13,16 +13,20 @@ from benchmarks.outcome import Assignment
 from benchmarks.programs import duckdb_batch
 from benchmarks.truth import (
     GAP_MILLIS,
+    LEFT_BELOW,
+    NEAR_MILLIS,
     SLIDE_MILLIS,
     TRIGGER_COUNT,
     WINDOW_MILLIS,
     WrongResultError,
     check,
+    interval_join_totals,
     median_totals,
     process_totals,
     session_totals,
     sliding_totals,
     trigger_totals,
+    window_join_totals,
     window_totals,
 )
 
@@ -157,6 +161,26 @@ def test_process_totals_are_what_a_loop_finds(folder: Path) -> None:
             emitted.append(state[row["key"]])
     expected = {"rows": len(emitted), "count": sum(c for c, _ in emitted), "highest": max(s for _, s in emitted)}
     assert process_totals(folder) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("totals", "matches"),
+    [
+        (interval_join_totals, lambda left, right: abs(left - right) <= NEAR_MILLIS),
+        (window_join_totals, lambda left, right: left // WINDOW_MILLIS == right // WINDOW_MILLIS),
+    ],
+)
+def test_totals_of_joins_are_what_a_loop_finds(
+    totals: Callable[[Path], dict[str, float]], matches: Callable[[int, int], bool], folder: Path
+) -> None:
+    records = [(row["key"], millis_of(row), row["value"]) for row in rows(folder)]
+    sums = [
+        value + other_value
+        for key, time, value in records
+        for other, other_time, other_value in records
+        if key == other and value < LEFT_BELOW <= other_value and matches(time, other_time)
+    ]
+    assert totals(folder) == pytest.approx({"rows": len(sums), "sum": sum(sums)}, rel=1e-9)
 
 
 def test_check_wants_results_and_the_right_ones() -> None:

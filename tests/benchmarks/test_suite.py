@@ -25,11 +25,13 @@ from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
     copied_totals,
+    interval_join_totals,
     median_totals,
     process_totals,
     session_totals,
     sliding_totals,
     trigger_totals,
+    window_join_totals,
     window_totals,
 )
 
@@ -39,6 +41,8 @@ SECONDS = {
     "flink_window": 0.2,
     "headrace_window": 1.0,
     "spark_window": 3.0,
+    "headrace_join": 1.0,
+    "spark_join": 5.0,
     "headrace_process": 1.0,
     "spark_process": 7.0,
     "headrace_window_function": 1.0,
@@ -62,6 +66,7 @@ TOTALS = {
     "flink_count_trigger": trigger_totals,
 }
 TOPICS = {"headrace_topics", "spark_kafka", "confluent_loop", "log_append", "log_poll"}
+JOINS = {"interval": interval_join_totals, "window": window_join_totals}
 WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
 
@@ -91,6 +96,8 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
         truth = window_totals
     elif program == "duckdb_batch":
         truth = window_totals if assignment.options["work"] == "window" else process_totals
+    elif "join" in assignment.options:
+        return JOINS[assignment.options["join"]](assignment.input)
     else:
         truth = TOTALS[program]
     everything = () if truth in (process_totals, trigger_totals) else (FAR,)
@@ -151,6 +158,9 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("sliding", 1.0, True),
         ("session", 3.0, True),
         ("session", 3.0, False),
+        ("join", 5.0, True),
+        ("join", 5.0, True),
+        ("join", 5.0, True),
         ("window-function", 8.0, True),
         ("process", 7.0, True),
         ("process", 7.0, False),
@@ -185,7 +195,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
     ]
     assert (
         len(programs)
-        == 4 * 4 + 4 + 3 + 2 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3 + 2 * 2 + 11 + 1 + 4 + 1
+        == 4 * 4 + 4 + 3 + 2 * 3 + 3 * 3 + 3 + 2 * 3 + 3 + 1 + 3 * 2 + 3 + 2 + 2 * 2 + 2 * 3 + 2 * 2 + 11 + 1 + 4 + 1
     )
 
 

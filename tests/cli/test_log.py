@@ -120,6 +120,12 @@ def test_what_cannot_be_done(place: Path, tmp_path: Path) -> None:
     missing = invoke("tail", tmp_path / "nothing", "words")
     assert (missing.exit_code, "is no log" in missing.stderr) == (1, True)
     assert invoke("create", place, "words").exit_code == 1
+    for command in (["append", place, "wrods", tmp_path / "nothing.txt"], ["compact", place, "wrods"]):
+        (tmp_path / "nothing.txt").write_text("")
+        unknown_topic = invoke(*command)
+        assert (unknown_topic.exit_code, "has no topic 'wrods'" in unknown_topic.stderr) == (1, True), command
+    nowhere = invoke("create", "")
+    assert (nowhere.exit_code, "the path of the log is empty" in nowhere.stderr) == (1, True)
     malformed = invoke("create", place, "more", "--config", "retention.ms")
     assert (malformed.exit_code, "expected KEY=VALUE" in malformed.stderr) == (2, True)
     unknown = invoke("create", place, "more", "--config", "retention.hours=1")

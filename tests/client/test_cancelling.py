@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.connectors.sink import CommitterContext, WriterContext
 
-pytestmark = pytest.mark.timeout(120)
+PATIENCE = 240.0
+"""Seconds after which a job hangs, also on a machine that has a lot else to do."""
 
 
 def endless(runtime: str = "local", function: Callable[[int], int] = abs, **settings: str) -> JobClient:
@@ -45,7 +46,7 @@ def endless(runtime: str = "local", function: Callable[[int], int] = abs, **sett
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -57,14 +58,14 @@ def epochs(client: JobClient) -> int:
 
 def assert_cancelled(client: JobClient, match: str = r"job 'endless' was cancelled after epoch \d+") -> None:
     with pytest.raises(JobCancelledError, match=match):
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)
     assert client.get_job_status().result() is JobStatus.CANCELED
 
 
 def test_between_epochs() -> None:
     client = endless(**{"headrace.epoch.min-interval": "1 h"})
     wait_until(lambda: epochs(client) == 1)
-    client.cancel().result(timeout=60)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client, "job 'endless' was cancelled after epoch 1")
 
 
@@ -79,7 +80,7 @@ class Blocked(LocalRuntime):
 
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         self.began.set()
-        assert self._given_up.wait(60)
+        assert self._given_up.wait(PATIENCE)
         raise InfrastructureError("the query was interrupted")
 
     def cancel(self) -> None:
@@ -89,8 +90,8 @@ class Blocked(LocalRuntime):
 def test_during_an_epoch(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr("headrace.client.submission.LocalRuntime", Blocked)
     client = endless()
-    assert Blocked.began.wait(60)
-    client.cancel().result(timeout=60)
+    assert Blocked.began.wait(PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client, "after epoch 0")
     assert isinstance(client.get_job_execution_result().exception(), JobCancelledError)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -116,23 +117,23 @@ LONG_DELAY = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-de
 
 def test_before_a_failed_epoch_is_run_again(always_failing: threading.Event) -> None:
     client = endless(**LONG_DELAY)
-    assert always_failing.wait(60)
-    client.cancel().result(timeout=60)
+    assert always_failing.wait(PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client)
 
 
 def test_a_stop_before_a_failed_epoch_is_run_again_is_a_clean_one(always_failing: threading.Event) -> None:
     client = endless(**LONG_DELAY)
-    assert always_failing.wait(60)
-    client.stop().result(timeout=60)
-    assert client.get_job_execution_result().result(timeout=60).get_all_accumulator_results() == {}
+    assert always_failing.wait(PATIENCE)
+    client.stop().result(timeout=PATIENCE)
+    assert client.get_job_execution_result().result(timeout=PATIENCE).get_all_accumulator_results() == {}
 
 
 def test_a_stop_is_no_cancellation() -> None:
     client = endless()
     wait_until(lambda: epochs(client))
-    client.stop().result(timeout=60)
-    assert client.get_job_execution_result().result(timeout=60).get_accumulator_result("numEpochs") >= 1
+    client.stop().result(timeout=PATIENCE)
+    assert client.get_job_execution_result().result(timeout=PATIENCE).get_accumulator_result("numEpochs") >= 1
 
 
 def test_a_job_that_has_ended_stays_as_it_is() -> None:
@@ -140,8 +141,8 @@ def test_a_job_that_has_ended_stays_as_it_is() -> None:
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.from_sequence(1, 3).filter(lambda number: False).print()
     client = env.execute_async()
-    client.get_job_execution_result().result(timeout=60)
-    client.cancel().result(timeout=60)
+    client.get_job_execution_result().result(timeout=PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     assert client.get_job_status().result() is JobStatus.FINISHED
 
 
@@ -158,17 +159,17 @@ def test_while_an_epoch_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
         planned = original(*arguments, **named)
         if planned is not None:
             planning.set()
-            assert cancelled.wait(60)
+            assert cancelled.wait(PATIENCE)
         return planned
 
     monkeypatch.setattr(EpochPlanner, "plan", plan)
     begun: list[EpochContext] = []
     monkeypatch.setattr(LocalRuntime, "run_epoch", lambda _, context: begun.append(context))
     client = endless()
-    assert planning.wait(60)
+    assert planning.wait(PATIENCE)
     ended = client.cancel()
     cancelled.set()
-    ended.result(timeout=60)
+    ended.result(timeout=PATIENCE)
     assert_cancelled(client, "after epoch 0")
     assert begun == []
 
@@ -191,8 +192,8 @@ class Deaf(LocalRuntime):
 def test_a_query_is_interrupted_until_it_has_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.client.submission.LocalRuntime", Deaf)
     client = endless()
-    assert Deaf.began.wait(60)
-    client.cancel().result(timeout=60)
+    assert Deaf.began.wait(PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client, "after epoch 0")
 
 
@@ -200,7 +201,7 @@ def test_an_epoch_that_takes_too_long_is_interrupted_until_it_has_returned(monke
     monkeypatch.setattr("headrace.client.submission.LocalRuntime", Deaf)
     client = endless(**{"execution.checkpointing.timeout": "10 ms", "restart-strategy.type": "none"})
     with pytest.raises(InfrastructureError, match=r"has not ended within execution\.checkpointing\.timeout"):
-        client.get_job_execution_result().result(timeout=60)
+        client.get_job_execution_result().result(timeout=PATIENCE)
 
 
 def busy(number: int) -> int:
@@ -220,7 +221,7 @@ def stubborn(number: int) -> int:
 
 def asleep(number: int) -> int:
     _entered.set()
-    _woken.wait(60)
+    _woken.wait(PATIENCE)
     return number
 
 
@@ -231,10 +232,10 @@ _entered, _woken = threading.Event(), threading.Event()
 def test_a_function_that_never_returns_is_interrupted(function: Callable[[int], int]) -> None:
     _entered.clear()
     client = endless("local", function)
-    assert _entered.wait(60)
-    client.cancel().result(timeout=60)
+    assert _entered.wait(PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client)
-    client._thread.join(60)
+    client._thread.join(PATIENCE)
     assert not client._thread.is_alive()
 
 
@@ -245,13 +246,13 @@ def test_a_function_that_cannot_be_interrupted_is_left_behind(
     _entered.clear()
     _woken.clear()
     client = endless("local", asleep, **{"execution.checkpointing.dir": str(tmp_path)})
-    assert _entered.wait(60)
-    client.cancel().result(timeout=60)
+    assert _entered.wait(PATIENCE)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client, r"job 'endless' was cancelled and has not ended within 0\.2 s: .* left behind, at .*:\d+")
     assert client._thread.is_alive()
     assert "left behind" in caplog.text
     _woken.set()
-    client._thread.join(60)
+    client._thread.join(PATIENCE)
     assert list((tmp_path / "manifests").glob("*.json")) == [], "it writes nothing when it wakes up"
     assert_cancelled(client, "left behind")
 
@@ -295,7 +296,7 @@ class _HangingCommitter(Committer):
     def _at(self, where: str) -> None:
         if where == self.sink.hangs:
             self.sink.entered.set()
-            assert self.sink.over.wait(60)
+            assert self.sink.over.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("hangs", ["commit", "finish"])
@@ -309,11 +310,11 @@ def test_a_commit_that_hangs_is_left_behind(
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.from_sequence(1, 3).sink_to(sink).name("stuck").uid("stuck-sink")
     client = env.execute_async("endless")
-    assert sink.entered.wait(60)
+    assert sink.entered.wait(PATIENCE)
     if stops_first:
         client.stop()
         assert not client.get_job_execution_result().done(), "a job that is stopped waits for its sinks"
-    client.cancel().result(timeout=60)
+    client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client)
     what = "the commit of sink 'stuck' (uid stuck-sink), epoch 1" if hangs == "commit" else "clean-up of sink"
     assert f"{what}" in caplog.text
@@ -337,7 +338,7 @@ def test_before_spark_has_begun_the_query(spark: SparkSession, monkeypatch: pyte
     monkeypatch.setattr(SparkRuntime, "_query", query)
     client.append(endless("spark", lambda number: time.sleep(300) or number))
     assert_cancelled(client[0], "after epoch 0")
-    client[0]._thread.join(60)
+    client[0]._thread.join(PATIENCE)
     assert not client[0]._thread.is_alive(), "the query was interrupted after all"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -75,7 +75,10 @@ class MineWithState(Mine, SupportsWriterState[int]):
 
 def run(sink: Sink[Any]) -> None:
     settings = {"headrace.runtime": "local", "parallelism.default": "1", "restart-strategy.type": "none"}
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    start(StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)), sink)
+
+
+def start(env: StreamExecutionEnvironment, sink: Sink[Any]) -> None:
     env.from_collection([1, 2], Types.INT()).sink_to(sink).name("mine").uid("mine")
     env.execute()
 
@@ -199,6 +202,28 @@ def test_when_a_pre_commit_is_due_is_a_time() -> None:
     env.from_sequence(1, 9).sink_to(having(Mine, pre_commit=having(Passing, **held))).name("mine").uid("mine")
     with pytest.raises(InvalidProgramError, match=r"'mine' .*due\(\) gave 'soon': return milliseconds, or None"):
         env.execute()
+
+
+class Locked(Mine):
+    tries: ClassVar[list[str]] = []
+
+    def create_committer(self, context: CommitterContext) -> Committer | None:
+        self.tries.append(context.operator_id)
+        raise InfrastructureError("/out cannot be listed") from PermissionError(13, "Permission denied")
+
+
+def test_what_may_not_be_accessed_at_the_start_ends_the_job() -> None:
+    settings = {"headrace.runtime": "local", "restart-strategy.type": "fixed-delay"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    Locked.tries.clear()
+    with pytest.raises(InfrastructureError, match=r"sink 'mine' \(uid mine\) failed: /out cannot be listed"):
+        start(env, Locked())
+    assert Locked.tries == ["mine"]
+
+
+def test_an_error_of_a_property_is_told_as_it_is() -> None:
+    with pytest.raises(AttributeError, match="_guarantee"):
+        run(having(Mine, delivery_guarantee=property(lambda self: self._guarantee)))
 
 
 def test_what_is_no_committer_is_refused() -> None:

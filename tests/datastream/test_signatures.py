@@ -359,20 +359,24 @@ async def later_ones(value: Any, *_: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("build", "function"),
+    ("method", "build", "function"),
     [
-        (lambda stream: stream.map(later), later),
-        (lambda stream: stream.filter(later), later),
-        (lambda stream: stream.flat_map(later_ones), later_ones),
-        (lambda stream: stream.process(class_with(ProcessFunction, process_element=later_method)), later_method),
+        ("map", lambda stream: stream.map(later), later),
+        ("filter", lambda stream: stream.filter(later), later),
+        ("flat_map", lambda stream: stream.flat_map(later_ones), later_ones),
+        (
+            "process",
+            lambda stream: stream.process(class_with(ProcessFunction, process_element=later_method)),
+            later_method,
+        ),
     ],
-    ids=["map", "filter", "flat map", "process"],
 )
-def test_a_coroutine_is_refused(build: Build, function: Any) -> None:
+def test_a_coroutine_is_refused(method: str, build: Build, function: Any) -> None:
     line = function.__code__.co_firstlineno
-    said = rf"is called and not awaited: write def instead of async def \({__file__}:{line} in {function.__name__}\)"
-    with pytest.raises(InvalidTypeError, match=said):
+    said = r"is called and not awaited: write def instead of async def(, or use AsyncDataStream)? "
+    with pytest.raises(InvalidTypeError, match=rf"{said}\({__file__}:{line} in {function.__name__}\)") as raised:
         built(build)
+    assert ("or use AsyncDataStream" in str(raised.value)) is (method in ("map", "flat_map"))
 
 
 class Opener:

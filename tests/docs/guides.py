@@ -34,6 +34,7 @@ from typer.testing import CliRunner
 import headrace
 from headrace.cli.main import app
 from headrace.client.defaults import submission_defaults
+from headrace.runtime.spark.settings import FRUGAL_JAVA
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)(?P<attributes>[^\n`]*)\n(?P<text>.*?)^(?P=indent)``` *$", re.DOTALL | re.M
@@ -235,7 +236,8 @@ def _environment() -> dict[str, str]:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     packages = str(Path(headrace.__file__).parents[1])
     plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "headrace.pytest_plugin"}
-    return {**os.environ, **plugins, "PATH": path, "PYTHONPATH": packages}
+    java = {"SPARK_SUBMIT_OPTS": FRUGAL_JAVA}  # for programs that start a Spark of their own
+    return {**os.environ, **plugins, **java, "PATH": path, "PYTHONPATH": packages}
 
 
 @contextmanager

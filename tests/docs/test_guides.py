@@ -12,13 +12,15 @@ from tests.docs.guides import Reader, blocks, commands, matches
 GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *DOCS.glob("coming-from-*.md")])
 
 
-def _needs_spark(page: Path) -> bool:
-    return any("import SparkSession" in block.text for block in blocks(page))
+def _marks(page: Path) -> list[pytest.MarkDecorator]:
+    """Those of a page whose programs each start a Spark."""
+    needs_spark = any("import SparkSession" in block.text for block in blocks(page))
+    return [pytest.mark.integration, pytest.mark.slow] if needs_spark else []
 
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, id=page.stem, marks=[pytest.mark.integration] * _needs_spark(page)) for page in GUIDES],
+    [pytest.param(page, id=page.stem, marks=_marks(page)) for page in GUIDES],
 )
 def test_a_page_is_as_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

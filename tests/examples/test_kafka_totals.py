@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
     "options",
     [
         pytest.param(("--runtime", "local", "-p", "2"), id="local"),
-        pytest.param(("--master", "local[2]", "-p", "2"), id="spark", marks=pytest.mark.spark),
+        pytest.param(("--master", "local[2]", "-p", "2"), id="spark", marks=[pytest.mark.spark, pytest.mark.slow]),
     ],
 )
 def test_every_payment_is_in_one_total(

@@ -197,6 +197,8 @@ def test_schemas_evolve() -> None:
     [
         (record(a="int"), record(a="string"), "a: what was written as int cannot be read as string"),
         (record(a="int"), record(b="int"), "b: the writer's schema has no such field, and .* no default"),
+        (record(a=["null", "int"]), record(a="string"), "a: what was written as union of null and int cannot be"),
+        (record(a={"type": "array", "items": "int"}), record(a="int"), "as array of int cannot be read as int"),
         (record(a=record(x="long", name="X")), record(a=record(x="int", name="X")), "a: x: .* long cannot be read"),
         (
             record(a={"type": "long", "logicalType": "timestamp-millis"}),

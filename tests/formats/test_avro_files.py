@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import datetime
+import gzip
 import io
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +22,14 @@ from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import ReadBudget
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import create_sink, create_source
-from headrace.datastream.formats.avro import AvroBulkWriters, AvroFormat, AvroInputFormat, AvroSchema
+from headrace.datastream.formats.avro import (
+    AvroBulkWriters,
+    AvroFormat,
+    AvroInputFormat,
+    AvroSchema,
+    GenericRecordAvroTypeInfo,
+)
+from headrace.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
 from headrace.formats.avro.codecs import CODECS
 from tests.connectors.harness import SinkRun, SourceRun, read_all
 from tests.formats.test_avro import record
@@ -219,6 +228,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     data = (tmp_path / "whole").read_bytes()
     for wrong, message in [
         (b"no Avro at all", "is not an Avro file"),
+        (gzip.compress(data), "is not an Avro file, but a compressed one: decompress it"),
         (data[:40], "ends within its header"),
         (data.replace(b"\x08null", b"\x08zip0"), "compressed with 'zip0'; what can be read is null, deflate"),
         (data.replace(b'"long"', b'"lung"'), "has no type 'lung'"),
@@ -243,6 +253,29 @@ def test_what_cannot_be_written() -> None:
         AvroBulkWriters.for_row_type(codec="brotli")
     with pytest.raises(InvalidTypeError, match="of type record"):
         AvroBulkWriters.for_generic_record(AvroSchema('"long"'))
+    decimal = Types.ROW_NAMED(["price"], [Types.BIG_DEC()])
+    with pytest.raises(InvalidTypeError, match=r"price is BigDecimal, .* give a schema to AvroBulkWriters.for_generic"):
+        factory.validate(decimal)
+    with pytest.raises(InvalidTypeError, match="give a schema in place of type_info"):
+        AvroFormat(type_info=decimal)
+    with pytest.raises(InvalidTypeError, match="my price is no name in Avro, which has letters, digits and _ alone"):
+        factory.validate(Types.ROW_NAMED(["my price"], [float]))
+
+
+def test_a_schema_is_given_in_three_ways() -> None:
+    for given_ in (ORDER, json.dumps(ORDER), AvroSchema(ORDER)):
+        kind = GenericRecordAvroTypeInfo(given_)
+        assert AvroFormat(given_).produced_type == AvroFormat(AvroSchema(ORDER)).produced_type
+        assert AvroInputFormat("", given_).produced_type == kind
+        assert AvroParquetReaders.for_generic_record(given_).produced_type == kind
+        AvroBulkWriters.for_generic_record(given_).validate(kind)
+        AvroParquetWriters.for_generic_record(given_).validate(kind)
+    with pytest.raises(
+        InvalidTypeError, match=r"AvroFormat takes an AvroSchema, or its text in JSON, not 5\n  at .*\.py"
+    ):
+        AvroFormat(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidProgramError, match=r"is no JSON.*; that of a file is AvroSchema\.parse_file\(path\)"):
+        AvroFormat("order.avsc")
 
 
 def test_pyflink_s_input_format(tmp_path: Path) -> None:

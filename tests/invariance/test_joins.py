@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headrace.datastream import ProcessJoinFunction
 from headrace.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.expressions import left as left_field
+from headrace.expressions import right as right_field
+from headrace.operators.join import find_pairs
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
 
 DISORDER = 20
+NOBODY = (None, None, None)
+
+
+@pytest.fixture(autouse=True)
+def a_few_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_pairs, "PAIRS", 5)
+
 
 Steps = list[tuple[str, int, int]]
 
@@ -41,7 +52,7 @@ def pairs_of(left: Sequence[Event], right: Sequence[Event], lower: int, upper: i
     ]
 
 
-@examples(30, left=a_stream, right=a_stream, interval=bounds, cut=cuts)
+@examples(20, left=a_stream, right=a_stream, interval=bounds, cut=cuts)
 def test_interval_joins(left: list[Steps], right: list[Steps], interval: list[int], cut: Cut) -> None:
     """Two sources of several splits."""
     streams = [[events_of(split) for split in stream] for stream in (left, right)]
@@ -80,8 +91,11 @@ ASSIGNERS = {
 }
 
 
-def joined(kind: str, how: str, lefts: Sequence[Event], rights: Sequence[Event]) -> Iterator[tuple[Event, int]]:
-    """The results of a join of windows, in any order."""
+Pair = tuple[Event | None, Event | None]
+
+
+def joined(kind: str, how: str, lefts: Sequence[Event], rights: Sequence[Event]) -> Iterator[tuple[Pair, int]]:
+    """The pairs of a join of windows with their times, in any order."""
     for key in {event[0] for event in [*lefts, *rights]}:
         of_key = [[event for event in events if event[0] == key] for events in (lefts, rights)]
         for start, end in windows_of(kind, [*of_key[0], *of_key[1]]):
@@ -89,8 +103,7 @@ def joined(kind: str, how: str, lefts: Sequence[Event], rights: Sequence[Event])
             lonely_left = left if not right and how in ("left", "outer") else []
             lonely_right = right if not left and how in ("right", "outer") else []
             pairs = [*((a, b) for a in left for b in right), *((a, None) for a in lonely_left)]
-            for one, other in [*pairs, *((None, b) for b in lonely_right)]:
-                yield both(one, other), end - 1
+            yield from ((pair, end - 1) for pair in [*pairs, *((None, b) for b in lonely_right)])
 
 
 def both(left: Event | None, right: Event | None) -> Event:
@@ -102,7 +115,7 @@ def both(left: Event | None, right: Event | None) -> Event:
 
 
 @examples(
-    30,
+    15,
     left=a_stream,
     right=a_stream,
     kind=st.sampled_from(sorted(ASSIGNERS)),
@@ -119,9 +132,19 @@ def test_window_joins(left: list[Steps], right: list[Steps], kind: str, how: str
         )
         windows = first.join(second, how).where("f0").equal_to("f0").window(ASSIGNERS[kind])
         job.sink("out", job.keyed("join", windows.apply(both, output_type=EVENT)))
+        fields = (
+            side(field).alias(f"{side.__name__}{field}") for side in (left_field, right_field) for field in range(3)
+        )
+        selected = windows.select(*fields)
+        job.sink("columns", job.keyed("select", selected) if kind != "sessions" else selected)
 
     first, second = ([event for split in splits for event in split] for splits in streams)
-    assert multiset(run(build, cut)["out"]) == multiset([*joined(kind, how, first, second)])
+    found, expected = run(build, cut), [*joined(kind, how, first, second)]
+    assert multiset(found["out"]) == multiset([(both(*pair), time) for pair, time in expected])
+    nobody = (None, None, None)
+    assert multiset(found["columns"]) == multiset(
+        [((*(one or nobody), *(other or nobody)), time) for (one, other), time in expected]
+    )
 
 
 @examples(15, split=a_split, interval=bounds, cut=cuts)

@@ -12,7 +12,6 @@ OF_FLINK = {
     *("cep", "datastream.connectors.mongodb", "datastream.connectors.opensearch"),
     *("datastream.TimeCharacteristic", "datastream.ExternalizedCheckpointCleanup", "datastream.connectors.JdbcSink"),
     *("datastream.connectors.FlinkKafkaConsumer", "datastream.connectors.FlinkKafkaProducer"),
-    "DataStream.global_",
 }
 """What the table has though PyFlink has not: names of Java, of Flink's other connectors, and of older versions."""
 

@@ -186,10 +186,8 @@ def test_a_keyed_stream_has_no_name_and_is_not_spread(streaming: StreamExecution
     keyed = streaming.from_collection([("ab", 1)]).key_by(lambda x: x[1])
     with pytest.raises(InvalidProgramError, match="a keyed stream is no operator"):
         keyed.name("keyed stream")
-    with pytest.raises(InvalidProgramError, match="spread by its keys"):
-        keyed.broadcast()
-    for method in ("shuffle", "rebalance", "rescale", "forward"):
-        with pytest.raises(NotImplementedError):
+    for method in ("shuffle", "rebalance", "rescale", "broadcast", "forward"):
+        with pytest.raises(InvalidProgramError, match="spread by its keys"):
             getattr(keyed, method)()
 
 

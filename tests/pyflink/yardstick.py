@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 STREAMS: Final = "tests/pyflink/test_streams.py::"
+SPREADING: Final = "tests/datastream/test_spreading.py::"
 TWO_STREAMS: Final = "tests/pyflink/test_two_streams.py::"
 STATE: Final = "tests/pyflink/test_state.py::"
 WINDOWS: Final = "tests/pyflink/test_windows.py::"
@@ -69,6 +70,9 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             "test_keyed_co_broadcast_side_output",
             TWO_STREAMS + "test_broadcast_state",
         ),
+        **_each("test_rebalance test_rescale test_shuffle", SPREADING + "test_plans_show_it"),
+        "test_partition_custom": SPREADING + "test_a_partitioner",
+        "test_force_non_parallel": SPREADING + "test_one_subtask_whatever_the_parallelism",
         "test_broadcast": TWO_STREAMS + "test_a_stream_that_is_broadcast_in_the_plan",
         "test_side_output_tag_reusing": STATE + "test_one_tag_for_two_operators",
         "test_keyed_sum": STREAMS + "test_a_chain_of_sums",
@@ -216,12 +220,7 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         "pulsar": "datastream.connectors.pulsar",
     },
     "test_data_stream": {
-        "test_partition_custom": "DataStream.partition_custom",
         "test_metrics": "RuntimeContext.get_metrics_group",
-        "test_force_non_parallel": "DataStream.force_non_parallel",
-        "test_rebalance": "DataStream.rebalance",
-        "test_rescale": "DataStream.rescale",
-        "test_shuffle": "DataStream.shuffle",
     },
     "test_stream_execution_environment": {
         **_each("test_execute test_add_python_file test_add_python_file_2", "table"),

@@ -81,6 +81,7 @@ def create(log: Log, topic: str | None, partitions: int, config: list[str] | Non
 
 def append(log: Log, topic: str, file: Path | None, separator: str | None) -> None:
     """Append lines of a file, or of the standard input."""
+    log.partitions_of(topic)  # an error where there is none, also when there are no lines
     with contextlib.ExitStack() as stack:
         source = sys.stdin.buffer if file is None else stack.enter_context(file.open("rb"))
         producer = stack.enter_context(Producer(log))
@@ -158,6 +159,8 @@ def abandon(log: Log, name: str, *, force: bool) -> None:
 
 def compact(log: Log, topics: list[str] | None) -> None:
     """Delete, compact and merge all there is."""
+    for topic in topics or ():
+        log.partitions_of(topic)  # an error where there is none
     done = log.maintain(topics or None, fully=True)
     Console().print(
         f"{wording.number(done.deleted)} records deleted, {wording.number(done.superseded)} superseded, "

@@ -55,10 +55,6 @@ _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(sou
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
 _INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
 _NO_JAVA: Final = _never("DS-14", "no Java object stands behind it")
-_SPREAD: Final = (
-    "the planner decides where records go; remove the call, or use set_parallelism(...) on the operator that should be "
-    "spread more widely"
-)
 _UID: Final = Missing("DS-28", "give the operator a uid() instead")
 
 # --- modules ---------------------------------------------------------------------------------------------------------
@@ -128,7 +124,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
-        "Partitioner": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
         "SinkFunction": _OLD_SINK,
         "SourceFunction": _OLD_SOURCE,
         **_each(
@@ -157,12 +152,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
 
 MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     "DataStream": {
-        "rebalance": Missing("DS-31", _SPREAD),
-        "shuffle": _never("DS-30", _SPREAD),
-        "rescale": _never("DS-32", _SPREAD),
-        "forward": _never("DS-33", _SPREAD),
-        "partition_custom": Missing("DS-35", "use key_by(...) with a function that gives the partition as the key"),
-        **_each("global_ force_non_parallel", Missing("DS-36", "use set_parallelism(1) on the operator")),
         "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,

@@ -23,6 +23,7 @@ _PARAMETERS: Final[dict[str, tuple[str, ...]]] = {
     "filter": ("value",),
     "reduce": ("value1", "value2"),
     "get_key": ("value",),
+    "partition": ("key", "num_partitions"),
     "process_element": ("value", "ctx"),
     "process_element1": ("value", "ctx"),
     "process_element2": ("value", "ctx"),

@@ -12,6 +12,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
 from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import dumps, encode, has_key
+from headrace.graph.partitioning import Sending
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
@@ -64,10 +65,12 @@ class EdgeSender:
         self._channel = 0
         self._piece = 0
         self._start = MIN_WATERMARK
+        self._epoch = self._batches = 0
 
-    def begin_channel(self, channel: int, piece: int, start: int) -> None:
-        """All that follows comes from this piece of this channel."""
+    def begin_channel(self, channel: int, piece: int, start: int, epoch: int = 0) -> None:
+        """All that follows comes from this piece of this channel, in this epoch."""
         self._channel, self._piece, self._start = channel, piece, start
+        self._epoch, self._batches = epoch, 0
         self._sequences = [0] * self.edge.receivers.parallelism
 
     def send(self, batch: Batch) -> None:
@@ -123,8 +126,10 @@ class EdgeSender:
 
     def _route(self, batch: Batch, batch_keys: KeyColumn | None) -> None:
         edge = self.edge
+        sending = Sending(self._channel, self._epoch, self._batches, self._piece)
+        self._batches += 1
         parts = edge.partitioning.route(
-            batch.without_rows(), batch_keys, self._channel, edge.receivers, keys_travel=has_key(edge.key)
+            batch.without_rows(), batch_keys, sending, edge.receivers, keys_travel=has_key(edge.key)
         )
         for part in parts:
             sequence = self._sequences[part.target]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.common.errors import InvalidTypeError
 from headrace.graph.specs import FunctionSpec, InputKind
 from headrace.graph.window_specs import RowWindowSpec
-from headrace.operators.join.tagged import tagged_type
+from headrace.operators.join.tagged import INNER, Outer, tagged_type
 from headrace.state.kinds import KEYED
 
 if TYPE_CHECKING:
@@ -66,10 +66,23 @@ class IntervalJoinSpec(FunctionSpec):
 
 @dataclass(frozen=True, slots=True)
 class CoGroupSpec(RowWindowSpec):
-    """Functions of the user over windows that hold the records of two inputs, each with a tag that says of which."""
+    """Functions of the user over windows that hold the records of two inputs, each with a tag that says of which.
+
+    Attributes:
+        columns: expressions over the pairs of each window, where there is no function; only if :attr:`ends_at_once`.
+        outer: of which inputs records without a partner are shown then as well.
+    """
 
     kind: ClassVar[str] = "CoGroup"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    columns: tuple[Bound, ...] = ()
+    outer: Outer = INNER
+
+    @property
+    def ends_at_once(self) -> bool:
+        """Whether a window is shown once, for all keys together, and is gone then."""
+        shows_all = self.evictor is None and not self.accumulation_mode.retracts and not self.allowed_lateness
+        return shows_all and self.applied_trigger.fires_only_at_end and self.assigner.aligned is not None
 
     def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
         left, right = inputs

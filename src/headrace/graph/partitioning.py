@@ -1,7 +1,7 @@
 """How the records of an edge are spread over the subtasks of its consumer.
 
 A partitioning says where records go and by which name plans show it; stage cuts, plans and senders ask nothing else.
-All routing follows from the records and the channel that they come by, so it is the same at every attempt.
+All routing follows from the records and the way that they come by, so it is the same at every attempt.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from headrace.common.batch import Batch
+from headrace.common.errors import InvalidProgramError
+from headrace.operators.user_code import RecordError
 from headrace.state.keys.groups import partitions_of_hashes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
+    from headrace.common.call_site import CallSite
     from headrace.state.keys import KeyColumn
 
 
@@ -35,6 +38,28 @@ class Receivers:
 
     parallelism: int
     max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """By which way a batch comes to be routed.
+
+    Attributes:
+        channel: the split or the sending subtask that it comes by.
+        epoch: the epoch.
+        batch: the number of the batch among those of the channel's piece; another attempt sends the same batches.
+        piece: the number of the piece.
+    """
+
+    channel: int
+    epoch: int = 0
+    batch: int = 0
+    piece: int = 0
+
+    @property
+    def turn(self) -> int:
+        """A number that goes on from batch to batch and from epoch to epoch."""
+        return self.epoch + self.channel + self.piece + self.batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +85,12 @@ class Partitioning(ABC):
         label: as Flink's plans show it (``ship_strategy``).
         redistributes: whether a record may go to another subtask than the one with the number of that it comes from, so
             that it has to pass a shuffle.
+        keeps_parallelism: whether there have to be as many subtasks behind it as before it.
     """
 
     label: ClassVar[str]
-    redistributes: ClassVar[bool]
+    redistributes: ClassVar[bool] = True
+    keeps_parallelism: ClassVar[bool] = False
 
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         """The partitioning for so many subtasks at both ends; ``consumers`` is None where the consumer adapts."""
@@ -71,14 +98,14 @@ class Partitioning(ABC):
 
     @abstractmethod
     def route(
-        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
     ) -> Iterator[Routed]:
         """Cut a batch into one part for each subtask that gets any of it; the order of records stays.
 
         Args:
             batch: the records, at least one.
             keys: their keys, where they have some.
-            channel: the split or the sending subtask that they come by.
+            sending: by which way they come.
             receivers: where they go.
             keys_travel: whether the keys are wanted with the parts; else they may be left out.
         """
@@ -95,25 +122,21 @@ class Forward(Partitioning):
         return self if consumers in (None, producers) else REBALANCE
 
     def route(
-        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
     ) -> Iterator[Routed]:
-        yield Routed(channel % receivers.parallelism, batch, keys)
+        yield Routed(sending.channel % receivers.parallelism, batch, keys)
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance(Partitioning):
-    """Every subtask gets the same share of each batch, in consecutive slices."""
+    """Every subtask gets the same share of each batch, in consecutive slices; who is first goes round."""
 
     label = "REBALANCE"
-    redistributes = True
 
     def route(
-        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
     ) -> Iterator[Routed]:
-        bounds = np.linspace(0, len(batch), receivers.parallelism + 1).astype(np.int64).tolist()
-        for target, (start, stop) in enumerate(pairwise(bounds)):
-            if stop > start:
-                yield Routed(target, batch.slice(start, stop), None if keys is None else keys.slice(start, stop))
+        return _in_turn(batch, keys, sending, range(receivers.parallelism))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +144,9 @@ class Hash(Partitioning):
     """Records go to the subtask that owns the key group of their key."""
 
     label = "HASH"
-    redistributes = True
 
     def route(
-        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
     ) -> Iterator[Routed]:
         assert keys is not None, "only edges with a key are partitioned by it"
         if receivers.parallelism == 1:
@@ -143,19 +165,142 @@ class Broadcast(Partitioning):
     """Every subtask gets every record."""
 
     label = "BROADCAST"
-    redistributes = True
 
     def route(
-        self, batch: Batch, keys: KeyColumn | None, channel: int, receivers: Receivers, *, keys_travel: bool = True
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
     ) -> Iterator[Routed]:
         for target in range(receivers.parallelism):
             yield Routed(target, batch, keys)
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardAlways(Forward):
+    """Records stay with the subtask that made them, as the program says: the numbers of subtasks must not differ."""
+
+    keeps_parallelism = True
+
+    def between(self, producers: int, consumers: int | None) -> Partitioning:
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale(Partitioning):
+    """Each sending subtask shares its records among some receivers of its own, or several have one in common.
+
+    Attributes:
+        producers: how many sending subtasks there are.
+    """
+
+    label = "RESCALE"
+    producers: int = 1
+
+    def between(self, producers: int, consumers: int | None) -> Partitioning:
+        return Rescale(producers)
+
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
+        sender, count = sending.channel % self.producers, receivers.parallelism
+        first = sender * count // self.producers
+        last = max(first + 1, (sender + 1) * count // self.producers)
+        return _in_turn(batch, keys, sending, range(first, last))
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffle(Partitioning):
+    """Each record goes to any of the subtasks. Chance follows from the epoch, so it is the same at each attempt."""
+
+    label = "SHUFFLE"
+
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
+        chance = np.random.default_rng([sending.epoch, sending.channel, sending.piece, sending.batch])
+        return _to_targets(batch, keys, chance.integers(receivers.parallelism, size=len(batch)), receivers)
+
+
+@dataclass(frozen=True, slots=True)
+class Global(Partitioning):
+    """The first subtask gets every record."""
+
+    label = "GLOBAL"
+
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
+        yield Routed(0, batch, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Custom(Partitioning):
+    """A function of the user says where each record goes.
+
+    Attributes:
+        partition: called with the key of a record and the number of subtasks, gives the number of one.
+        select: takes the key from a record.
+        call_site: where ``partition_custom`` was called.
+    """
+
+    label = "CUSTOM"
+    partition: Callable[[Any, int], int]
+    select: Callable[[Any], Any]
+    call_site: CallSite
+
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
+        count = receivers.parallelism
+        targets: list[int] = []
+        row = None
+        try:
+            for row in batch.rows:
+                targets.append(_checked(self.partition(self.select(row), count), count))
+        except BaseException as error:
+            raise RecordError(row, self.call_site, "partition_custom") from error
+        return _to_targets(batch, keys, np.array(targets, dtype=np.int64), receivers)
+
+
 FORWARD: Final = Forward()
+FORWARD_ALWAYS: Final = ForwardAlways()
 REBALANCE: Final = Rebalance()
+RESCALE: Final = Rescale()
+SHUFFLE: Final = Shuffle()
+GLOBAL: Final = Global()
 HASH: Final = Hash()
 BROADCAST: Final = Broadcast()
+
+
+def _checked(target: Any, count: int) -> int:
+    """The number of a subtask that a function of the user gave.
+
+    Raises:
+        InvalidProgramError: when there is no such subtask.
+    """
+    if not isinstance(target, int | np.integer) or isinstance(target, bool) or not 0 <= target < count:
+        raise InvalidProgramError(f"the partitioner gave {target!r}; it has to be a number from 0 to {count - 1}")
+    return int(target)
+
+
+def _in_turn(batch: Batch, keys: KeyColumn | None, sending: Sending, targets: range) -> Iterator[Routed]:
+    """Slices of the same size for some subtasks; the one that begins goes round, so that small batches do as well."""
+    count = len(targets)
+    bounds = np.linspace(0, len(batch), count + 1).astype(np.int64).tolist()
+    for number, (start, stop) in enumerate(pairwise(bounds)):
+        if stop > start:
+            target = targets[(number + sending.turn) % count]
+            yield Routed(target, batch.slice(start, stop), None if keys is None else keys.slice(start, stop))
+
+
+def _to_targets(
+    batch: Batch, keys: KeyColumn | None, targets: npt.NDArray[np.int64], receivers: Receivers
+) -> Iterator[Routed]:
+    """Each record to a subtask of its own, in the order of the records."""
+    order = np.argsort(targets, kind="stable")
+    bounds = np.searchsorted(targets[order], np.arange(receivers.parallelism + 1)).tolist()
+    for target, (start, stop) in enumerate(pairwise(bounds)):
+        if stop > start:
+            rows = order[start:stop]
+            yield Routed(target, Batch.take(batch, rows), None if keys is None else keys.take(rows))
 
 
 def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np.int64], list[int]]:

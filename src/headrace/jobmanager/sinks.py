@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import PendingCommit
-from headrace.common.errors import CheckpointError, InvalidProgramError
+from headrace.common.errors import CheckpointError, HeadraceError, InvalidProgramError
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, without_committer
 from headrace.connectors.sink.checks import checked_committer, checked_pre_committed, checked_time
 from headrace.graph.specs import SinkSpec
@@ -168,4 +168,4 @@ def _calling(planned: PlannedOperator, what: str) -> Iterator[None]:
         found = told(f"{what} of {label_of(planned.node.name, planned.uid)}", error)
         if found is error:
             raise
-        raise found from error
+        raise found from (error.__cause__ if isinstance(error, HeadraceError) else error)

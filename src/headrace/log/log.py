@@ -97,6 +97,8 @@ class Log:
         """
         if isinstance(location, Log):
             return location
+        if not str(location).strip():
+            raise LogError("the path of the log is empty (was it to come from a variable that is not set?)")
         folder = open_storage(str(location), options=options)
         if create:
             LogStore(folder).make()

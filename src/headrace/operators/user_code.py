@@ -84,17 +84,19 @@ class OperatorPlace:
 
 
 class RecordError(Exception):
-    """The key of a record cannot be found, where it is not known which operator made the record; the cause says why.
+    """It cannot be found where a record goes, and it is not known which operator made it; the cause says why.
 
     Attributes:
         record: the record.
-        key_by: the line that asked for the key.
+        asked_at: the line of the program that says where records go.
+        asked_by: the method that was called there.
     """
 
-    def __init__(self, record: Any, key_by: CallSite) -> None:
-        super().__init__("a record has no key")
+    def __init__(self, record: Any, asked_at: CallSite, asked_by: str = "key_by") -> None:
+        super().__init__("it is not known where a record goes")
         self.record = record
-        self.key_by = key_by
+        self.asked_at = asked_at
+        self.asked_by = asked_by
 
 
 def user_error(
@@ -117,9 +119,9 @@ def user_error(
         timer: the timer that it was called for, if there was one.
         timestamp: that of the record, where the function can ask for it.
     """
-    key_by, label = None, "record"
+    asked_by, asked_at, label = "", None, "record"
     if isinstance(error, RecordError):
-        record, key_by = error.record, error.key_by
+        record, asked_at, asked_by = error.record, error.asked_at, error.asked_by
         error = error.__cause__ or error
     elif isinstance(error, InvalidTypeError) and record is NO_RECORD:
         record = getattr(error, "record", NO_RECORD)
@@ -132,13 +134,13 @@ def user_error(
     place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
     is_of_no_timestamp = timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text_of(error))
     lines = [
-        f"{'key_by behind ' if key_by else ''}{place} failed",
+        f"{f'{asked_by} behind ' if asked_by else ''}{place} failed",
         *what_happened(error, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
         f"  returned by {returned_by}" if returned_by else "",
         f"  {_A_TUPLE}" if returned_by and label == "result" and _is_of_tuple(record, function) else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
-        f"  key_by called at {key_by}" if key_by else f"  operator defined at {place.call_site}",
+        f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
     return kind("\n".join(line for line in lines if line))

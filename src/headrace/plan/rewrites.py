@@ -19,7 +19,7 @@ from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPU
 from headrace.plan.window_paths import columnar_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from headrace.graph.stream_graph import StreamGraph
 
@@ -123,7 +123,7 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
         max_parallelism: the job's number of key groups.
 
     Raises:
-        InvalidProgramError: when there are more subtasks than key groups.
+        InvalidProgramError: when there are more subtasks than key groups, or ``forward()`` between other numbers.
     """
 
     def place(node: Node, made: StreamGraph) -> Iterator[Node]:
@@ -137,12 +137,24 @@ def with_parallelism(graph: StreamGraph, parallelism: int, max_parallelism: int)
                 f"operator {node.name!r} ({node.call_site}) has parallelism {subtasks}; it must lie between 1 and "
                 f"the max parallelism, {groups}"
             )
+        _check_forward(node, producers, subtasks)
         edges = zip(node.inputs, producers, strict=True)
         receivers = node.parallelism if is_chained else subtasks
         inputs = tuple(_placed(edge, number, receivers) for edge, number in edges)
         yield replace(node, inputs=inputs, parallelism=subtasks, max_parallelism=groups)
 
     return graph.transform(place)
+
+
+def _check_forward(node: Node, producers: Sequence[int], subtasks: int) -> None:
+    """Refuse another number of subtasks where the program says that records stay with theirs."""
+    for edge, number in zip(node.inputs, producers, strict=True):
+        if edge.partitioning.keeps_parallelism and number != subtasks:
+            raise InvalidProgramError(
+                f"forward() before operator {node.name!r} keeps records with their subtask, but there are {number} "
+                f"before it and {subtasks} behind: give both the same parallelism, or leave forward() out\n"
+                f"  at {node.call_site}"
+            )
 
 
 def _placed(edge: Edge, senders: int, receivers: int | None) -> Edge:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.graph.join_specs import CoGroupSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -157,6 +158,8 @@ _COLUMNAR: Final = (ColumnarSpec, LocalWindowSpec, GlobalWindowSpec)
 def path_of(spec: OperatorSpec) -> WindowPath | None:
     """How the windows of an operator are computed; None for operators without windows."""
     if isinstance(spec, _COLUMNAR):
+        return WindowPath(BY_COLUMNS)
+    if isinstance(spec, CoGroupSpec) and spec.columns:
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
         return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec)))))

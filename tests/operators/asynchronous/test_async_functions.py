@@ -71,7 +71,7 @@ def test_results_leave_in_the_order_of_their_records(wait: Wait) -> None:
 class Together(Service):
     """No request ends before there are three."""
 
-    async def open(self, runtime_context: RuntimeContext) -> None:  # type: ignore[override]
+    async def open(self, runtime_context: RuntimeContext) -> None:
         self.barrier = asyncio.Barrier(3)
 
     async def answer(self, value: int) -> list[int]:
@@ -298,7 +298,7 @@ class Client(Service):
         _loops.append(asyncio.get_running_loop())
         return [value]
 
-    async def close(self) -> None:  # type: ignore[override]
+    async def close(self) -> None:
         await asyncio.sleep(0)
         _loops.append(asyncio.get_running_loop())
 

@@ -10,7 +10,7 @@ import pytest
 from headrace.common import Row, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.datastream.window import CountEvictor, EventTimeTrigger, TumblingEventTimeWindows
 from headrace.expressions import col, left, right
 from headrace.testing import JobHarness
 
@@ -50,6 +50,29 @@ def test_rows_of_an_interval_join() -> None:
 def test_rows_of_a_window_join() -> None:
     rows = results(lambda orders, payments: by_window(orders, payments).select(*COLUMNS))
     assert rows == [(Row(id="a", open=5), 9), (Row(id="a", open=None), 9)]
+
+
+@pytest.mark.parametrize(
+    "settle",
+    [
+        lambda windows: windows.allowed_lateness(5),
+        lambda windows: windows.evictor(CountEvictor.of(10)),
+        lambda windows: windows.trigger(EagerAtEnd()),
+    ],
+)
+def test_windows_that_are_looked_at_before_their_ends_show_the_same(settle: Callable[[Any], Any]) -> None:
+    columns = (left("id"), right("f0").alias("paid"), (left("amount") - right("f1")).alias("open"))
+    plain = results(lambda orders, payments: by_window(orders, payments, "outer").select(*columns))
+    other = results(lambda orders, payments: settle(by_window(orders, payments, "outer")).select(*columns))
+    assert sorted(map(str, other)) == sorted(map(str, plain))
+
+
+class EagerAtEnd(EventTimeTrigger):
+    """Does what it extends, but nobody can know that."""
+
+    @property
+    def fires_only_at_end(self) -> bool:
+        return False
 
 
 def test_fields_of_a_record_that_is_not_there_are_null() -> None:

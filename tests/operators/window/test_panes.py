@@ -87,7 +87,7 @@ def spans(assigner: CumulatingEventTimeWindows, time: int) -> list[tuple[int, in
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(scenario=scenarios(), windows=growing)
 def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, windows: GrowingWindows) -> None:
     _, lateness, records, cuts, kinds = scenario
@@ -105,7 +105,7 @@ def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, w
 
 @pytest.mark.parametrize("tag", [None, "late"])
 @pytest.mark.parametrize("pending", [1, 7, 1 << 18])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(scenario=scenarios(), size=st.integers(1, 5), slide=st.integers(1, 4), copies=st.integers(1, 3))
 def test_sharing_changes_nothing(
     tag: str | None, pending: int, scenario: Any, size: int, slide: int, copies: int

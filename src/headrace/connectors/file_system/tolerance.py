@@ -21,7 +21,7 @@ GONE: Final = (FileNotFoundError, NotADirectoryError)
 
 logger = get_logger(__name__)
 
-_WHERE: Final = "on the builder that FileSource.for_record_stream_format() gives"
+_WHERE: Final = "on the builder of the FileSource"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Tolerance:
             SourceChangedError: likewise.
         """
         found = self._corrupt(path, error) if isinstance(error, CorruptFileError) else self._missing(path, error)
-        logger.warning("what is left of %s is skipped: %s", shown(path), found.reason)
+        logger.warning("what cannot be read of %s is skipped: %s", shown(path), found.reason)
         return found
 
     def _corrupt(self, path: str, error: CorruptFileError) -> Loss:

@@ -36,7 +36,9 @@ def check_properties(sink: Sink[Any]) -> None:
         InvalidTypeError: naming the property, and the program's line.
     """
     for name, kinds in _PROPERTIES.items():
-        value = getattr(sink, name, None)
+        if not hasattr(type(sink), name):
+            continue
+        value = getattr(sink, name)
         where = f"{type(sink).__name__}.{name}"
         if callable(value) and getattr(value, "__self__", None) is sink:
             raise refused(f"{where} is a method: write @property above it", InvalidTypeError)

@@ -33,6 +33,7 @@ from headrace.datastream.functions.records import (
     FlatMapFunction,
     KeySelector,
     MapFunction,
+    Partitioner,
     ReduceFunction,
 )
 from headrace.datastream.functions.windows import (
@@ -72,6 +73,7 @@ __all__ = [
     "KeyedStateStore",
     "MapFunction",
     "MapPartitionFunction",
+    "Partitioner",
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessJoinFunction",

@@ -7,12 +7,28 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.type_variables import OUT_co, T_contra
 from headrace.datastream.functions.function import Function
+from headrace.operators.functions import does_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
+
+    from headrace.operators.functions import RuntimeContext
 
 
-class AsyncFunction(Function, Generic[T_contra, OUT_co]):
+class _Awaited(Function):
+    """What functions that are awaited have in common: how their life begins and ends may be awaited, too."""
+
+    @does_nothing
+    def open(self, runtime_context: RuntimeContext) -> Awaitable[None] | None:  # type: ignore[override]
+        """Called once for each parallel instance before any record; it may be ``async def``."""
+        return None
+
+    def close(self) -> Awaitable[None] | None:  # type: ignore[override]
+        """Called once for each parallel instance at the end of its life; it may be ``async def``."""
+        return None
+
+
+class AsyncFunction(_Awaited, Generic[T_contra, OUT_co]):
     """Makes any number of records of each record, and may wait for them; used by :class:`AsyncDataStream`.
 
     All methods are called in the event loop of the operator, ``open`` and ``close`` as well: a client that needs a
@@ -44,7 +60,7 @@ class AsyncFunction(Function, Generic[T_contra, OUT_co]):
         raise _out_of_time(f"timeout(value) was called for {value!r}", "timeout")
 
 
-class AsyncBatchFunction(Function, Generic[T_contra, OUT_co]):
+class AsyncBatchFunction(_Awaited, Generic[T_contra, OUT_co]):
     """Makes one record of each of several records, and may wait for them; used by :class:`AsyncDataStream`.
 
     What is said of :class:`AsyncFunction` holds for it as well.

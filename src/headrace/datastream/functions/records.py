@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic
 
-from headrace.common.type_variables import ACC, K_co, OUT_co, T, T_contra
+from headrace.common.type_variables import ACC, K_co, K_contra, OUT_co, T, T_contra
 from headrace.datastream.functions.function import Function
 
 if TYPE_CHECKING:
@@ -140,3 +140,22 @@ class KeySelector(Function, Generic[T_contra, K_co]):
     @abstractmethod
     def get_key(self, value: T_contra) -> K_co:
         """The key of ``value``; it has to be hashable."""
+
+
+class Partitioner(Function, Generic[K_contra]):
+    """Says which subtask gets a record, by its key.
+
+    Examples:
+        >>> from headrace.datastream import Partitioner, StreamExecutionEnvironment
+        >>> class ByParity(Partitioner):
+        ...     def partition(self, key: int, num_partitions: int) -> int:
+        ...         return key % 2 % num_partitions
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> spread = env.from_collection([1, 2, 3]).partition_custom(ByParity(), lambda number: number)
+        >>> sorted(spread.map(lambda number: number, output_type=int).execute_and_collect(limit=10))
+        [1, 2, 3]
+    """
+
+    @abstractmethod
+    def partition(self, key: K_contra, num_partitions: int) -> int:
+        """The number of the subtask, from 0 to ``num_partitions - 1``. The same key must always give the same."""

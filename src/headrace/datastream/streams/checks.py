@@ -17,6 +17,9 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 
+_AWAITED_ELSEWHERE: Final = frozenset({"map", "flat_map"})
+"""Methods of functions that AsyncDataStream has a likeness of."""
+
 _OF_KEYS: Final = "key_by(...).window(...)"
 _OF_ALL: Final = "window_all(...)"
 _WINDOWS: Final[dict[type[Function], str]] = {
@@ -88,7 +91,10 @@ def check_methods(function: Any, base: type[Function], *methods: str) -> None:
 def _refuse_coroutine(called: Any, method: str) -> None:
     """Refuse an ``async def``: what it returns when it is called is no result yet, and nobody would wait for one."""
     if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
-        text = f"{method} is called and not awaited: write def instead of async def ({of_function(called)})"
+        instead = "write def instead of async def"
+        if method in _AWAITED_ELSEWHERE:
+            instead += ", or use AsyncDataStream"
+        text = f"{method} is called and not awaited: {instead} ({of_function(called)})"
         raise refused(text, InvalidTypeError)
 
 

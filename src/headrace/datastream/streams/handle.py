@@ -64,6 +64,14 @@ class OperatorHandle:
         self._update(max_parallelism=_subtasks("max_parallelism", max_parallelism))
         return self
 
+    def force_non_parallel(self) -> Self:
+        """Has the operator run in one subtask, whatever the job's parallelism.
+
+        Raises:
+            InvalidProgramError: as :meth:`name`.
+        """
+        return self.set_parallelism(1).set_max_parallelism(1)
+
     def set_description(self, description: str) -> Self:
         """Gives the operator a longer text, for plans.
 

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.columns import array_to_values, layout_of
+from headrace.common.row import Row
 from headrace.datastream.functions import WindowFunction
 from headrace.datastream.streams.adapters import Adapter
+from headrace.expressions import evaluate
 from headrace.operators.collector import results_of
 from headrace.operators.functions import method_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-
-@dataclass(frozen=True, slots=True)
-class Outer:
-    """Of which streams records without a partner are shown as well.
-
-    Attributes:
-        left: whether those of the left stream are.
-        right: whether those of the right stream are.
-    """
-
-    left: bool
-    right: bool
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
+    from headrace.operators.join.tagged import Outer
 
 
 class CoGroupApply(Adapter, WindowFunction):
@@ -73,6 +66,26 @@ class FlatJoinApply(JoinApply):
         join = method_of(self.function, self.method)
         for left, right in self._pairs(inputs):
             yield from results_of(join(left, right), self.__headrace_adapted__)
+
+
+class SelectApply(JoinApply):
+    """Computes expressions over the pairs of a window.
+
+    Args:
+        columns: the expressions.
+        pairs: the type of the pairs.
+        outer: of which streams records without a partner are shown as well.
+    """
+
+    def __init__(self, columns: Sequence[Bound], pairs: TypeInformation, outer: Outer) -> None:
+        super().__init__(None, outer)
+        self._columns, self._type = columns, pairs
+
+    def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
+        pairs = [Row(*pair) for pair in self._pairs(inputs)]
+        computed = evaluate(self._columns, layout_of(self._type).rows_to_columns(pairs))
+        values = (array_to_values(column.type, array) for column, array in zip(self._columns, computed, strict=True))
+        return (Row(*fields) for fields in zip(*values, strict=True))
 
 
 def _sides(inputs: Iterable[Any]) -> tuple[list[Any], list[Any]]:

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 from headrace.common.arguments import expect, refused
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
-from headrace.common.row import Row
 from headrace.common.signatures import check_returns, method_of_object, warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
-from headrace.datastream.streams.columns import selected
-from headrace.datastream.streams.join_adapters import CoGroupApply, FlatJoinApply, JoinApply, Outer
+from headrace.datastream.streams.columns import selected, titled
+from headrace.datastream.streams.join_adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
-from headrace.datastream.streams.types import origin_of, result_type
+from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
 from headrace.graph.join_specs import CoGroupSpec
-from headrace.operators.join.tagged import pair_type
+from headrace.operators.join.tagged import INNER, Outer, pair_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 _HOW: Final = {
-    "inner": Outer(left=False, right=False),
+    "inner": INNER,
     "left": Outer(left=True, right=False),
     "right": Outer(left=False, right=True),
     "outer": Outer(left=True, right=True),
@@ -244,7 +244,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         first: KeyedStream[T_co, K_co],
         second: KeyedStream[V_co, K_co],
         assigner: WindowAssigner[Any, Any],
-        outer: Outer = _HOW["inner"],
+        outer: Outer = INNER,
     ) -> None:
         super().__init__(first, second, assigner)
         self._outer = outer
@@ -282,12 +282,13 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
             InvalidProgramError: when a field has no name, or two have the same.
         """
         types = self._keyed_stream.get_type(), self._second.get_type()
-        selected(columns, *types)  # before an operator is added
-        return self.apply(_pair, output_type=pair_type(*types)).select(*columns)
-
-
-def _pair(left: Any, right: Any) -> Row:
-    return Row(left, right)
+        values, found = selected(columns, *types)
+        spec = self._row_spec(CoGroupSpec, found, columns=values, outer=self._outer)
+        if not spec.ends_at_once:
+            adapter = SelectApply(values, pair_type(*types), self._outer)
+            spec = self._row_spec(CoGroupSpec, found, window_function=adapter)
+        name = titled("Join", *columns)
+        return self._keyed_stream._apply(spec, name, self._second, origin=TypeOrigin.DECLARED)
 
 
 def _is_flat(function: Any) -> bool:

@@ -64,7 +64,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("distinct", "dropDuplicates", "drop_duplicates", "unique"), _DISTINCT),
     **dict.fromkeys(("unionAll", "unionByName", "concat"), "use union(...)"),
     **dict.fromkeys(("columns", "schema", "dtypes", "printSchema"), _TYPE),
-    **dict.fromkeys(("repartition", "coalesce"), "use set_parallelism(...) on the operator behind it"),
+    **dict.fromkeys(("repartition", "coalesce"), "use rebalance(), and set_parallelism(...) on the operator behind it"),
     **dict.fromkeys(_SETTINGS_OF_WINDOWS, _OF_WINDOWS.format("window(...) or window_all(...)")),
     **dict.fromkeys(("apply", "mapInArrow", "mapInPandas"), "use map(...), or map_batches(...) for Arrow batches"),
     "explode": "use flat_map(...)",

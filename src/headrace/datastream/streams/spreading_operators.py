@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headrace.common.call_site import caller
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
+from headrace.datastream.functions import Partitioner
+from headrace.datastream.streams.checks import check_function
+from headrace.datastream.streams.keying import selector_of
 from headrace.datastream.streams.stream import Stream
 from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import BROADCAST
+from headrace.graph.partitioning import (
+    BROADCAST,
+    FORWARD_ALWAYS,
+    GLOBAL,
+    REBALANCE,
+    RESCALE,
+    SHUFFLE,
+    Custom,
+)
+from headrace.operators.functions import method_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.common.function_protocols import SupportsGetKey
+    from headrace.common.type_variables import K
     from headrace.datastream.streams.broadcast_stream import BroadcastStream
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.partitioning import Partitioning
@@ -41,6 +58,53 @@ class SpreadingOperators(Stream[T_co], Generic[T_co]):
         """
         descriptors = () if broadcast_state_descriptor is None else (broadcast_state_descriptor, *more)
         return self._environment._broadcast(self._spread(BROADCAST), descriptors)
+
+    def rebalance(self) -> DataStream[T_co]:
+        """Has the subtasks of the next operator get the same share of the records, in turn."""
+        return self._spread(REBALANCE)
+
+    def rescale(self) -> DataStream[T_co]:
+        """The same within groups: each subtask before shares its records among some of the next operator alone."""
+        return self._spread(RESCALE)
+
+    def shuffle(self) -> DataStream[T_co]:
+        """Has each record go to any subtask of the next operator.
+
+        Chance follows from the number of the epoch, so an epoch that is run again sends the same records there.
+        """
+        return self._spread(SHUFFLE)
+
+    def forward(self) -> DataStream[T_co]:
+        """Has records stay with their subtask, which they do where nothing is said; but then the numbers may differ.
+
+        Raises:
+            InvalidProgramError: when the job is planned, and the next operator has another parallelism.
+        """
+        return self._spread(FORWARD_ALWAYS)
+
+    def global_(self) -> DataStream[T_co]:
+        """Has the first subtask of the next operator get every record; not in PyFlink."""
+        return self._spread(GLOBAL)
+
+    def partition_custom(
+        self,
+        partitioner: Partitioner[K] | Callable[[K, int], int],
+        key_selector: Callable[[T_co], K] | SupportsGetKey[T_co, K] | str | int,
+    ) -> DataStream[T_co]:
+        """Has a function say which subtask of the next operator gets a record. The stream is not keyed by that.
+
+        Args:
+            partitioner: called with the key of a record and the number of subtasks, gives the number of one, from 0.
+            key_selector: the key of a record: a function, a ``KeySelector``, the name or position of a field.
+
+        Raises:
+            InvalidTypeError: when one of them is something else.
+            UnsupportedOperationError: when the selector wants to be opened.
+        """
+        check_function(partitioner, Partitioner, "partition")
+        partition = method_of(partitioner, "partition")
+        select = selector_of(self._type, key_selector)
+        return self._spread(Custom(partition, select, caller()))
 
     def _spread(self, partitioning: Partitioning) -> DataStream[T_co]:
         """The same records, spread in some way."""

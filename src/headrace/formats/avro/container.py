@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 MAGIC: Final = b"Obj\x01"
 MARKER_BYTES: Final = 16
+
+_COMPRESSED: Final[Mapping[bytes, str]] = dict.fromkeys(
+    (b"\x1f\x8b", b"\x28\xb5", b"BZ", b"\xfd7"),
+    ", but a compressed one: decompress it; Avro compresses its blocks itself",
+)
+"""By how other files begin, what to do about them."""
 
 _WINDOW_BYTES: Final = 1 << 20
 _NUMBERS_BYTES: Final = 20
@@ -166,7 +173,7 @@ def _decompressed(header: Header, stored: bytes, behind: int) -> bytes:
 
 def _header(window: _Window, path: str) -> Header:
     if window.read(0, len(MAGIC)) != MAGIC:
-        raise CorruptFileError(f"{path} is not an Avro file")
+        raise CorruptFileError(f"{path} is not an Avro file{_COMPRESSED.get(window.read(0, 2), '')}")
     length = _WINDOW_BYTES
     while True:
         data = window.read(0, length)

@@ -15,7 +15,7 @@ from headrace.common.typeinfo import CompositeTypeInfo, Types
 from headrace.formats.avro.codecs import CODECS
 from headrace.formats.avro.container import MAGIC
 from headrace.formats.avro.encoder import encode_records
-from headrace.formats.avro.schema import AvroSchema, Record
+from headrace.formats.avro.schema import AvroSchema, Record, schema_given
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import write_integer
 from headrace.formats.column_text import bytes_of
@@ -26,10 +26,12 @@ from headrace.formats.joining import FileKind
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.avro.schema import Node
+    from headrace.formats.avro.schema import GivenSchema, Node
 
 BLOCK_BYTES: Final = 1 << 16
 """About how large a block is before it is compressed; Avro's own library makes them as large."""
+
+_GIVE_A_SCHEMA: Final = "give a schema to AvroBulkWriters.for_generic_record(), which takes rows as well"
 
 
 @hides_engine_of_methods
@@ -45,11 +47,11 @@ class AvroBulkWriters:
     """
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema, *, codec: str = "null") -> BulkWriterFactory:
+    def for_generic_record(schema: GivenSchema, *, codec: str = "null") -> BulkWriterFactory:
         """Writers of records with the fields of a schema, dicts or rows.
 
         Args:
-            schema: the schema of a record.
+            schema: the schema of a record, or its text in JSON.
             codec: how blocks are compressed: ``null`` (they are not, as in Flink), ``deflate``, ``snappy``,
                 ``zstandard``, ``bzip2``, ``xz`` or ``lz4``.
 
@@ -57,7 +59,8 @@ class AvroBulkWriters:
             InvalidTypeError: when the schema is none of a record.
             ConfigurationError: when there is no such codec.
         """
-        return _AvroWriterFactory(schema, None, legacy=True, codec=codec)
+        given = schema_given(schema, "AvroBulkWriters.for_generic_record")
+        return _AvroWriterFactory(given, None, legacy=True, codec=codec)
 
     @staticmethod
     def for_row_type(row_type: TypeInformation | type | None = None, *, codec: str = "snappy") -> BulkWriterFactory:
@@ -72,7 +75,7 @@ class AvroBulkWriters:
             ConfigurationError: when there is no such codec.
         """
         kind = None if row_type is None else Types.of(row_type)
-        schema = None if kind is None else avro_schema_of(kind)
+        schema = None if kind is None else avro_schema_of(kind, advice=_GIVE_A_SCHEMA)
         return _AvroWriterFactory(schema, kind, legacy=False, codec=codec)
 
 
@@ -119,7 +122,7 @@ class _AvroWriterFactory(BulkWriterFactory):
         return _AvroWriter(out, str(schema), self._node(schema), self._codec)
 
     def _schema_for(self, input_type: TypeInformation) -> AvroSchema:
-        return avro_schema_of(input_type) if self._schema is None else self._schema
+        return avro_schema_of(input_type, advice=_GIVE_A_SCHEMA) if self._schema is None else self._schema
 
     def _node(self, schema: AvroSchema) -> Node:
         AvroSchema(str(schema)).node()  # a file has to say all by itself

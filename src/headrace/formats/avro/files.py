@@ -14,7 +14,7 @@ from headrace.common.typeinfo import Types
 from headrace.formats.avro.boundaries import Boundaries
 from headrace.formats.avro.container import FileBlock, read_blocks, read_header
 from headrace.formats.avro.resolution import avro_reader
-from headrace.formats.avro.schema import AvroSchema, Record
+from headrace.formats.avro.schema import AvroSchema, Record, schema_given
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import binary_array
 from headrace.formats.bad_records import BadRecords
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.avro.resolution import AvroReader
+    from headrace.formats.avro.schema import GivenSchema
     from headrace.formats.file_format import FileRange
     from headrace.storage.files import InputFile
 
@@ -80,7 +81,7 @@ class AvroFormat(SelfDescribingFormat):
 
     def __init__(
         self,
-        schema: AvroSchema | str | None = None,
+        schema: GivenSchema | None = None,
         type_info: TypeInformation | type | None = None,
         *,
         legacy_timestamp_mapping: bool = True,
@@ -89,10 +90,10 @@ class AvroFormat(SelfDescribingFormat):
             raise InvalidProgramError("an AvroFormat takes a schema or type_info, not both")
         self._legacy = legacy_timestamp_mapping
         self._type = None if type_info is None else Types.of(type_info)
-        self._schema = AvroSchema(schema) if isinstance(schema, str) else schema
+        self._schema = None if schema is None else schema_given(schema, type(self).__name__)
         if self._type is not None:
             self._legacy = False  # a type says itself which of its times have a zone
-            self._schema = avro_schema_of(self._type)
+            self._schema = avro_schema_of(self._type, advice="give a schema in place of type_info")
         elif self._schema is not None:
             self._type = self._type_of(self._schema)
 
@@ -213,7 +214,7 @@ class AvroInputFormat(AvroFormat):
 
     Args:
         path: a file, a folder or a pattern.
-        schema: the schema of the records.
+        schema: the schema of the records, or its text in JSON.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -225,7 +226,7 @@ class AvroInputFormat(AvroFormat):
 
     as_dicts = True
 
-    def __init__(self, path: str | os.PathLike[str], schema: AvroSchema) -> None:
+    def __init__(self, path: str | os.PathLike[str], schema: GivenSchema) -> None:
         super().__init__(schema)
         self.path = path
 

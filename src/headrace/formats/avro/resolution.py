@@ -136,7 +136,9 @@ def _shown(node: Node) -> str:
         return node.logical or node.kind
     if isinstance(node, Record | Enum | Fixed):
         return f"{type(node).__name__.lower()} {node.name}"
-    return type(node).__name__.lower()
+    if isinstance(node, Union):
+        return f"union of {' and '.join(map(_shown, node.branches))}"
+    return f"{type(node).__name__.lower()} of {_shown(node.items if isinstance(node, Array) else node.values)}"
 
 
 def _of_union(writer: Union, reader: Node) -> Decoder:
@@ -212,7 +214,7 @@ def _field(writer: Field, reader: Field) -> Decoder:
 def _default(field: Field) -> pa.Array:
     if field.default is NO_DEFAULT:
         raise InvalidProgramError(
-            f"{field.name}: the writer's schema has no such field, and the reader's has no default for it"
+            f"{field.name}: the writer's schema has no such field, and the reader's no default for it: give it one"
         )
     return _constant(field.node, field.default)
 

@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.arguments import refused
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import DictTypeInfo, TypeInformation, Types
 
@@ -197,6 +198,24 @@ class AvroSchema:
         return hash((self._text, self._references))
 
 
+GivenSchema = AvroSchema | str | Mapping[str, Any]
+"""What a program may give for a schema: itself, its text in JSON, or what :mod:`json` makes of that."""
+
+
+def schema_given(schema: GivenSchema, method: str) -> AvroSchema:
+    """The schema that a program gives to a method.
+
+    Raises:
+        InvalidTypeError: when it is none; the message begins with ``method``.
+        InvalidProgramError: when it is no schema of Avro.
+    """
+    if isinstance(schema, AvroSchema):
+        return schema
+    if not isinstance(schema, str | Mapping):
+        raise refused(f"{method} takes an AvroSchema, or its text in JSON, not {schema!r}", InvalidTypeError)
+    return AvroSchema(schema)
+
+
 @lru_cache(maxsize=256)
 def _parsed(texts: tuple[str, ...], legacy_timestamp_mapping: bool, as_dicts: bool) -> Node:
     """The last one of some schemas, of which each may refer to those before."""
@@ -204,7 +223,8 @@ def _parsed(texts: tuple[str, ...], legacy_timestamp_mapping: bool, as_dicts: bo
     try:
         documents = [json.loads(text) for text in texts]
     except ValueError as error:
-        raise InvalidProgramError(f"the schema of Avro is no JSON: {error}") from None
+        hint = "" if texts[-1].lstrip()[:1] in ("{", "[", '"') else "; that of a file is AvroSchema.parse_file(path)"
+        raise InvalidProgramError(f"the schema of Avro is no JSON: {error}{hint}") from None
     return [parser.node(document, "") for document in documents][-1]
 
 

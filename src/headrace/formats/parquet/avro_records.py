@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.formats.avro.schema import Array, Map, Record, Union, is_null
+from headrace.formats.avro.schema import Array, Map, Record, Union, is_null, schema_given
 from headrace.formats.avro.types import GenericRecordAvroTypeInfo
 from headrace.formats.parquet.reader import ParquetFormat
 from headrace.formats.parquet.writer import ParquetBulkWriters
 
 if TYPE_CHECKING:
-    from headrace.formats.avro.schema import AvroSchema, Node
+    from headrace.formats.avro.schema import AvroSchema, GivenSchema, Node
     from headrace.formats.encoders import BulkWriterFactory
 
 
@@ -30,14 +30,14 @@ class AvroParquetReaders:
     """
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema) -> ParquetFormat:
+    def for_generic_record(schema: GivenSchema) -> ParquetFormat:
         """A format that reads records as dicts; columns are found by the names of the schema's fields.
 
         Raises:
             InvalidTypeError: when the schema is none of a record, or a field may be one of several types.
         """
-        _refuse_what_has_no_columns(schema)
-        return ParquetFormat(type_info=GenericRecordAvroTypeInfo(schema))
+        given = _with_columns(schema, "AvroParquetReaders.for_generic_record")
+        return ParquetFormat(type_info=GenericRecordAvroTypeInfo(given))
 
 
 @hides_engine_of_methods
@@ -54,20 +54,23 @@ class AvroParquetWriters:
     """
 
     @staticmethod
-    def for_generic_record(schema: AvroSchema) -> BulkWriterFactory:
+    def for_generic_record(schema: GivenSchema) -> BulkWriterFactory:
         """Writers of the columns that a schema describes; enums and decimals are written as strings.
 
         Raises:
             InvalidTypeError: when the schema is none of a record, or a field may be one of several types.
         """
-        _refuse_what_has_no_columns(schema)
-        return ParquetBulkWriters.for_row_type(GenericRecordAvroTypeInfo(schema))
+        given = _with_columns(schema, "AvroParquetWriters.for_generic_record")
+        return ParquetBulkWriters.for_row_type(GenericRecordAvroTypeInfo(given))
 
 
-def _refuse_what_has_no_columns(schema: AvroSchema) -> None:
-    node = schema.node()
+def _with_columns(schema: GivenSchema, method: str) -> AvroSchema:
+    """The schema that a program gives, unless its records have no columns."""
+    given = schema_given(schema, method)
+    node = given.node()
     if isinstance(node, Record):
         _refuse(node, node.name)
+    return given
 
 
 def _refuse(node: Node, where: str) -> None:

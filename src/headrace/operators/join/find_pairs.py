@@ -110,7 +110,7 @@ def find_pairs(
     for side in arrived:
         rows[side.ordinals] = np.arange(len(side.ordinals))
     layout = _PairLayout(interval, sources, arrived, watermarks, rows)
-    for start, stop in _portions(counts):
+    for start, stop in portions(counts):
         matches = layout.matches([candidates.slice(start, stop) for candidates in found])
         for first in range(0, len(matches), PAIRS):
             yield layout.pairs(matches.slice(first, first + PAIRS))
@@ -236,8 +236,8 @@ class _PairLayout:
         return Pairs(left, right, left_times, right_times, self.watermarks[matches.ordinals])
 
 
-def _portions(counts: Longs) -> Iterator[tuple[int, int]]:
-    """Cuts the order of arrival where about as many candidates as are laid out at a time have come."""
+def portions(counts: Longs) -> Iterator[tuple[int, int]]:
+    """Cuts records where about as many candidates as are laid out at a time have come, given how many each has."""
     totals = np.cumsum(counts)
     start, before = 0, 0
     while start < len(totals) and before < totals[-1]:

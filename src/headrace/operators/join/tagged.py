@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
@@ -14,7 +16,28 @@ from headrace.operators.join.interval import LEFT
 from headrace.operators.keyed import KeyedBatch
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from headrace.common.typeinfo import TypeInformation
+
+    Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    """Of which streams records without a partner are shown as well.
+
+    Attributes:
+        left: whether those of the left stream are.
+        right: whether those of the right stream are.
+    """
+
+    left: bool
+    right: bool
+
+
+INNER: Final = Outer(left=False, right=False)
+"""Of none."""
 
 
 def tagged_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
@@ -37,3 +60,9 @@ def tagged(input_index: int, batch: KeyedBatch, type_: TypeInformation) -> Keyed
     )
     made = Batch(type_, batch.timestamps, batch.watermarks, columns=columns, ordinals=batch.ordinals)
     return KeyedBatch.of(made, batch.keys)
+
+
+def untagged(records: pa.Array) -> tuple[Mask, pa.Array, pa.Array]:
+    """Of tagged records as one column: which are of the left input, the left records and the right ones."""
+    tags, left, right = (pc.struct_field(records, [field]) for field in range(3))
+    return tags.to_numpy(zero_copy_only=False), left, right

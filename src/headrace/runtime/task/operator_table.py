@@ -31,6 +31,7 @@ from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.column_results import ColumnResults
 from headrace.operators.join.function_results import FunctionResults, JoinResults
 from headrace.operators.join.interval_join import IntervalJoinOperator
+from headrace.operators.join.window_join import ColumnarWindowJoin
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.lookup.lookup_operator import LookupOperator
 from headrace.operators.process import ProcessOperator
@@ -60,6 +61,7 @@ from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.kept_clients import KeptClients
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.plan.job_plan import JobPlan
@@ -154,13 +156,16 @@ class OperatorMaker:
         )
 
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
-        types = [planned.input_schema(index).record_type for index in range(len(spec.inputs))]
+        types = self._input_types(planned)
         results: JoinResults = (
             ColumnResults(spec.columns, types, planned.output_type)
             if spec.function is None
             else FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
         )
         return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
+
+    def _input_types(self, planned: PlannedOperator) -> list[TypeInformation]:
+        return [planned.input_schema(index).record_type for index in range(len(planned.node.spec.inputs))]
 
     def _reduce(self, planned: PlannedOperator, spec: specs.RollingReduceSpec) -> Operator:
         return RollingOperator(
@@ -234,7 +239,11 @@ class OperatorMaker:
         return WindowOperator(self._row_layout(planned, spec))
 
     def _co_group(self, planned: PlannedOperator, spec: CoGroupSpec) -> Operator:
-        return CoGroupOperator(self._row_layout(planned, spec))
+        layout = self._row_layout(planned, spec)
+        if not spec.columns:
+            return CoGroupOperator(layout)
+        results = ColumnResults(spec.columns, self._input_types(planned), planned.output_type)
+        return ColumnarWindowJoin(layout, spec.outer, results)
 
     def _row_layout(self, planned: PlannedOperator, spec: RowWindowSpec) -> GeneralWindowLayout:
         """What a window with functions of the user consists of."""

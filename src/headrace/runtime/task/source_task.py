@@ -62,7 +62,7 @@ class SourceTask:
 
     def _read_assignment(self, assignment: SplitAssignment) -> Iterator[None]:
         source, path = self._chain.sources[assignment.node], self._paths[assignment.node]
-        path.begin(assignment)
+        path.begin(assignment, self._context.epoch)
         for read in assignment.reads:
             for records in _records(source, read):
                 _emit(source, records)
@@ -133,7 +133,7 @@ class _SourcePath:
             if any(edge.source in self._reached for edge in member.planned.inputs):
                 self._reached[node] = self._members[node] = member
 
-    def begin(self, assignment: SplitAssignment) -> None:
+    def begin(self, assignment: SplitAssignment, epoch: int) -> None:
         """What follows is this piece: set every watermark to where the piece starts."""
         self._reached[self._source].output.watermark = MIN_WATERMARK
         for node, member in self._members.items():
@@ -147,7 +147,7 @@ class _SourcePath:
             member.output.watermark = start
         for chained in self._reached.values():
             for sender in chained.senders:
-                sender.begin_channel(assignment.channel, assignment.piece, chained.output.watermark)
+                sender.begin_channel(assignment.channel, assignment.piece, chained.output.watermark, epoch)
 
     def end(self, assignment: SplitAssignment) -> Iterator[ChannelReport]:
         """The piece is over: close the channels and say how far it came."""

@@ -98,7 +98,7 @@ class StageTask:
             member.valve.begin(self._inputs(member, reached), reached)
             member.output.watermark = output
             for sender in member.senders:
-                sender.begin_channel(chain.partition, 0, output)
+                sender.begin_channel(chain.partition, 0, output, self._context.epoch)
         chain.begin_epoch(self._context, watermarks)
 
     def _inputs(self, member: ChainedOperator, reached: int) -> dict[int, int]:

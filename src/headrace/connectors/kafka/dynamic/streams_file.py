@@ -22,7 +22,9 @@ def listed_streams(document: Any) -> list[KafkaStream]:
     """
     if not isinstance(document, list):
         told = "is empty" if document is None else f"is {document!r:.100}"
-        raise ConfigurationError(f"it should be a list of streams, each with {_OF_A_STREAM}, and {told}")
+        raise ConfigurationError(
+            f"it should be a list of streams, each with {' and '.join(map(repr, _OF_A_STREAM))}, and {told}"
+        )
     streams = [_stream(each, f"stream {number}") for number, each in enumerate(document, 1)]
     _check_single([stream.stream_id for stream in streams], "stream")
     return streams

@@ -6,6 +6,7 @@ record is made of Python objects once, for the function that sees it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,27 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 14
 """Of so many elements records are made together: a window may hold more than there should be at a time."""
+
+
+@dataclass(frozen=True)
+class ElementsOfKeys:
+    """The elements of each key of a window; lists of them are made while it is gone through.
+
+    Attributes:
+        type: their type.
+        values: all of them, as one column.
+        groups: where those of each key are in it.
+    """
+
+    type: TypeInformation
+    values: pa.Array
+    groups: Groups
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        for block in self.groups.blocks(_BLOCK):
+            elements = array_to_values(self.type, gather(self.values, block.order))
+            starts = block.segments.starts.tolist()
+            yield from (elements[start:stop] for start, stop in pairwise([*starts, len(elements)]))
 
 
 class OrderedElements(OrderedContents):
@@ -102,14 +124,7 @@ class OrderedElements(OrderedContents):
         groups = group_rows(rows.ends, rows.hashes, rows.keys)
         firsts = groups.first_rows
         keys = KeyColumn(gather(rows.keys, firsts), rows.hashes[firsts])
-        return KeysOfWindow(keys, self._lists(rows.columns[0], groups), all_of)
-
-    def _lists(self, values: pa.Array, groups: Groups) -> Iterator[list[Any]]:
-        """The elements of each key."""
-        for block in groups.blocks(_BLOCK):
-            elements = array_to_values(self._type, gather(values, block.order))
-            starts = block.segments.starts.tolist()
-            yield from (elements[start:stop] for start, stop in pairwise([*starts, len(elements)]))
+        return KeysOfWindow(keys, ElementsOfKeys(self._type, rows.columns[0], groups), all_of)
 
     def _forget(self, last: int) -> None:
         if self._new and min(self._new_ends) <= last:

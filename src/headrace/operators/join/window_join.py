@@ -1,0 +1,96 @@
+"""The join of windows that are shown once, at their ends, column by column: pairs of each key as ranges of rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.join.co_group import CoGroupOperator
+from headrace.operators.join.find_pairs import Pairs, portions
+from headrace.operators.join.tagged import untagged
+from headrace.operators.window.general.ordered_elements import ElementsOfKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from headrace.operators.join.function_results import JoinResults
+    from headrace.operators.join.tagged import Outer
+    from headrace.operators.window.general.layout import GeneralWindowLayout
+    from headrace.operators.window.general.ordered_contents import KeysOfWindow
+    from headrace.operators.window.general.window_ends import DueWindow
+    from headrace.state.runs.grouping import Groups
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+_NOBODY = -1
+"""The place of a partner that is not there."""
+
+
+class ColumnarWindowJoin(CoGroupOperator):
+    """Pairs of the records of two keyed inputs that are in the same window.
+
+    Args:
+        layout: the windows, which have no function.
+        outer: of which inputs records without a partner are shown as well.
+        results: what becomes of pairs.
+    """
+
+    def __init__(self, layout: GeneralWindowLayout, outer: Outer, results: JoinResults) -> None:
+        super().__init__(layout)
+        self._outer = outer
+        self._results = results
+
+    def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
+        held = contents.held
+        assert isinstance(held, ElementsOfKeys), "windows that are shown at their ends keep all elements by these"
+        is_left, left, right = untagged(held.values)
+        time = self._windows.window_of(due.end).max_timestamp()
+        for lefts, rights in pairs_of_groups(held.groups, is_left, self._outer):
+            times, stamps = np.full(len(lefts), time), np.full(len(lefts), stamp)
+            pairs = Pairs(_taken(left, lefts), _taken(right, rights), times, times, stamps)
+            self._results.emit(pairs, self.context, self.output)
+
+
+def pairs_of_groups(groups: Groups, is_left: Mask, outer: Outer) -> Iterator[tuple[Longs, Longs]]:
+    """Each left row with each right row of its group, some at a time; -1 for a partner that is not there.
+
+    They come group by group, left row by left row.
+
+    Args:
+        groups: the rows by key.
+        is_left: whether a row is of the left input; all others are of the right one.
+        outer: of which inputs rows without a partner are shown as well.
+    """
+    rows, numbers = groups.order, groups.segments.ids
+    of_left = is_left[rows]
+    count = len(groups.segments)
+    left_counts = np.bincount(numbers[of_left], minlength=count)
+    rights, right_counts = rows[~of_left], np.bincount(numbers[~of_left], minlength=count)
+    # A row finds all right ones of its group; without any, nobody. Where there are no left ones, nobody finds them.
+    finders, of_finders = rows[of_left], numbers[of_left]
+    firsts = (np.cumsum(right_counts) - right_counts)[of_finders]
+    found = right_counts[of_finders]
+    if outer.left:
+        rights, firsts = np.append(rights, _NOBODY), np.where(found == 0, len(rights), firsts)
+        found = np.maximum(found, 1)
+    if outer.right:
+        alone = np.flatnonzero((left_counts == 0)[numbers] & ~of_left)
+        places = np.cumsum(~of_left)[alone] - 1
+        order = np.argsort(np.concatenate((of_finders, numbers[alone])), kind="stable")
+        finders = np.concatenate((finders, np.full(len(alone), _NOBODY)))[order]
+        firsts = np.concatenate((firsts, places))[order]
+        found = np.concatenate((found, np.ones(len(alone), np.int64)))[order]
+    for start, stop in portions(found):
+        lengths = found[start:stop]
+        begins = np.cumsum(lengths) - lengths
+        ranges = np.repeat(firsts[start:stop] - begins, lengths) + np.arange(int(lengths.sum()))
+        yield np.repeat(finders[start:stop], lengths), rights[ranges]
+
+
+def _taken(records: pa.Array, places: Longs) -> pa.Array:
+    return records.take(pa.array(places, mask=places == _NOBODY))
