@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from headrace.runtime.spark.settings import FRUGAL_JAVA
+
 pytest.importorskip("ipykernel")
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -41,7 +43,8 @@ class Executed:
 
         client.process_message = note
         paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        client.execute(env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable})
+        spark = {"PYSPARK_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": FRUGAL_JAVA}
+        client.execute(env={**os.environ, **spark, "PYTHONPATH": os.pathsep.join(paths)})
 
     @staticmethod
     def of(*cells: str) -> Executed:

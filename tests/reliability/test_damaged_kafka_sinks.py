@@ -75,11 +75,11 @@ class Interrupted:
             self._job(settings).crash()
 
     def waiting(self) -> list[Path]:
-        """The files that the newest checkpoint names, those of the oldest epoch first."""
+        """The files that the newest checkpoint names and that are not published, those of the oldest epoch first."""
         newest = json.loads(max((self.folder / "checkpoints" / "manifests").glob("[0-9]*.json")).read_bytes())
         names = [name for *_, staged in newest["pending"] for each in staged for name, *_ in each["files"]]
         (folder,) = (self.folder / "checkpoints" / "sinks").iterdir()
-        return [folder / name for name in names]
+        return [folder / name for name in names if (folder / name).exists()]
 
     def _job(self, settings: dict[str, str]) -> SmallJob:
         return kafka_job(self.folder, self.topic.servers, self.topic.name, NO_RESTARTS | settings)

@@ -21,6 +21,7 @@ from headrace.runtime.spark.session import acquire_session, mismatches, running_
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,
     EPOCH_QUERY_SETTINGS,
+    FRUGAL_JAVA,
     checked_settings,
     settings_of_own_session,
 )
@@ -38,6 +39,7 @@ def run_script(tmp_path: Path) -> RunScript:
     environment = os.environ | {
         "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_SUBMIT_OPTS": FRUGAL_JAVA,
         # PySpark sets these itself
         "SPARK_AUTH_SOCKET_TIMEOUT": "15",
         "SPARK_BUFFER_SIZE": "65536",
