@@ -30,6 +30,7 @@ class CheckpointCoordinator:
     Attributes:
         newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
             :meth:`restore`.
+        epoch_before: the last epoch of earlier runs, as far as :meth:`restore` has come to know; 0 while there is none.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class CheckpointCoordinator:
         ignore_unclaimed: bool,
     ) -> None:
         self.newest: Manifest | None = None
+        self.epoch_before = 0
         self._store = store
         self._plan = plan
         self._sinks = sinks
@@ -76,6 +78,7 @@ class CheckpointCoordinator:
         """
         while True:
             found = self._store.latest()
+            self.epoch_before = 0 if found is None else found.epoch
             try:
                 if found is not None:
                     self._sinks.check_output(found)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import (
     EXITS,
+    InfrastructureError,
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
@@ -166,7 +167,7 @@ class JobManager:
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
-        restored = self._checkpoints.restore()
+        restored = self._restored()
         self._is_identified.set()
         manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
@@ -313,14 +314,7 @@ class JobManager:
         """Make what lasts from here to the end of the run, whatever fails meanwhile."""
         clock = self._clock or SystemClock(manifest.processing_time)
         settings = self._settings
-        self._failures = FailureHandler(
-            settings.restart.begin(clock, random.Random(manifest.job_id)),
-            self._listener,
-            self._stop,
-            cancelled=self._cancelled,
-            restarts_functions=settings.restarts_functions,
-            most_deaths=settings.most_deaths,
-        )
+        self._failures = self._new_failures(clock, seed=manifest.job_id)
         self._runtime.start(self._blob)
         self._services = JobServices(
             plan=self.plan,
@@ -337,11 +331,37 @@ class JobManager:
             storage_options=self._blob.storage_options,
         )
 
+    def _new_failures(self, clock: Clock, seed: str) -> FailureHandler:
+        settings = self._settings
+        return FailureHandler(
+            settings.restart.begin(clock, random.Random(seed)),
+            self._listener,
+            self._stop,
+            cancelled=self._cancelled,
+            restarts_functions=settings.restarts_functions,
+            most_deaths=settings.most_deaths,
+        )
+
     def _running(self) -> JobExecution:
         assert self._execution is not None, "open() comes first"
         return self._execution
 
     # --- failures ----------------------------------------------------------------------------------------------------
+
+    def _restored(self) -> Manifest | None:
+        """The manifest that the job goes on from, if any.
+
+        Sinks are asked whether it is the newest. Where a service that they ask is away, a job that has run before waits
+        as it would later. One that has not fails at once: whoever starts it may have named a wrong server.
+        """
+        failures = self._new_failures(self._clock or SystemClock(0), seed=self.plan.name)
+        while True:
+            try:
+                return self._checkpoints.restore()
+            except InfrastructureError as error:
+                epoch = self._checkpoints.epoch_before
+                if not epoch or not failures.await_restart(error, epoch + 1):
+                    raise
 
     def _with_restarts(self, work: Callable[[], T], *, is_required: bool = False) -> T | None:
         """Do something, again after failures that may pass.
