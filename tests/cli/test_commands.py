@@ -142,7 +142,7 @@ def test_a_failing_function_is_one_message(script: Callable[..., Path]) -> None:
 
 
 def test_a_mistake_shows_the_line_of_the_program(script: Callable[..., Path]) -> None:
-    path = script("from headrace.datastream import KeyedCoProcessFunction\n")
+    path = script("from headrace.datastream import SinkFunction\n")
     result = invoke("run", "--runtime", "local", path)
     assert result.exit_code == 1
     assert result.stderr.startswith("error: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,8 @@ page.md
 false
 ```
 """
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # the folder is to have what the page puts there
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     assert follow(page, tmp_path, monkeypatch) == 6
 
 

@@ -14,7 +14,7 @@ import pytest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.client import submission
 from headrace.common.errors import JobSupersededError
-from headrace.connectors.file_system import committer
+from headrace.connectors.file_system import committer, putting_together
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.storage import posix_output
 from headrace.storage.posix_output import PosixOutput
@@ -101,7 +101,7 @@ def test_the_older_one_is_in_the_middle_of_a_commit(
 
 
 SHOWING = ["_is_there", "_publish", "show", "remove"]
-PUTTING_TOGETHER = [*SHOWING, "put_together", "AppendedFile", "_checked_blocks"]
+PUTTING_TOGETHER = [*SHOWING, "put_together", "AppendedFile", "checked_blocks"]
 STEPS = {
     "text-a-file-an-epoch": SHOWING,
     "text-rolled-by-size": PUTTING_TOGETHER,
@@ -111,8 +111,8 @@ STEPS = {
 
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
-    owners: list[Any] = [FileCommitter, committer, PosixOutput, posix_output]
-    owner = next(owner for owner in owners if hasattr(owner, step))
+    callers: list[Any] = [FileCommitter, committer, PosixOutput, posix_output]
+    owner = putting_together if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
     original, calls = getattr(owner, step), itertools.count(1)
 
     def paused(*arguments: Any, **named: Any) -> Any:
@@ -134,7 +134,7 @@ def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pa
                 pause.here()
             yield block[len(block) // 2 :]
 
-    monkeypatch.setattr(owner, step, paused_blocks if step == "_checked_blocks" else paused)
+    monkeypatch.setattr(owner, step, paused_blocks if step == "checked_blocks" else paused)
 
 
 @pytest.mark.parametrize("nth", [1, 2])
@@ -162,7 +162,7 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("step", ["put_together", "AppendedFile", "_checked_blocks", "show"])
+@pytest.mark.parametrize("step", ["put_together", "AppendedFile", "checked_blocks", "show"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
