@@ -354,12 +354,14 @@ class JobManager:
         Sinks are asked whether it is the newest. Where a service that they ask is away, a job that has run before waits
         as it would later. One that has not fails at once: whoever starts it may have named a wrong server.
         """
-        failures = self._new_failures(self._clock or SystemClock(0), seed=self.plan.name)
+        failures: FailureHandler | None = None
         while True:
             try:
                 return self._checkpoints.restore()
             except InfrastructureError as error:
                 epoch = self._checkpoints.epoch_before
+                if failures is None:
+                    failures = self._new_failures(self._clock or SystemClock(0), seed=self.plan.name)
                 if not epoch or not failures.await_restart(error, epoch + 1):
                     raise
 
