@@ -161,3 +161,22 @@ class ReadOnlyTimerService(_OperatorTimerService):
             f"{method} in {self._name!r}: timers exist only on a keyed stream; call key_by(...) first and use a "
             "KeyedProcessFunction"
         )
+
+
+class FollowingTimerService(ReadOnlyTimerService):
+    """That of records without a key in an operator that has keys: it tells the time of these, and sets no timers.
+
+    Args:
+        name: the operator's name.
+        keyed: that of records with a key.
+    """
+
+    def __init__(self, name: str, keyed: KeyedTimerService) -> None:
+        super().__init__(name)
+        self._keyed = keyed
+
+    def current_processing_time(self) -> int:
+        return self._keyed.processing_time
+
+    def current_watermark(self) -> int:
+        return self._keyed.watermark
