@@ -136,7 +136,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         if not isinstance(self._stream, KeyedStream):
             raise refused("in_event_time_order() is for a keyed stream: call key_by(...) before connect(...)")
         for stream, which in ((self._stream, "first"), (self._broadcast._stream, "broadcast")):
-            check_has_event_time(stream, which, "in_event_time_order()")
+            check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
         ordered = BroadcastConnectedStream(self._stream, self._broadcast)
         ordered._in_order = True
         return ordered

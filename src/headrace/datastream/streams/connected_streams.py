@@ -149,7 +149,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         if not self._is_keyed:
             raise refused("in_event_time_order() is for streams that are both keyed: call key_by(...) first")
         for stream, which in ((self._first, "first"), (self._second, "second")):
-            check_has_event_time(stream, which, "in_event_time_order()")
+            check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
         ordered = ConnectedStreams(self._first, self._second)
         ordered._in_order = True
         return ordered

@@ -15,7 +15,7 @@ from headrace.time.watermarks import NoWatermarks
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.streams.stream import Stream
+    from headrace.graph.stream_graph import StreamGraph
 
 _TIMES: Final = frozenset(
     {BasicType.LONG, BasicType.INT, BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT}
@@ -44,19 +44,19 @@ def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
         _check_time(value.type, f"event time from {value.text}")
 
 
-def check_has_event_time(stream: Stream[Any], which: str, method: str) -> None:
+def check_has_event_time(graph: StreamGraph, operators: set[int], which: str, method: str) -> None:
     """Refuse a stream whose records do not all pass a watermark strategy: its event time would never come.
 
     Args:
-        stream: the stream.
+        graph: the graph that it is in.
+        operators: the ids of the operators whose records it is of.
         which: what messages call it.
         method: what wants event time.
 
     Raises:
         InvalidProgramError: when there is a way to it without any strategy; it names the source.
     """
-    graph, seen = stream._transformations.graph, set()
-    waiting = stream._operator_ids()
+    waiting, seen = set(operators), set()
     while waiting:
         node = graph[waiting.pop()]
         if node.id in seen or isinstance(node.spec, TimestampsSpec):
