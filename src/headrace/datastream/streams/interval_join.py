@@ -19,6 +19,7 @@ from headrace.datastream.streams.checks import check_object, check_same_environm
 from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.join_kinds import shown_alone
 from headrace.datastream.streams.keying import check_same_keys
+from headrace.datastream.streams.other_names import OTHER_NAMES_BEHIND_BETWEEN, OTHER_NAMES_OF_INTERVALS
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.operators.join.interval import LEFT, RIGHT, JoinInterval
@@ -41,7 +42,7 @@ _NO_CLOCK = "an interval join goes by event time; in processing time there is no
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_INTERVALS)
 class IntervalJoin(Generic[T_co, V_co, K_co]):
     """Two keyed streams that are to be joined; ``between`` says which times match.
 
@@ -97,7 +98,7 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_BEHIND_BETWEEN)
 class IntervalJoined(Generic[T_co, V_co, K_co]):
     """Two keyed streams whose records match by key and time. Its settings change it, and return it.
 

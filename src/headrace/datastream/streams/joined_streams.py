@@ -18,6 +18,12 @@ from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.join_adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
 from headrace.datastream.streams.join_kinds import shown_alone
 from headrace.datastream.streams.keying import check_same_keys
+from headrace.datastream.streams.other_names import (
+    OTHER_NAMES_OF_EQUAL_TO,
+    OTHER_NAMES_OF_TWO_STREAMS,
+    OTHER_NAMES_OF_WHERE,
+    OTHER_NAMES_OF_WINDOWS_OF_TWO,
+)
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
@@ -63,6 +69,7 @@ class TwoStreams(Generic[T_co, V_co, W_co]):
 
 
 @hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_WHERE)
 class Where(Generic[T_co, V_co, W_co]):
     """Two streams of which the first one has its key.
 
@@ -86,6 +93,7 @@ class Where(Generic[T_co, V_co, W_co]):
 
 
 @hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_EQUAL_TO)
 class EqualTo(Generic[T_co, V_co, W_co]):
     """Two streams by their keys.
 
@@ -139,7 +147,7 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_WINDOWS_OF_TWO)
 class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
     """The windows of ``co_group``.
 
@@ -180,7 +188,7 @@ class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_TWO_STREAMS)
 class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
     """What ``co_group`` gives.
 
@@ -207,7 +215,7 @@ class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]]
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_WINDOWS_OF_TWO)
 class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
     """The windows of ``join``.
 
@@ -294,7 +302,7 @@ def _is_flat(function: Any) -> bool:
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_TWO_STREAMS)
 class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
     """What ``join`` gives.
 
