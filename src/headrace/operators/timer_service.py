@@ -138,11 +138,13 @@ class ReadOnlyTimerService(_OperatorTimerService):
 
     Args:
         name: the operator's name.
+        advice: why it has none, and what to do instead.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, advice: str) -> None:
         super().__init__()
         self._name = name
+        self._advice = advice
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         raise self._no_timers("register_processing_time_timer")
@@ -157,7 +159,4 @@ class ReadOnlyTimerService(_OperatorTimerService):
         raise self._no_timers("delete_event_time_timer")
 
     def _no_timers(self, method: str) -> InvalidProgramError:
-        return InvalidProgramError(
-            f"{method} in {self._name!r}: timers exist only on a keyed stream; call key_by(...) first and use a "
-            "KeyedProcessFunction"
-        )
+        return InvalidProgramError(f"{method} in {self._name!r}: {self._advice}")
