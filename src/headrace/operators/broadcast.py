@@ -32,6 +32,16 @@ ELEMENTS: Final = 0
 BROADCAST: Final = 1
 """The inputs of operators with a broadcast stream."""
 
+_NO_KEY: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
+_OTHER_NAMES_OF_BROADCAST_SIDE: Final = {
+    **OTHER_NAMES_OF_CONTEXTS,
+    "get_current_key": "records of the broadcast stream have no key; apply_to_keyed_state tells those that have state",
+}
+_OTHER_NAMES_OF_KEYED_SIDE: Final = {
+    **OTHER_NAMES_OF_CONTEXTS,
+    "apply_to_keyed_state": "the context of process_broadcast_element has it; here is the state of the record's key",
+}
+
 _READ_ONLY: Final = dict.fromkeys(
     ("put", "put_all", "putAll", "remove", "update", "pop", "clear"),
     "broadcast state is changed in process_broadcast_element alone, so that all subtasks have the same",
@@ -189,7 +199,7 @@ class BroadcastProcessOperator(ProcessOperator):
         return [BroadcastContext(timers, states, by_name) for by_name in (states.read_only, states.writable)]
 
 
-@names_explained("KeyedBroadcastProcessFunction.ReadOnlyContext", OTHER_NAMES_OF_CONTEXTS)
+@names_explained("KeyedBroadcastProcessFunction.ReadOnlyContext", _OTHER_NAMES_OF_KEYED_SIDE)
 class KeyedElementContext(KeyedProcessContext, _BroadcastAccess):
     """What ``process_element`` and ``on_timer`` learn."""
 
@@ -202,7 +212,7 @@ class KeyedElementContext(KeyedProcessContext, _BroadcastAccess):
         return self._timer_service.watermark
 
 
-@names_explained("KeyedBroadcastProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
+@names_explained("KeyedBroadcastProcessFunction.Context", _OTHER_NAMES_OF_BROADCAST_SIDE)
 class KeyedBroadcastContext(BroadcastContext):
     """What ``process_broadcast_element`` learns."""
 
@@ -267,7 +277,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         return found
 
     def _contexts(self) -> Sequence[Any]:
-        times = FollowingTimerService(self.context.name, self._service)
+        times = FollowingTimerService(self.context.name, _NO_KEY, self._service)
         for_broadcast = KeyedBroadcastContext(times, self._states, self._states.writable)
         for_broadcast._keyed = self._backend
         return [self._context, for_broadcast]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
@@ -14,7 +14,7 @@ from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headrace.datastream.streams.checks import check_methods
 from headrace.datastream.streams.keyed_stream import KeyedStream
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
 from headrace.graph import specs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @hides_engine_of_methods
-@other_names(dict.fromkeys(OTHER_NAMES_OF_CONNECTED_STREAMS, "give it to the connect(...) of another stream"))
+@other_names(OTHER_NAMES_OF_BROADCAST_STREAMS)
 class BroadcastStream(Generic[T_co]):
     """A stream that every subtask gets as a whole, and what may be kept of it; ``connect`` takes it.
 
@@ -67,7 +67,7 @@ class BroadcastStream(Generic[T_co]):
 
 
 @hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_CONNECTED_STREAMS)
+@other_names(OTHER_NAMES_OF_BROADCAST_CONNECTED)
 class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """A stream connected with one that is broadcast.
 
@@ -161,7 +161,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             base, other = other, base  # type: ignore[assignment]
         if isinstance(func, other):
             hint = "the stream is keyed" if is_keyed else "the stream has no keys: call key_by(...) before connect(...)"
-            raise refused(f"expected a {base.__name__}, got {func!r}: {hint}", InvalidTypeError)
+            raise refused(f"expected a {base.__name__}, got {shown(func)}: {hint}", InvalidTypeError)
         check_methods(func, base, *BROADCAST_INPUT)
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
         given = func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors
