@@ -162,7 +162,7 @@ class OperatorMaker:
             if spec.function is None
             else FunctionResults(spec.function, types, planned.output_type, planned.side_types_read)
         )
-        return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results)
+        return IntervalJoinOperator(spec.interval, types, spec.late_tag_ids, results, spec.outer)
 
     def _input_types(self, planned: PlannedOperator) -> list[TypeInformation]:
         return [planned.input_schema(index).record_type for index in range(len(planned.node.spec.inputs))]
