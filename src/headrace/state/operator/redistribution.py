@@ -36,6 +36,11 @@ def kind_of_store(store: str) -> StateKind | None:
     return next((kind for kind, prefix in _PREFIXES.items() if store.startswith(prefix)), None)
 
 
+def is_broadcast(store: str) -> bool:
+    """Whether what is in a store all subtasks of the operator have alike."""
+    return kind_of_store(store) is StateKind.BROADCAST
+
+
 @dataclass(frozen=True, slots=True)
 class Redistribution:
     """What a start means for one subtask of an operator.
@@ -52,10 +57,11 @@ class Redistribution:
 
     def subtasks_of(self, kind: StateKind) -> range:
         """The old subtasks whose state of a kind without keys the new one has to know."""
-        if kind is StateKind.UNION or (kind is StateKind.LIST and self.before != self.now):
+        if kind is StateKind.BROADCAST:
+            return range(1)  # all had the same, and go on with the same runs
+        if kind is StateKind.UNION or self.before != self.now:
             return range(self.before)
-        number = self.subtask % self.before
-        return range(number, number + 1)
+        return range(self.subtask, self.subtask + 1)
 
     def runs(self, stores: Mapping[str, Held]) -> dict[str, list[Run]]:
         """The runs that the subtask goes on with, by store.
