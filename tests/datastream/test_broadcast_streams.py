@@ -249,7 +249,7 @@ class Wrong(BroadcastProcessFunction):
         ("other", "the broadcast state 'others' was not declared: .* which has 'rules'"),
         ("type", "as broadcast.* was told, and not"),
         ("kind", "takes a MapStateDescriptor, not"),
-        ("timer", "timers exist only on a keyed stream"),
+        ("timer", "timers exist only on a keyed stream; .* use a KeyedBroadcastProcessFunction"),
     ],
 )
 def test_misuse_is_told(env: StreamExecutionEnvironment, what: str, said: str) -> None:
@@ -260,29 +260,51 @@ def test_misuse_is_told(env: StreamExecutionEnvironment, what: str, said: str) -
 
 
 class Keyless(KeyedBroadcastProcessFunction):
-    """Uses keyed state where there is no key."""
+    """Uses what belongs to a key where there is none, and what belongs to all keys where there is one."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(TOTAL)
 
     def process_element(self, value: Any, ctx: Any) -> list[Any]:
+        if self.what == "all":
+            ctx.apply_to_keyed_state(TOTAL, lambda key, state: None)
         return []
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> list[Any]:
-        self.total.update(1)
+        if self.what == "state":
+            self.total.update(1)
+        elif self.what == "timer":
+            ctx.timer_service().register_event_time_timer(1)
+        elif self.what == "key":
+            ctx.get_current_key()
         return []
 
 
-def test_there_is_no_key_on_the_side_of_the_rules(env: StreamExecutionEnvironment) -> None:
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (
+            "state",
+            "can only be used while a record or a timer .* in process_broadcast_element, ctx.apply_to_keyed_state",
+        ),
+        ("timer", "records of the broadcast stream have no key: timers are set in process_element"),
+        ("key", "has no 'get_current_key': records of the broadcast stream have no key"),
+        ("all", "has no 'apply_to_keyed_state': the context of process_broadcast_element has it"),
+    ],
+)
+def test_there_is_no_key_on_the_side_of_the_rules(env: StreamExecutionEnvironment, what: str, said: str) -> None:
     rules = env.from_collection([("a", 1)], PAIR).broadcast(RULES)
-    stream = env.from_collection([("a", 1)], PAIR).key_by("f0").connect(rules).process(Keyless(), output_type=str)
-    with pytest.raises(UserFunctionError, match="can only be used while a record or a timer of a key is processed"):
+    stream = env.from_collection([("a", 1)], PAIR).key_by("f0").connect(rules).process(Keyless(what), output_type=str)
+    with pytest.raises(UserFunctionError, match=said):
         stream.execute_and_collect(limit=1)
 
 
 def test_what_cannot_be_broadcast(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection([("a", 1)], PAIR)
-    with pytest.raises(InvalidTypeError, match="broadcast takes a MapStateDescriptor"):
+    with pytest.raises(InvalidTypeError, match="broadcast takes a MapStateDescriptor, not a ValueStateDescriptor"):
         stream.broadcast(TOTAL)  # type: ignore[call-overload]
     with pytest.raises(InvalidProgramError, match="two descriptors of the name 'rules'"):
         stream.broadcast(RULES, RULES)

@@ -227,7 +227,7 @@ def test_timers_and_keys_need_both_streams_keyed(env: StreamExecutionEnvironment
 def test_what_is_no_function_of_two_streams(env: StreamExecutionEnvironment) -> None:
     streams: Any = connected(env)
 
-    class One(ProcessFunction):
+    class Single(ProcessFunction):
         def process_element(self, value: Any, ctx: ProcessFunction.Context) -> list[Any]:
             return []
 
@@ -238,8 +238,9 @@ def test_what_is_no_function_of_two_streams(env: StreamExecutionEnvironment) -> 
         def map2(self) -> int:  # type: ignore[override]
             return 2
 
-    for function in (One(), Times, lambda value: value):
-        with pytest.raises(InvalidTypeError, match="expected a CoProcessFunction"):
+    write = "write a class derived from it, with process_element1 and process_element2"
+    for function, got in ((Single(), f"a Single: {write}"), (Times, ".*"), (lambda value: value, f"a lambda: {write}")):
+        with pytest.raises(InvalidTypeError, match=f"expected a CoProcessFunction, got {got}"):
             streams.process(function)
     with pytest.raises(InvalidTypeError, match=r"write def map2\(self, value\)"):
         streams.map(Half())
@@ -260,7 +261,7 @@ def test_names_of_streams_are_explained_behind_connect(env: StreamExecutionEnvir
         _ = connected(env).print  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(("number", "said"), [(1, "no first"), (2, "timers exist only on a keyed stream")])
+@pytest.mark.parametrize(("number", "said"), [(1, "no first"), (2, "only on a keyed stream.* KeyedCoProcessFunction")])
 def test_an_error_names_the_method_and_the_record(env: StreamExecutionEnvironment, number: int, said: str) -> None:
     streams = env.from_collection([7][: 2 - number], int).connect(env.from_collection(["x"][: number - 1], str))
     with pytest.raises(UserFunctionError, match=said) as found:

@@ -158,7 +158,7 @@ def test_event_time_needs_a_field_that_is_there(env: StreamExecutionEnvironment)
         ("map", ToClick, r"got the class itself: write ToClick\(\)"),
         ("flat_map", None, "expected a FlatMapFunction or a function"),
         ("filter", "x", "expected a FilterFunction or a function"),
-        ("process", length, "expected a ProcessFunction, got <function length"),
+        ("process", length, "expected a ProcessFunction, got the function length"),
         ("process", Split, r"write Split\(\)"),
         ("sink_to", print, "sink_to takes a Sink"),
         ("union", 3, "union takes a DataStream"),

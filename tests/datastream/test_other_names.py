@@ -13,6 +13,7 @@ import pytest
 from headrace.common import Configuration, Row, Time, Types
 from headrace.common.errors import HeadraceError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.datastream import StreamExecutionEnvironment, aggregates, window
+from headrace.datastream.state import MapStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.expressions import coalesce, col, concat, lit, when
 
@@ -22,6 +23,11 @@ KEYED = STREAM.key_by("user")
 WINDOWS = KEYED.window(TumblingEventTimeWindows.of(Time.seconds(1)))
 ALL_WINDOWS = STREAM.window_all(TumblingEventTimeWindows.of(Time.seconds(1)))
 PARTITIONS = KEYED.full_window_partition()
+NEAR: Any = KEYED.interval_join(KEYED)
+JOINED: Any = STREAM.join(STREAM)
+SAME_USER = JOINED.where("user").equal_to("user")
+SECOND = TumblingEventTimeWindows.of(Time.seconds(1))
+RULES: Any = STREAM.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
 
 
 @pytest.mark.parametrize(
@@ -49,6 +55,18 @@ PARTITIONS = KEYED.full_window_partition()
         (lambda: STREAM.time_window_all(1), r"use window_all\(TumblingEventTimeWindows\.of\("),
         (lambda: KEYED.session_window(1), r"use window\(EventTimeSessionWindows\.with_gap\(gap\)\)"),
         (lambda: KEYED.time_window(1), r"KeyedStream has no 'time_window': use window\(TumblingEventTimeWindows\.of\("),
+        (lambda: STREAM.interval_join(KEYED), r"DataStreamSource has no 'interval_join': call key_by\(\.\.\.\) first"),
+        (lambda: NEAR.process(1), r"IntervalJoin has no 'process': call between\(lower, upper\) first"),
+        (lambda: NEAR.between(0, 1).apply(1), r"IntervalJoined has no 'apply': use process\("),
+        (lambda: JOINED.window(1), r"JoinedStreams has no 'window': call where\(\.\.\.\)\.equal_to\(\.\.\.\) first"),
+        (lambda: JOINED.where("user").window(1), r"Where has no 'window': call equal_to\(\.\.\.\) first"),
+        (lambda: SAME_USER.apply(1), r"EqualTo has no 'apply': call window\(\.\.\.\) first"),
+        (lambda: SAME_USER.window(SECOND).process(1), r"JoinedWindows has no 'process': use apply\("),
+        (
+            lambda: RULES.connect(STREAM),
+            r"BroadcastStream has no 'connect': the other stream takes it",
+        ),
+        (lambda: STREAM.connect(RULES).map(1), r"say first what becomes of the records of both: process\(\.\.\.\)"),
         (lambda: ENV.sql("select 1"), r"StreamExecutionEnvironment has no 'sql': there is no SQL yet"),
     ],
 )
@@ -158,7 +176,7 @@ def test_no_answer_hides_a_method() -> None:
     ]
     rolling = ("sum", "min", "max", "min_by", "max_by", "reduce")
     hidden = {(owner.__name__, name) for owner, names in answered for name in names if hasattr(owner, name)}
-    assert hidden == {("KeyedStream", name) for name in (*rolling, "window", "count_window")}
+    assert hidden == {("KeyedStream", name) for name in (*rolling, "window", "count_window", "interval_join")}
 
 
 @pytest.mark.parametrize("function", [concat, coalesce])

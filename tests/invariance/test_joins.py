@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from headrace.datastream import ProcessJoinFunction
+from headrace.common import Types
+from headrace.datastream import ProcessFunction, ProcessJoinFunction
 from headrace.datastream.window import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.expressions import left as left_field
 from headrace.expressions import right as right_field
@@ -67,6 +68,75 @@ def test_interval_joins(left: list[Steps], right: list[Steps], interval: list[in
 
     first, second = ([event for split in splits for event in split] for splits in streams)
     assert multiset(run(build, cut)["out"]) == multiset(pairs_of(first, second, *interval))
+
+
+OUTER = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG(), Types.LONG()])
+"""Key, and value and time of both; null where there is no record."""
+
+
+def lonely_of(left: Sequence[Event], right: Sequence[Event], lower: int, upper: int, how: str) -> list[Any]:
+    """The pairs of an outer join, and records without one with the times at which that is sure."""
+    found = [(one, other) for one in left for other in right if _match(one, other, lower, upper)]
+    shown = [((*one, *other[1:]), max(one[2], other[2])) for one, other in found]
+    if how in ("left", "outer"):
+        lonely = [one for one in left if not any(_match(one, other, lower, upper) for other in right)]
+        shown += [((*one, None, None), one[2] + max(0, upper)) for one in lonely]
+    if how in ("right", "outer"):
+        lonely = [other for other in right if not any(_match(one, other, lower, upper) for one in left)]
+        shown += [((other[0], None, None, *other[1:]), other[2] + max(0, -lower)) for other in lonely]
+    return shown
+
+
+def _match(left: Event, right: Event, lower: int, upper: int) -> bool:
+    return left[0] == right[0] and lower <= right[2] - left[2] <= upper
+
+
+class OnTime(ProcessFunction):
+    """Whoever comes after a join finds none of its results late."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        assert ctx.timestamp() >= ctx.timer_service().current_watermark(), value
+        yield value
+
+
+@examples(
+    20,
+    left=a_stream,
+    right=a_stream,
+    interval=bounds,
+    how=st.sampled_from(["left", "right", "outer"]),
+    cut=cuts,
+    is_batch=st.booleans(),
+)
+def test_outer_interval_joins(
+    left: list[Steps], right: list[Steps], interval: list[int], how: str, cut: Cut, is_batch: bool
+) -> None:
+    """Records without a partner come once, and late for nobody; with functions and with expressions."""
+    streams = [[events_of(split) for split in stream] for stream in (left, right)]
+
+    def build(job: Job) -> None:
+        first, second = (
+            job.source(name, splits, DISORDER).key_by("f0")
+            for name, splits in zip(("left", "right"), streams, strict=True)
+        )
+        joined = first.interval_join(second, how).between(*interval)
+        out = job.keyed("join", joined.process(BothOrOne(), output_type=OUTER))
+        job.sink("out", out.process(OnTime(), output_type=OUTER))
+        fields = (left_field(field).alias(f"l{field}") for field in range(3))
+        job.sink("columns", job.keyed("select", joined.select(*fields, right_field(2).alias("r2"))))
+
+    first, second = ([event for split in splits for event in split] for splits in streams)
+    found, expected = run(build, cut, is_batch=is_batch), lonely_of(first, second, *interval, how)
+    assert multiset(found["out"]) == multiset(expected)
+    columns = [((None if row[2] is None else row[0], row[1], row[2], row[4]), time) for row, time in expected]
+    assert multiset(found["columns"]) == multiset(columns)
+
+
+class BothOrOne(ProcessJoinFunction):
+    """The key, and value and time of each."""
+
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterator[Any]:
+        yield ((left or right)[0], *(left or NOBODY)[1:], *(right or NOBODY)[1:])
 
 
 def windows_of(kind: str, events: Sequence[Event]) -> Iterator[tuple[int, int]]:

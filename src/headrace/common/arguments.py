@@ -25,7 +25,9 @@ def expect(value: object, kind: type, method: str) -> None:
     kinds = (int, float) if kind is float else kind
     is_odd_number = isinstance(value, bool) and kind in (int, float)
     if is_odd_number or not isinstance(value, kinds):
-        raise refused(f"{method} takes {with_article(kind)}, not {value!r}{uncalled(value, kind)}", InvalidTypeError)
+        raise refused(
+            f"{method} takes {with_article(kind)}, not {shown(value)}{uncalled(value, kind)}", InvalidTypeError
+        )
 
 
 def uncalled(value: object, kind: type) -> str:
@@ -42,6 +44,13 @@ def uncalled(value: object, kind: type) -> str:
     if isinstance(value, FunctionType | MethodType) and value.__name__ != "<lambda>":
         return f": call it, {value.__name__}()"
     return ""
+
+
+def shown(value: object) -> str:
+    """What was given, as messages name it: by its class where Python would only show where it lies in memory."""
+    if isinstance(value, FunctionType | MethodType):
+        return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
+    return with_article(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)
 
 
 def with_article(kind: type) -> str:

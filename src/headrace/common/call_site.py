@@ -16,6 +16,8 @@ _INSTALLED = "site-packages"
 _OF_CYTHON = (".pyx", ".pxi")
 _LIBRARIES = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
 _STANDARD = (sysconfig.get_path("stdlib"), "<frozen ")
+_CALLERS = tuple(f"{_STANDARD[0]}/{module}" for module in ("asyncio/", "concurrent/futures/", "threading.py"))
+"""What calls functions for headrace, in loops and threads."""
 _MADE = "<string>"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parent.parent)
 
@@ -105,7 +107,7 @@ def is_of_program(file: str) -> bool:
 def _may_be_of_program(file: str) -> bool:
     """Whether a source file is of a package that headrace does not call on its own account."""
     package = file.rpartition(_INSTALLED)[2].lstrip("/\\")
-    return not (is_of_headrace(file) or package.startswith(_LIBRARIES))
+    return not (is_of_headrace(file) or package.startswith(_LIBRARIES) or file.startswith(_CALLERS))
 
 
 def is_of_headrace(file: str) -> bool:

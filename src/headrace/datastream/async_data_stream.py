@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.arguments import expect, refused, with_article
+from headrace.common.arguments import expect, refused, shown, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["AsyncDataStream"]
 
 public_module(__name__)
+
+_WAITS: Final = {
+    "async_invoke": "unordered_wait(...) or ordered_wait(...)",
+    "async_invoke_batch": "unordered_wait_batch(...) or ordered_wait_batch(...)",
+}
+"""By the method that is awaited, what functions with it are for."""
 
 
 @hides_engine_of_methods
@@ -245,7 +251,9 @@ def _check_awaited(function: Any, base: type[Function], method: str) -> None:
     check_instance(function, base)
     called = method_of_object(function, method) or function
     if not callable(called):
-        text = f"expected {with_article(base)} or an async def of its records, got {function!r}"
+        made_for = [waits for awaited, waits in _WAITS.items() if method_of_object(function, awaited) is not None]
+        hint = f": that is for {made_for[0]}" if made_for else ""
+        text = f"expected {with_article(base)} or an async def of its records, got {shown(function)}{hint}"
         raise refused(text, InvalidTypeError)
     check_parameters(function, base, method)
     if inspect.isasyncgenfunction(called):

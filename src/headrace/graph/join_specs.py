@@ -30,6 +30,7 @@ class IntervalJoinSpec(FunctionSpec):
         interval: which times match.
         late_tags: of each input the side output for records that come too late; None drops and counts them.
         columns: expressions over the pairs, where there is no function.
+        outer: of which inputs records without a partner are shown as well.
     """
 
     kind: ClassVar[str] = "IntervalJoin"
@@ -38,6 +39,7 @@ class IntervalJoinSpec(FunctionSpec):
     interval: JoinInterval
     late_tags: tuple[OutputTag | None, OutputTag | None]
     columns: tuple[Bound, ...] = ()
+    outer: Outer = INNER
 
     @property
     def late_tag_ids(self) -> tuple[str | None, ...]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.operators.collector import ElementCollector
 from headrace.operators.functions import (
+    BROADCAST_INPUT,
     ONE_INPUT,
     OTHER_NAMES_OF_CONTEXTS,
+    TWO_INPUTS,
     FunctionOperator,
     method_of,
     results_made_by,
@@ -23,6 +25,13 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+
+_KEYED_FUNCTIONS: Final = {
+    ONE_INPUT: "KeyedProcessFunction",
+    TWO_INPUTS: "KeyedCoProcessFunction",
+    BROADCAST_INPUT: "KeyedBroadcastProcessFunction",
+}
+"""What to use instead where timers are wanted, by the methods of a function."""
 
 
 @names_explained("ProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
@@ -57,16 +66,18 @@ class ProcessOperator(FunctionOperator):
         function: Any,
         output_type: TypeInformation,
         side_types: Mapping[str, TypeInformation],
-        methods: Sequence[str] = ONE_INPUT,
+        methods: tuple[str, ...] = ONE_INPUT,
     ) -> None:
         super().__init__(function)
         self._methods = [method_of(function, name) for name in methods]
         self._made_by = [results_made_by(function, name) for name in methods]
         self.maker = self._made_by[0] if len(methods) == 1 else None
         self._collector = ElementCollector(output_type, side_types)
+        keyed = _KEYED_FUNCTIONS[methods]
+        self._no_timers = f"timers exist only on a keyed stream; call key_by(...) first and use a {keyed}"
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self._timers = ReadOnlyTimerService(context.name)
+        self._timers = ReadOnlyTimerService(context.name, self._no_timers)
         self._contexts = self._contexts_of(context, self._timers)
         super().open(context, output)
 

@@ -138,11 +138,13 @@ class ReadOnlyTimerService(_OperatorTimerService):
 
     Args:
         name: the operator's name.
+        advice: why it has none, and what to do instead.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, advice: str) -> None:
         super().__init__()
         self._name = name
+        self._advice = advice
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         raise self._no_timers("register_processing_time_timer")
@@ -157,7 +159,24 @@ class ReadOnlyTimerService(_OperatorTimerService):
         raise self._no_timers("delete_event_time_timer")
 
     def _no_timers(self, method: str) -> InvalidProgramError:
-        return InvalidProgramError(
-            f"{method} in {self._name!r}: timers exist only on a keyed stream; call key_by(...) first and use a "
-            "KeyedProcessFunction"
-        )
+        return InvalidProgramError(f"{method} in {self._name!r}: {self._advice}")
+
+
+class FollowingTimerService(ReadOnlyTimerService):
+    """That of records without a key in an operator that has keys: it tells the time of these, and sets no timers.
+
+    Args:
+        name: the operator's name.
+        advice: what to do for timers.
+        keyed: that of records with a key.
+    """
+
+    def __init__(self, name: str, advice: str, keyed: KeyedTimerService) -> None:
+        super().__init__(name, advice)
+        self._keyed = keyed
+
+    def current_processing_time(self) -> int:
+        return self._keyed.processing_time
+
+    def current_watermark(self) -> int:
+        return self._keyed.watermark

@@ -107,6 +107,7 @@ def user_error(
     function: Any = None,
     timer: str = "",
     timestamp: int | None = None,
+    side_output: str | None = None,
 ) -> BaseException:
     """The failure of a user function, told so that its author can mend it; what is none is given back as it is.
 
@@ -118,6 +119,7 @@ def user_error(
             :func:`note_returned` has noted wins.
         timer: the timer that it was called for, if there was one.
         timestamp: that of the record, where the function can ask for it.
+        side_output: the tag that what was wrong was emitted with.
     """
     asked_by, asked_at, label = "", None, "record"
     if isinstance(error, RecordError):
@@ -140,6 +142,7 @@ def user_error(
         f"  {_A_TUPLE}" if returned_by and label == "result" and _is_of_tuple(record, function) else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",
         f"  timer: {timer}" if timer else "",
+        "" if side_output is None else f"  side output: {side_output!r}",
         f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError

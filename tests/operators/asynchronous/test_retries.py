@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.common import Time
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import AsyncDataStream, AsyncRetryPredicate, AsyncRetryStrategy, DataStream
 from headrace.datastream.async_retry_predicates import (
@@ -121,6 +122,9 @@ def test_the_delays_of_strategies() -> None:
     assert [growing.get_backoff_time_millis(attempts) for attempts in (1, 2, 3, 4, 5)] == [10, 20, 40, 50, 50]
     assert growing.get_backoff_time_millis(2) == 20  # whatever was asked before: records share the strategy
     assert [growing.can_retry(attempts) for attempts in (1, 5, 6)] == [True, True, False]
+    fixed = AsyncRetryStrategy.fixed_delay(1, Time.seconds(2))
+    assert fixed.get_backoff_time_millis(1) == 2_000
+    assert AsyncRetryStrategy.exponential_backoff(1, Time.seconds(1), 5_000, 2.0).get_backoff_time_millis(2) == 2_000
     assert AsyncRetryStrategy.no_restart() is NO_RETRY_STRATEGY
     assert not NO_RETRY_STRATEGY.can_retry(1)
 
@@ -130,11 +134,12 @@ def test_the_delays_of_strategies() -> None:
     [
         (lambda: AsyncRetryStrategy.fixed_delay(0, 1), "fixed_delay: max_attempts has to be greater than zero, not 0"),
         (lambda: AsyncRetryStrategy.fixed_delay(1, 0), "backoff_time_millis has to be greater than zero"),
+        (lambda: FixedDelayRetryStrategy("3", 1), "fixed_delay: max_attempts takes an int, not '3'"),
         (lambda: AsyncRetryStrategy.exponential_backoff(1, 1, 1, 0.0), "multiplier has to be greater than zero"),
     ],
 )
 def test_strategies_that_are_refused(make: Callable[[], Any], told: str) -> None:
-    with pytest.raises(InvalidProgramError, match=re.escape(told)) as raised:
+    with pytest.raises((InvalidProgramError, InvalidTypeError), match=re.escape(told)) as raised:
         make()
     assert "test_retries.py" in str(raised.value)
 

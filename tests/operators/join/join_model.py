@@ -46,6 +46,14 @@ def pairs_of(arrivals: list[Arrival], lower: int, upper: int) -> list[tuple[int,
     )
 
 
+def lonely_of(arrivals: list[Arrival], side: int, lower: int, upper: int) -> list[tuple[int, int]]:
+    """The numbers of the records of one input that nobody has matched, and when that is sure, sorted."""
+    found = {pair[side] for pair in pairs_of(arrivals, lower, upper)}
+    alone = (arrival for arrival in arrivals if arrival.side == side and not arrival.is_late)
+    kept = _kept(side, lower, upper)
+    return sorted((arrival.number, arrival.time + kept) for arrival in alone if arrival.number not in found)
+
+
 def late_of(arrivals: list[Arrival], side: int) -> list[int]:
     """The numbers of the records of one input that came too late, sorted."""
     return sorted(arrival.number for arrival in arrivals if arrival.side == side and arrival.is_late)
@@ -54,5 +62,9 @@ def late_of(arrivals: list[Arrival], side: int) -> list[int]:
 def _met(left: Arrival, right: Arrival, lower: int, upper: int) -> bool:
     """Whether the earlier record was still kept when the later one came: its timer fires when the watermark rises."""
     earlier, later = sorted((left, right), key=lambda arrival: arrival.watermark)
-    cleanup = earlier.time + max(0, upper if earlier.side == LEFT else -lower)
+    cleanup = earlier.time + _kept(earlier.side, lower, upper)
     return earlier.watermark == later.watermark or later.watermark < cleanup
+
+
+def _kept(side: int, lower: int, upper: int) -> int:
+    return max(0, upper if side == LEFT else -lower)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
-from headrace.operators.join import find_pairs
+from headrace.operators.join import key_ranges
 from headrace.operators.join.interval import JoinInterval
 from headrace.operators.join.join_log import HASH, KEY, RECORD, TIME, JoinLog, key_time_order, log_layout
 from headrace.state.keys import KeyCodec, KeyColumn
@@ -26,7 +26,7 @@ def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBat
     """Rows of hash, key and time, in order; the record of each is its place."""
     hashes, keys, times = zip(*rows, strict=True)
     columns = [pa.array(hashes, pa.uint64()), keys, times, [lingers] * len(rows), range(len(rows))]
-    schema = log_layout(CODEC, pa.int64(), KEPT).schema
+    schema = log_layout(CODEC, pa.int64(), KEPT, is_outer=False).schema
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     order, _ = key_time_order(whole.column(HASH).to_numpy(), whole.column(KEY), whole.column(TIME).to_numpy())
@@ -34,7 +34,7 @@ def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBat
 
 
 def log_of(store: RunStore) -> JoinLog:
-    log = JoinLog(store, log_layout(CODEC, pa.int64(), KEPT), KEPT)
+    log = JoinLog(store, log_layout(CODEC, pa.int64(), KEPT, is_outer=False), KEPT)
     log.begin_epoch()
     return log
 
@@ -59,14 +59,14 @@ def test_keys_that_share_a_hash_are_apart() -> None:
 def test_a_key_is_found_among_others_with_its_hash(key: str, expected: tuple[int, int]) -> None:
     source = Section(batch_of((7, "b", 2), (7, "a", 3), (7, "b", 1), (7, "a", 4)))
     keys = KeyColumn(pa.array([key]), np.array([7], np.uint64))
-    firsts, lasts = find_pairs._ranges_of_keys(source, keys)
+    firsts, lasts = key_ranges._ranges_of_keys(source, keys)
     assert (firsts.tolist(), lasts.tolist()) == ([expected[0]], [expected[1]])
 
 
 def test_the_last_hash_of_all_is_found() -> None:
     source = Section(batch_of((2**64 - 1, "z", 1), (0, "a", 1)))
     keys = KeyColumn(pa.array(["a", "z"]), np.array([0, 2**64 - 1], np.uint64))
-    firsts, lasts = find_pairs._ranges_of_keys(source, keys)
+    firsts, lasts = key_ranges._ranges_of_keys(source, keys)
     assert (firsts.tolist(), lasts.tolist()) == ([0, 1], [1, 2])
 
 
@@ -112,7 +112,7 @@ def test_state_with_keys_of_another_type_is_refused() -> None:
     log = log_of(store)
     log.append(batch_of((1, "a", 5)), watermark=0)
     log.end_epoch(0)
-    other = log_layout(KeyCodec.for_type(Types.LONG()), pa.int64(), KEPT)
+    other = log_layout(KeyCodec.for_type(Types.LONG()), pa.int64(), KEPT, is_outer=False)
     with pytest.raises(StateMigrationError, match="another key type"):
         JoinLog(store, other, KEPT)
 

@@ -23,6 +23,9 @@ from headrace.testing import JobHarness
 ORDER = Types.ROW_NAMED(["customer", "amount"], [Types.LONG(), Types.LONG()])
 COUNTRIES = {1: "fr", 2: "it"}
 
+BY_NAME = Lookup.dataframe(pa.table({"name": ["ann"]}), key="name")
+BY_TWO = Lookup.table(print, "customers", ("id", "name"), {"country": str})
+
 asked: list[Any] = []
 
 
@@ -123,7 +126,7 @@ def test_pairs_have_the_time_and_the_type_of_their_records() -> None:
         assert job.results_with_timestamps("out") == pairs
 
 
-@pytest.mark.parametrize("on", ["customer", 0, lambda order: order.customer, lambda order: order[0]])
+@pytest.mark.parametrize("on", ["customer", 0, ("customer",), lambda order: order.customer, lambda order: order[0]])
 def test_keys_by_field_or_function(on: Any) -> None:
     with harness(lambda stream: stream.enrich(country, on)) as job:
         job.push("in", (2, 10))
@@ -319,8 +322,10 @@ def test_a_connection_that_failed_is_made_anew(database: Path) -> None:
 @pytest.mark.parametrize("cache", [None, LookupCache.full()])
 def test_a_database_that_is_away_is_told(cache: LookupCache | None, tmp_path: Path) -> None:
     lookup = Lookup.table(partial(sqlite3.connect, tmp_path / "none.db"), "customers", "id", {"country": str})
-    with pytest.raises(UserFunctionError, match="no such table: customers"):
+    with pytest.raises(UserFunctionError, match="no such table: customers") as raised:
         enriched(lookup, (1, 10), cache=cache)
+    assert "query: SELECT id, country FROM customers" in str(raised.value)
+    assert "thread.py" not in str(raised.value)  # which runs the query, and is nobody's mistake
 
 
 def test_keys_that_cannot_be_compared_are_told() -> None:
@@ -340,6 +345,9 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         (country, {"misses": "ignore"}, "misses is 'keep', 'drop' or an OutputTag, not 'ignore'"),
         (country, {"cache": LookupCache.full()}, "LookupCache.full() is for Lookup.table(...)"),
         (country, {"cache": 5}, "cache takes a LookupCache, not 5"),
+        (BY_NAME, {}, "the key of a record, 'customer', is Long, and that of a row, 'name', is String: no two would"),
+        (BY_NAME, {"on": ("customer", "amount")}, "('customer', 'amount'), and that of a row 'name': on and key have"),
+        (BY_TWO, {"on": "customer"}, "is 'customer', and that of a row 'id', 'name': on and key have to be as many"),
         (country, {"capacity": 0}, "capacity and timeout have to be positive, not 0 and 60000 ms"),
     ],
 )

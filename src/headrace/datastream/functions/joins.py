@@ -41,21 +41,24 @@ class ProcessJoinFunction(Function, Generic[T_contra, V_contra, OUT_co]):
 
         @abstractmethod
         def get_left_timestamp(self) -> int:
-            """The event time of the left record, in milliseconds."""
+            """The event time of the left record, in milliseconds; an error where there is none, in an outer join."""
 
         @abstractmethod
         def get_right_timestamp(self) -> int:
-            """The event time of the right record, in milliseconds."""
+            """The event time of the right record, in milliseconds; an error where there is none, in an outer join."""
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """The event time of what is emitted: the later one of both."""
+            """The event time of what is emitted: the later one of both.
+
+            Of a record without a partner it is the time at which that was sure.
+            """
 
     @abstractmethod
     def process_element(
         self, left: T_contra, right: V_contra, ctx: ProcessJoinFunction.Context
     ) -> Iterable[OUT_co | ToSideOutput] | None:
-        """Called for each pair of records that match, once.
+        """Called for each pair of records that match, once; in an outer join also with None in place of a partner.
 
         ``yield value`` emits a record, ``yield tag, value`` emits one to the side output of an ``OutputTag``.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Final
 
-from headrace.common.arguments import refused, with_article
+from headrace.common.arguments import refused, shown, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import check_parameters, method_of_object
@@ -48,7 +48,9 @@ def check_function(
     """
     check_instance(function, base)
     if method_of_object(function, method) is None and not callable(function):
-        raise refused(f"expected {with_article(base)} or a function{otherwise}, got {function!r}", InvalidTypeError)
+        raise refused(
+            f"expected {with_article(base)} or a function{otherwise}, got {shown(function)}", InvalidTypeError
+        )
     check_parameters(function, base, method, is_opened=is_opened)
     _refuse_coroutine(method_of_object(function, method) or function, method)
 
@@ -67,8 +69,8 @@ def check_object(function: Any, base: type[Function], method: str, *, instead: s
     """
     check_instance(function, base)
     if method_of_object(function, method) is None:
-        hint = f": {instead}" if instead else ""
-        raise refused(f"expected {with_article(base)}, got {function!r}{hint}", InvalidTypeError)
+        hint = instead or f"write a class derived from it, with {method}"
+        raise refused(f"expected {with_article(base)}, got {shown(function)}: {hint}", InvalidTypeError)
     check_parameters(function, base, method)
     _refuse_coroutine(method_of_object(function, method), method)
 
@@ -84,8 +86,9 @@ def check_methods(function: Any, base: type[Function], *methods: str) -> None:
     Raises:
         InvalidTypeError: when one is missing, or takes other parameters.
     """
+    instead = f"write a class derived from it, with {' and '.join(methods)}"
     for method in methods:
-        check_object(function, base, method)
+        check_object(function, base, method, instead=instead)
 
 
 def _refuse_coroutine(called: Any, method: str) -> None:

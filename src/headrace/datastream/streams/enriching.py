@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
@@ -54,6 +56,8 @@ def lookup_spec(
     if tag is None and misses not in (KEEP, DROP):
         raise refused(f"misses is 'keep', 'drop' or an OutputTag, not {misses!r}", InvalidTypeError)
     reader = _reader(found.reader, cache)
+    key_of = _key_of(record_type, on)
+    _check_keys(record_type, on, reader)
     settings = LookupSettings(
         requests=requests,
         cache=None if cache is None else cache.settings,
@@ -61,17 +65,54 @@ def lookup_spec(
         keeps_misses=misses == KEEP,
         miss_tag=None if tag is None else tag.tag_id,
     )
-    return LookupSpec(reader, _key_of(record_type, on), found.value_type, settings, tag)
+    return LookupSpec(reader, key_of, found.value_type, settings, tag)
 
 
 def _key_of(record_type: TypeInformation, on: Any) -> Any:
     """What gives the key of a record."""
-    if isinstance(on, tuple):
+    if isinstance(on, tuple) and len(on) != 1:
         return SeveralSelectors(tuple(_key_of(record_type, one) for one in on))
+    on = on[0] if isinstance(on, tuple) else on
     is_field = isinstance(on, str | int) and not isinstance(on, bool)
     if is_field and record_type.is_composite:
         type_of_field(record_type, on, "enrich")
     return selector_of(record_type, on)
+
+
+def _check_keys(record_type: TypeInformation, on: Any, reader: LookupReader) -> None:
+    """Refuse keys that equal none of the table's, as far as their types are known.
+
+    Raises:
+        InvalidTypeError: when there are more or fewer of them than columns, or one is a number and the other a text.
+    """
+    names = on if isinstance(on, tuple) else (on,)
+    if not reader.keys or (callable(on) and len(reader.keys) > 1):  # a function may give a tuple
+        return
+    if len(names) != len(reader.keys):
+        raise refused(
+            f"enrich: the key of a record is {on!r}, and that of a row {', '.join(map(repr, reader.keys))}: on and key "
+            "have to be as many fields",
+            InvalidTypeError,
+        )
+    for name, key, in_table in zip(names, reader.keys, reader.key_types, strict=False):
+        if callable(name) or not record_type.is_composite:
+            continue
+        in_record = type_of_field(record_type, name, "enrich")
+        if None not in (kinds := {_kind(in_record), _kind(in_table)}) and len(kinds) == 2:
+            raise refused(
+                f"enrich: the key of a record, {name!r}, is {in_record}, and that of a row, {key!r}, is {in_table}: no "
+                "two would be equal, so give both the same type",
+                InvalidTypeError,
+            )
+
+
+def _kind(type_info: TypeInformation) -> Any:
+    """What values equal those of a type: numbers do those of any other type of numbers; None where it is not known."""
+    arrow = type_info.arrow_type
+    if arrow is None or pa.types.is_nested(arrow):
+        return None
+    is_number = pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)
+    return "number" if is_number or pa.types.is_boolean(arrow) else arrow
 
 
 def request_settings(timeout: Any, capacity: int, retries: AsyncRetryStrategy[Any] | None) -> RequestSettings:

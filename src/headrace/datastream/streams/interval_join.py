@@ -17,10 +17,13 @@ from headrace.common.type_variables import OUT, K_co, T_co, V_co
 from headrace.datastream.functions import ProcessJoinFunction
 from headrace.datastream.streams.checks import check_object, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
+from headrace.datastream.streams.join_kinds import shown_alone
 from headrace.datastream.streams.keying import check_same_keys
+from headrace.datastream.streams.other_names import OTHER_NAMES_BEHIND_BETWEEN, OTHER_NAMES_OF_INTERVALS
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.operators.join.interval import LEFT, RIGHT, JoinInterval
+from headrace.operators.join.tagged import INNER, Outer
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -39,13 +42,14 @@ _NO_CLOCK = "an interval join goes by event time; in processing time there is no
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_INTERVALS)
 class IntervalJoin(Generic[T_co, V_co, K_co]):
     """Two keyed streams that are to be joined; ``between`` says which times match.
 
     Args:
         left: the one that ``interval_join`` was called on.
         right: the one that it was given.
+        how: ``"inner"``, ``"left"``, ``"right"`` or ``"outer"``.
 
     Examples:
         >>> from headrace.common import Time
@@ -56,11 +60,12 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         IntervalJoined(String, String, -30000 ms to 30000 ms)
     """
 
-    def __init__(self, left: KeyedStream[T_co, K_co], right: KeyedStream[V_co, K_co]) -> None:
+    def __init__(self, left: KeyedStream[T_co, K_co], right: KeyedStream[V_co, K_co], how: str = "inner") -> None:
         expect(right, type(left), "interval_join")
         check_same_environment(left.get_execution_environment(), right.get_execution_environment(), "interval_join")
         check_same_keys(left.get_key_type(), right.get_key_type(), "interval_join")
         self._left, self._right = left, right
+        self._outer = shown_alone(how, "interval_join")
 
     def in_event_time(self) -> Self:
         """Joins by event time, as it does anyway."""
@@ -89,11 +94,11 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
             if not -MAX_WATERMARK // 4 <= bound <= MAX_WATERMARK // 4:
                 raise refused(f"between takes bounds of less than 73 million years, not {bound} ms")
         check_bounds(lower, upper, "between")
-        return IntervalJoined(self._left, self._right, JoinInterval(lower, upper))
+        return IntervalJoined(self._left, self._right, JoinInterval(lower, upper), self._outer)
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_BEHIND_BETWEEN)
 class IntervalJoined(Generic[T_co, V_co, K_co]):
     """Two keyed streams whose records match by key and time. Its settings change it, and return it.
 
@@ -101,6 +106,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         left: the left stream.
         right: the right stream.
         interval: which times match.
+        outer: of which streams records without a partner are shown as well.
 
     Examples:
         >>> from headrace.datastream import OutputTag, ProcessJoinFunction
@@ -121,9 +127,16 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         [(1, 11), (2, 12)]
     """
 
-    def __init__(self, left: KeyedStream[T_co, K_co], right: KeyedStream[V_co, K_co], interval: JoinInterval) -> None:
+    def __init__(
+        self,
+        left: KeyedStream[T_co, K_co],
+        right: KeyedStream[V_co, K_co],
+        interval: JoinInterval,
+        outer: Outer = INNER,
+    ) -> None:
         self._left, self._right = left, right
         self._interval = interval
+        self._outer = outer
         self._is_exclusive = [False, False]
         self._late_tags: list[OutputTag | None] = [None, None]
 
@@ -159,6 +172,8 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
     def process(self, process_join_function: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a ``ProcessJoinFunction`` to each pair; what it yields has the later one of the two times.
 
+        In an outer join it is called for records without a partner as well, with None in its place.
+
         Args:
             process_join_function: the function.
             output_type: the type of what it yields; taken from its annotations when left out.
@@ -175,7 +190,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         """Makes a row of each pair, column by column, without a function; not in Flink.
 
         ``select(left("id"), left("amount"), right("time").alias("paid"))``, with ``left`` and ``right`` of
-        ``headrace.expressions``.
+        ``headrace.expressions``. In an outer join the fields of a record that is not there are null.
 
         Raises:
             InvalidTypeError: when there is no such field, or types do not go together.
@@ -189,7 +204,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         self, name: str, function: Any, found: TypeInformation, columns: tuple[Bound, ...], origin: TypeOrigin
     ) -> DataStream[Any]:
         first, second = self._late_tags
-        spec = IntervalJoinSpec(function, found, self._inner_interval(), (first, second), columns)
+        spec = IntervalJoinSpec(function, found, self._inner_interval(), (first, second), columns, self._outer)
         return self._left._apply(spec, name, self._right, origin=origin)
 
     def _inner_interval(self) -> JoinInterval:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, method_of_object, warn_without_results
@@ -16,7 +16,14 @@ from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, Joi
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.join_adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
+from headrace.datastream.streams.join_kinds import shown_alone
 from headrace.datastream.streams.keying import check_same_keys
+from headrace.datastream.streams.other_names import (
+    OTHER_NAMES_OF_EQUAL_TO,
+    OTHER_NAMES_OF_TWO_STREAMS,
+    OTHER_NAMES_OF_WHERE,
+    OTHER_NAMES_OF_WINDOWS_OF_TWO,
+)
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
@@ -32,13 +39,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.expressions import Expression
     from headrace.windowing.assigner import WindowAssigner
-
-_HOW: Final = {
-    "inner": INNER,
-    "left": Outer(left=True, right=False),
-    "right": Outer(left=False, right=True),
-    "outer": Outer(left=True, right=True),
-}
 
 
 @hides_engine_of_methods
@@ -69,6 +69,7 @@ class TwoStreams(Generic[T_co, V_co, W_co]):
 
 
 @hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_WHERE)
 class Where(Generic[T_co, V_co, W_co]):
     """Two streams of which the first one has its key.
 
@@ -92,6 +93,7 @@ class Where(Generic[T_co, V_co, W_co]):
 
 
 @hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_EQUAL_TO)
 class EqualTo(Generic[T_co, V_co, W_co]):
     """Two streams by their keys.
 
@@ -145,7 +147,7 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_WINDOWS_OF_TWO)
 class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
     """The windows of ``co_group``.
 
@@ -186,7 +188,7 @@ class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_TWO_STREAMS)
 class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
     """What ``co_group`` gives.
 
@@ -213,7 +215,7 @@ class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]]
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_WINDOWS_OF_TWO)
 class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
     """The windows of ``join``.
 
@@ -300,7 +302,7 @@ def _is_flat(function: Any) -> bool:
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_TWO_STREAMS)
 class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
     """What ``join`` gives.
 
@@ -320,9 +322,7 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
         super().__init__(first, second, "join")
-        if str(how) not in _HOW:
-            raise refused(f"join takes one of {', '.join(map(repr, _HOW))} as how, not {how!r}")
-        self._outer = _HOW[how]
+        self._outer = shown_alone(how, "join")
 
     def _windows(
         self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]

@@ -159,17 +159,22 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         windows = self.window(GlobalWindows.create()).evictor(CountEvictor.of(size))
         return windows.trigger(CountTrigger.of(slide))
 
-    def interval_join(self, other: KeyedStream[V, K_co]) -> IntervalJoin[T_co, V, K_co]:
+    def interval_join(self, other: KeyedStream[V, K_co], how: str = "inner") -> IntervalJoin[T_co, V, K_co]:
         """Joins each record with those of another stream that have the same key and are near in time; not in PyFlink.
 
         ``orders.interval_join(payments).between(Time.seconds(-5), Time.minutes(1)).process(...)``; this stream is the
         left one.
 
+        Args:
+            other: the right stream.
+            how: ``"inner"``; or ``"left"``, ``"right"`` or ``"outer"``, which show records of that stream, or of both,
+                that have found no partner, once they cannot find one any more.
+
         Raises:
             InvalidTypeError: when the other one is no keyed stream, or has keys of another type.
-            InvalidProgramError: when it belongs to another environment.
+            InvalidProgramError: when it belongs to another environment, or there is no such kind of join.
         """
-        return IntervalJoin(self, other)
+        return IntervalJoin(self, other, how)
 
     def full_window_partition(self) -> PartitionWindowedStream[T_co]:
         """Has all records of each key as one window, which fires when the input has ended; not in PyFlink."""

@@ -49,6 +49,7 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("groupBy", "groupby", "group_by"), "use key_by(...)"),
     **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOW_AGGREGATE),
     **dict.fromkeys(("sum", "min", "max", "min_by", "max_by", "reduce"), _KEYS_FIRST),
+    "interval_join": _KEYS_FIRST,
     "window": _KEYS_FIRST_OR_ALL.format("window_all"),
     "count_window": _KEYS_FIRST_OR_ALL.format("count_window_all"),
     **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("key_by(...).window")),
@@ -104,6 +105,43 @@ OTHER_NAMES_OF_CONNECTED_STREAMS: Final = {
     **dict.fromkeys(("window", "join"), "windows of two streams: first.join(second) or first.co_group(second)"),
 }
 """Those of streams, behind ``connect``."""
+
+OTHER_NAMES_OF_BROADCAST_CONNECTED: Final = {
+    **OTHER_NAMES_OF_CONNECTED_STREAMS,
+    **dict.fromkeys(_OF_STREAMS, "say first what becomes of the records of both: process(...)"),
+}
+"""Those of streams, behind ``connect`` with a stream that is broadcast."""
+
+OTHER_NAMES_OF_BROADCAST_STREAMS: Final = dict.fromkeys(
+    (*OTHER_NAMES_OF_CONNECTED_STREAMS, "connect", "process"),
+    "the other stream takes it: records.connect(rules.broadcast(descriptor)).process(...)",
+)
+"""Those of streams, behind ``broadcast(descriptor)``."""
+
+_KEYS_OF_BOTH: Final = "call where(...).equal_to(...) first, for the keys of both"
+_OF_JOINS: Final = ("window", "apply", "process", "select")
+
+OTHER_NAMES_OF_TWO_STREAMS: Final = dict.fromkeys((*_OF_JOINS, "equal_to", "on"), _KEYS_OF_BOTH)
+"""What comes later, or is called otherwise elsewhere, behind ``join`` and ``co_group``."""
+
+OTHER_NAMES_OF_WHERE: Final = dict.fromkeys(_OF_JOINS, "call equal_to(...) first, for the key of the second stream")
+"""What comes later, behind ``where``."""
+
+OTHER_NAMES_OF_EQUAL_TO: Final = dict.fromkeys(_OF_JOINS, "call window(...) first")
+"""What comes later, behind ``equal_to``."""
+
+OTHER_NAMES_OF_WINDOWS_OF_TWO: Final = dict.fromkeys(
+    ("process", "reduce", "aggregate"), "use apply(...) with a function of both"
+)
+"""What windows of one stream have, and those of two have not."""
+
+OTHER_NAMES_OF_INTERVALS: Final = dict.fromkeys(
+    ("process", "select", "apply"), "call between(lower, upper) first, which says what times match"
+)
+"""What comes later, behind ``interval_join``."""
+
+OTHER_NAMES_BEHIND_BETWEEN: Final = {"apply": "use process(...) with a ProcessJoinFunction, or select(...)"}
+"""What window joins have, and interval joins have not."""
 
 OTHER_NAMES_OF_PARTITIONS: Final = dict.fromkeys(
     _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"

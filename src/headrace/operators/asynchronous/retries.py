@@ -6,13 +6,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import expect, refused
+from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
+    from headrace.common.time import Duration, Time
+
+    Length = Duration | Time | timedelta | int
     ResultPredicate = Callable[[list[Any]], bool] | None
     ExceptionPredicate = Callable[[Exception], bool] | None
 
@@ -77,7 +82,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
     @hides_engine
     def fixed_delay(
         max_attempts: int,
-        backoff_time_millis: int,
+        backoff_time_millis: Length,
         result_predicate: ResultPredicate = None,
         exception_predicate: ExceptionPredicate = None,
     ) -> AsyncRetryStrategy[Any]:
@@ -85,21 +90,22 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
         Args:
             max_attempts: how many attempts may follow the first one, as in Flink.
-            backoff_time_millis: the pause.
+            backoff_time_millis: the pause, in milliseconds or as a time.
             result_predicate: after which results there is another attempt; None for none.
             exception_predicate: after which exceptions there is another attempt; None for none.
 
         Raises:
             InvalidProgramError: when a number is not positive.
         """
-        return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
+        pause = to_millis(backoff_time_millis)
+        return FixedDelayRetryStrategy(max_attempts, pause, result_predicate, exception_predicate)
 
     @staticmethod
     @hides_engine
     def exponential_backoff(
         max_attempts: int,
-        initial_delay: int,
-        max_retry_delay: int,
+        initial_delay: Length,
+        max_retry_delay: Length,
         multiplier: float,
         result_predicate: ResultPredicate = None,
         exception_predicate: ExceptionPredicate = None,
@@ -108,8 +114,8 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
         Args:
             max_attempts: how many attempts may follow the first one, as in Flink.
-            initial_delay: the first pause, in milliseconds.
-            max_retry_delay: the longest pause, in milliseconds.
+            initial_delay: the first pause, in milliseconds or as a time.
+            max_retry_delay: the longest pause, likewise.
             multiplier: how many times as long each pause is as the one before.
             result_predicate: after which results there is another attempt; None for none.
             exception_predicate: after which exceptions there is another attempt; None for none.
@@ -117,8 +123,9 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         Raises:
             InvalidProgramError: when a number is not positive.
         """
+        first, longest = to_millis(initial_delay), to_millis(max_retry_delay)
         return ExponentialBackoffDelayRetryStrategy(
-            max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
+            max_attempts, first, longest, multiplier, result_predicate, exception_predicate
         )
 
 
@@ -232,6 +239,7 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
 def _check_positive(method: str, **numbers: float) -> None:
     for name, number in numbers.items():
+        expect(number, float if name == "multiplier" else int, f"{method}: {name}")
         if not number > 0:
             raise refused(f"{method}: {name} has to be greater than zero, not {number!r}")
 

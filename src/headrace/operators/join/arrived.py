@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.operators.join.find_pairs import ArrivedSide
 from headrace.operators.join.interval import LEFT, RIGHT
-from headrace.operators.join.join_log import key_time_order
+from headrace.operators.join.join_log import MET, key_time_order
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.sections import Section
 
@@ -33,7 +33,7 @@ _MOST_BYTES: Final = 128 << 20
 
 @dataclass(frozen=True)
 class ArrivedRecords:
-    """Records of both inputs, of which there is at least one.
+    """Records of both inputs; there may be none.
 
     Attributes:
         sides: the records of each input.
@@ -43,10 +43,8 @@ class ArrivedRecords:
     sides: tuple[ArrivedSide, ArrivedSide]
     watermarks: Longs
 
-    @property
-    def last_watermark(self) -> int:
-        """The watermark that the last record has met."""
-        return int(self.watermarks[-1])
+    def __len__(self) -> int:
+        return len(self.watermarks)
 
 
 class WaitingInputs:
@@ -74,13 +72,11 @@ class WaitingInputs:
         self._bytes += batch.as_array().nbytes if batch.is_columnar else 0
         return self._rows >= _MOST_ROWS or self._bytes >= _MOST_BYTES
 
-    def take(self) -> ArrivedRecords | None:
-        """All that wait, which do so no longer; None when there are none."""
-        if not self._batches:
-            return None
+    def take(self) -> ArrivedRecords:
+        """All that wait, which do so no longer."""
         batches = self._batches
         self.forget()
-        watermarks = np.concatenate([batch.watermarks for _, batch in batches])
+        watermarks = np.concatenate([np.empty(0, np.int64), *(batch.watermarks for _, batch in batches)])
         return ArrivedRecords((self._side(LEFT, batches), self._side(RIGHT, batches)), watermarks)
 
     def _side(self, side: int, batches: Sequence[tuple[int, KeyedBatch]]) -> ArrivedSide:
@@ -97,7 +93,8 @@ class WaitingInputs:
         lingers = watermarks == times + self._interval.kept(side)
         ordinals = np.concatenate([np.arange(stop - len(batch), stop) for batch, stop in own])
         records = pa.concat_arrays([batch.as_array() for batch, _ in own])
-        columns = [pa.array(keys.hashes), keys.values, pa.array(times), pa.array(lingers), records]
+        met = [pa.array(watermarks == times)] if MET in schema.names else []
+        columns = [pa.array(keys.hashes), keys.values, pa.array(times), pa.array(lingers), *met, records]
         order, of_keys = key_time_order(keys.hashes, keys.values, times)
         section = Section(pa.RecordBatch.from_arrays(columns, schema=schema).take(pa.array(order)))
         firsts = order[np.flatnonzero(np.diff(of_keys, prepend=-1))]

@@ -9,24 +9,24 @@ as they came. A key with very many records costs time, not memory: pairs are lai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.operators.arrays import concat, gather
 from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import LINGERS, RECORD, TIME
+from headrace.operators.join.key_ranges import key_ranges
 from headrace.state.runs.grouping import sorted_by
-from headrace.state.runs.layout import HASH, KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from headrace.operators.join.interval import JoinInterval
+    from headrace.operators.join.partners import Partners
     from headrace.state.keys import KeyColumn
     from headrace.state.runs.sections import Section
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 PAIRS: Final = 1 << 17
 """About so many pairs are laid out at a time."""
-
-_LAST_HASH: Final = np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True)
@@ -63,8 +61,9 @@ class Pairs:
     Attributes:
         left: the records of the left input, as one column.
         right: those of the right input.
-        left_times: the timestamps of the former.
+        left_times: the timestamps of the former; ``NO_TIMESTAMP`` where there is no record.
         right_times: those of the latter.
+        times: the timestamp of each pair.
         watermarks: the watermark that the later one of each pair has met.
     """
 
@@ -72,32 +71,49 @@ class Pairs:
     right: pa.Array
     left_times: Longs
     right_times: Longs
+    times: Longs
     watermarks: Longs
 
     def __len__(self) -> int:
         return len(self.watermarks)
 
-    @property
-    def times(self) -> Longs:
-        """The timestamp of each pair: the larger one of the two."""
-        return np.maximum(self.left_times, self.right_times)
+    def slice(self, start: int, stop: int) -> Pairs:
+        """Some of them."""
+        return self._each(lambda column: column[start:stop])
+
+    def take(self, order: Longs) -> Pairs:
+        """Those at some places."""
+        return self._each(lambda column: gather(column, order) if isinstance(column, pa.Array) else column[order])
+
+    def followed_by(self, other: Pairs) -> Pairs:
+        """These and others."""
+        records = [concat([getattr(self, name), getattr(other, name)]) for name in _RECORDS]
+        return Pairs(*records, *(np.concatenate((getattr(self, name), getattr(other, name))) for name in _NUMBERS))
+
+    def _each(self, change: Callable[[Any], Any]) -> Pairs:
+        return Pairs(*(change(getattr(self, name)) for name in (*_RECORDS, *_NUMBERS)))
+
+
+_RECORDS: Final = ("left", "right")
+_NUMBERS: Final = ("left_times", "right_times", "times", "watermarks")
 
 
 def find_pairs(
     interval: JoinInterval,
-    kept: Sequence[Sequence[Section]],
+    sources: Sequence[Sequence[Section]],
     arrived: Sequence[ArrivedSide],
     watermarks: Longs,
+    partners: Partners | None = None,
 ) -> Iterator[Pairs]:
     """The pairs that records make which have arrived.
 
     Args:
         interval: which times match.
-        kept: of each input what came before, oldest first.
-        arrived: of each input the records that have arrived.
+        sources: of each input what came before, oldest first, and the section of the records that have arrived.
+        arrived: of each input these records.
         watermarks: the watermark that each of these has met, in the order in which they came.
+        partners: is told who has found whom, before the pairs come; None where nobody wants to know.
     """
-    sources = [[*sections, side.section] for sections, side in zip(kept, arrived, strict=True)]
     found = [
         _Candidates.of(interval, later, arrived[later], source, number)
         for later in (LEFT, RIGHT)
@@ -109,7 +125,7 @@ def find_pairs(
     rows = np.empty(len(watermarks), np.int64)
     for side in arrived:
         rows[side.ordinals] = np.arange(len(side.ordinals))
-    layout = _PairLayout(interval, sources, arrived, watermarks, rows)
+    layout = _PairLayout(interval, sources, arrived, watermarks, rows, partners)
     for start, stop in portions(counts):
         matches = layout.matches([candidates.slice(start, stop) for candidates in found])
         for first in range(0, len(matches), PAIRS):
@@ -139,7 +155,7 @@ class _Candidates:
         """What the records of one input find in a source of the other one."""
         first, last = interval.seen_from(later)
         times = side.section.column(TIME).to_numpy()
-        found, starts, stops = _ranges(source, side.keys, side.of_keys, times + first, times + last)
+        found, starts, stops = key_ranges(source, side.keys, side.of_keys, times + first, times + last)
         ordinals = side.ordinals[found]
         order = np.argsort(ordinals)
         return _Candidates(later, number, ordinals[order], starts[order], stops[order])
@@ -183,6 +199,7 @@ class _PairLayout:
         arrived: these.
         watermarks: their watermarks, in the order of arrival.
         rows: their rows in their section.
+        partners: is told who has found whom.
     """
 
     interval: JoinInterval
@@ -190,6 +207,7 @@ class _PairLayout:
     arrived: Sequence[ArrivedSide]
     watermarks: Longs
     rows: Longs
+    partners: Partners | None
 
     def matches(self, found: Sequence[_Candidates]) -> _Matches:
         """Those candidates that came before, and were still kept; in order."""
@@ -211,6 +229,9 @@ class _PairLayout:
         if found.source == len(self.sources[other]) - 1:
             is_match &= self.arrived[other].ordinals[rows] < ordinals
         ordinals, rows, times = ordinals[is_match], rows[is_match], times[is_match]
+        if self.partners is not None:
+            self.partners.add(other, found.source, rows)
+            self.partners.add(found.later, len(self.sources[found.later]) - 1, self.rows[ordinals])
         return ordinals, np.full(len(ordinals), found.source), rows, times
 
     @staticmethod
@@ -230,10 +251,11 @@ class _PairLayout:
         for side, is_finder in ((LEFT, found_by_left), (RIGHT, ~found_by_left)):
             sources = np.where(is_finder, len(self.sources[side]) - 1, matches.sources)
             places = np.where(is_finder, own, matches.rows)
-            records.append(_gather(self.sources[side], RECORD, sources, places))
-            times.append(_gather(self.sources[side], TIME, sources, places).to_numpy())
+            records.append(gathered(self.sources[side], RECORD, sources, places))
+            times.append(gathered(self.sources[side], TIME, sources, places).to_numpy())
         (left, right), (left_times, right_times) = records, times
-        return Pairs(left, right, left_times, right_times, self.watermarks[matches.ordinals])
+        times_of_pairs = np.maximum(left_times, right_times)
+        return Pairs(left, right, left_times, right_times, times_of_pairs, self.watermarks[matches.ordinals])
 
 
 def portions(counts: Longs) -> Iterator[tuple[int, int]]:
@@ -246,59 +268,9 @@ def portions(counts: Longs) -> Iterator[tuple[int, int]]:
         start, before = stop, int(totals[stop - 1])
 
 
-def _ranges(source: Section, keys: KeyColumn, of_keys: Longs, lows: Longs, highs: Longs) -> tuple[Longs, Longs, Longs]:
-    """Which probes find rows of their key from ``lows`` to ``highs``, and from where to where."""
-    firsts, lasts = _ranges_of_keys(source, keys)
-    found = np.flatnonzero((firsts < lasts)[of_keys])
-    if not len(found):
-        return found, found, found
-    times = source.column(TIME).to_numpy()
-    ends = lasts[of_keys[found]]
-    starts = _bisect(times, firsts[of_keys[found]], ends, lows[found])
-    stops = _bisect(times, starts, ends, highs[found] + 1)
-    is_any = starts < stops
-    return found[is_any], starts[is_any], stops[is_any]
-
-
-def _bisect(times: Longs, starts: Longs, stops: Longs, values: Longs) -> Longs:
-    """In each of some sorted ranges of times, where those begin that are not below a value."""
-    lows, highs = starts.copy(), stops.copy()
-    searched = np.flatnonzero(lows < highs)
-    while len(searched):
-        middles = (lows[searched] + highs[searched]) >> 1
-        is_below = times[middles] < values[searched]
-        lows[searched[is_below]] = middles[is_below] + 1
-        highs[searched[~is_below]] = middles[~is_below]
-        searched = searched[lows[searched] < highs[searched]]
-    return lows
-
-
-def _ranges_of_keys(source: Section, keys: KeyColumn) -> tuple[Longs, Longs]:
-    """From where to where the rows of different keys are, which are by hash and key."""
-    hashes = keys.hashes
-    firsts = source.lower_bounds(HASH, hashes)
-    lasts = source.lower_bounds(HASH, hashes + np.uint64(1))
-    lasts[hashes == _LAST_HASH] = source.rows
-    if pa.types.is_int64(keys.values.type):
-        return firsts, lasts  # different integers have different hashes
-    found = np.flatnonzero(firsts < lasts)
-    wanted = keys.values.take(pa.array(found))
-    is_key = np.ones(len(found), np.bool_)
-    for rows in (firsts[found], lasts[found] - 1):
-        is_key &= np.asarray(pc.equal(source.take(KEY, rows), wanted)).astype(bool)
-    for number in found[~is_key].tolist():  # another key has the same hash
-        firsts[number], lasts[number] = _range_among_others(source, keys.values[number], firsts[number], lasts[number])
-    return firsts, lasts
-
-
-def _range_among_others(source: Section, key: pa.Scalar, first: int, last: int) -> tuple[int, int]:
-    rows = np.flatnonzero(np.asarray(pc.equal(source.rows_of(KEY, first, last), key)).astype(bool))
-    return (first + int(rows[0]), first + int(rows[-1]) + 1) if len(rows) else (first, first)
-
-
-def _gather(sources: Sequence[Section], name: str, numbers: Longs, rows: Longs) -> pa.Array:
+def gathered(sources: Sequence[Section], name: str, numbers: Longs, rows: Longs) -> pa.Array:
     """Values of a column of several sections."""
-    different = np.unique(numbers).tolist()
+    different = np.unique(numbers).tolist() or [0]
     if len(different) == 1:
         return sources[different[0]].take(name, rows)
     places = [np.flatnonzero(numbers == number) for number in different]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.common.arguments import refused
 from headrace.common.columns import array_to_values
+from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, results_made_by
@@ -37,22 +39,28 @@ class JoinResults(Protocol):
 class JoinContext:
     """What ``process_element`` learns about the pair at hand; the same object for all calls."""
 
-    __slots__ = ("_left_timestamp", "_right_timestamp")
+    __slots__ = ("_left_timestamp", "_right_timestamp", "_timestamp")
 
     def __init__(self) -> None:
-        self._left_timestamp = self._right_timestamp = 0
+        self._left_timestamp = self._right_timestamp = self._timestamp = 0
 
     def get_left_timestamp(self) -> int:
         """The event time of the left record, in milliseconds."""
-        return self._left_timestamp
+        return _time_of(self._left_timestamp, "left")
 
     def get_right_timestamp(self) -> int:
         """The event time of the right record, in milliseconds."""
-        return self._right_timestamp
+        return _time_of(self._right_timestamp, "right")
 
     def get_timestamp(self) -> int:
-        """The event time of the result: the later one of both."""
-        return max(self._left_timestamp, self._right_timestamp)
+        """The event time of the result: the later one of both; of a record alone, when it was sure that it is."""
+        return self._timestamp
+
+
+def _time_of(timestamp: int, side: str) -> int:
+    if timestamp == NO_TIMESTAMP:
+        raise refused(f"there is no {side} record, so it has no timestamp: look whether it is None first")
+    return timestamp
 
 
 class FunctionResults:
@@ -87,13 +95,13 @@ class FunctionResults:
         asked, collect, process = self._context, self._collector.collect, self.function.process_element
         lefts = array_to_values(self._left_type, pairs.left)
         rights = array_to_values(self._right_type, pairs.right)
-        times = zip(pairs.left_times.tolist(), pairs.right_times.tolist(), pairs.watermarks.tolist(), strict=True)
+        stamps = (pairs.left_times, pairs.right_times, pairs.times, pairs.watermarks)
+        times = zip(*(column.tolist() for column in stamps), strict=True)
         pair = None
         try:
-            for *pair, (left_time, right_time, watermark) in zip(lefts, rights, times, strict=True):
-                asked._left_timestamp, asked._right_timestamp = left_time, right_time
-                results = process(*pair, asked)
-                collect(results, max(left_time, right_time), watermark)
+            for *pair, (left_time, right_time, time, watermark) in zip(lefts, rights, times, strict=True):
+                asked._left_timestamp, asked._right_timestamp, asked._timestamp = left_time, right_time, time
+                collect(process(*pair, asked), time, watermark)
         except BaseException as error:
             told = None if pair is None else tuple(pair)
             raise user_error(error, context, told, function=self.maker) from error

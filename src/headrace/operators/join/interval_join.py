@@ -1,7 +1,8 @@
 """The interval join: pairs of records of two inputs with the same key, whose times lie within an interval.
 
 Semantics are Flink's: a record is late when its time is below the watermark, and then neither matched nor kept; a
-record is kept until no record that is on time can match it any more; a pair has the later time of both.
+record is kept until no record that is on time can match it any more; a pair has the later time of both. An outer join
+shows a record that nobody has matched when it goes.
 """
 
 from __future__ import annotations
@@ -10,23 +11,30 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.functions import FunctionOperator
+from headrace.operators.join.alone_log import AloneLog
 from headrace.operators.join.arrived import WaitingInputs
 from headrace.operators.join.find_pairs import find_pairs
 from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import JoinLog, log_layout
+from headrace.operators.join.outer_pairs import LonelyRecords
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.join.arrived import ArrivedRecords
+    from headrace.operators.join.find_pairs import Pairs
     from headrace.operators.join.function_results import JoinResults
     from headrace.operators.join.interval import JoinInterval
+    from headrace.operators.join.tagged import Outer
     from headrace.operators.keyed import KeyedBatch
+    from headrace.state.runs.sections import Section
 
 _STORES = ("join-left", "join-right")
+_ALONE_STORES = ("join-left-alone", "join-right-alone")
 
 
 class IntervalJoinOperator(FunctionOperator):
@@ -38,6 +46,7 @@ class IntervalJoinOperator(FunctionOperator):
         late_tags: of each input the id of the side output for records that come too late; without one they are dropped
             and counted.
         results: what becomes of pairs.
+        outer: of which inputs records without a partner are shown as well.
     """
 
     def __init__(
@@ -46,6 +55,7 @@ class IntervalJoinOperator(FunctionOperator):
         input_types: Sequence[TypeInformation],
         late_tags: Sequence[str | None],
         results: JoinResults,
+        outer: Outer,
     ) -> None:
         super().__init__(results.function)
         self.maker = results.maker
@@ -53,15 +63,24 @@ class IntervalJoinOperator(FunctionOperator):
         self._input_types = input_types
         self._late = [LateRecords(self, 0, tag) for tag in late_tags]
         self._results = results
+        self._sides_shown = [side for side, is_shown in ((LEFT, outer.left), (RIGHT, outer.right)) if is_shown]
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
-        layouts = [log_layout(codec, types[side].storage_type, interval.kept(side)) for side in (LEFT, RIGHT)]
+        layouts = [
+            log_layout(codec, types[side].storage_type, interval.kept(side), is_outer=side in self._sides_shown)
+            for side in (LEFT, RIGHT)
+        ]
         stores = [context.state.store(name) for name in _STORES]
         self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
         self._waiting = WaitingInputs(interval, [layout.schema for layout in layouts])
+        lonely = {
+            side: AloneLog(context.state.store(_ALONE_STORES[side]), codec, interval.kept(side))
+            for side in self._sides_shown
+        }
+        self._lonely = LonelyRecords(interval, lonely) if lonely else None
         super().open(context, output)
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -69,6 +88,8 @@ class IntervalJoinOperator(FunctionOperator):
         self._waiting.forget()
         for log in self._logs:
             log.begin_epoch()
+        if self._lonely is not None:
+            self._lonely.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
         check_timestamps(batch, self.context, self._interval.reach, "an interval join", "interval")
@@ -86,15 +107,23 @@ class IntervalJoinOperator(FunctionOperator):
     def end_epoch(self) -> None:
         for log in self._logs:
             log.end_epoch(self._watermark)
+        if self._lonely is not None:
+            self._lonely.end_epoch()
 
     def _join(self, watermark: int) -> None:
         """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""
         before, self._watermark = self._watermark, watermark
         arrived = self._waiting.take()
-        if arrived is None:
+        if not len(arrived) and (self._lonely is None or self._lonely.wait_until() > watermark):
             return
-        kept = [log.sections(before) for log in self._logs]
-        for pairs in find_pairs(self._interval, kept, arrived.sides, arrived.watermarks):
+        sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived.sides, strict=True)]
+        for pairs in self._found(sources, arrived, before):
             self._results.emit(pairs, self.context, self.output)
         for log, side in zip(self._logs, arrived.sides, strict=True):
             log.append(side.section.batch, watermark)
+
+    def _found(self, sources: Sequence[Sequence[Section]], arrived: ArrivedRecords, before: int) -> Iterator[Pairs]:
+        """The pairs of what has arrived, and records that are over without one; the watermark has risen meanwhile."""
+        if self._lonely is not None:
+            return self._lonely.joined(sources, arrived, before, self._watermark)
+        return find_pairs(self._interval, sources, arrived.sides, arrived.watermarks)

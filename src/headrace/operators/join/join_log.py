@@ -40,6 +40,8 @@ TIME: Final = "time"
 """The timestamp of a record."""
 LINGERS: Final = "lingers"
 """Whether it is kept for one watermark longer than by its time."""
+MET: Final = "met"
+"""Whether the watermark stood at its time already when it came; only where records without a partner are shown."""
 RECORD: Final = "record"
 """The record, as one column."""
 
@@ -50,15 +52,17 @@ _OVER: Final = "over"
 _WORDS: Final = {"keys": "key type", _KEPT: "interval, for which a record is kept so long (in milliseconds)"}
 
 
-def log_layout(codec: KeyCodec, record: pa.DataType, kept: int) -> OrderedLayout:
+def log_layout(codec: KeyCodec, record: pa.DataType, kept: int, *, is_outer: bool) -> OrderedLayout:
     """What the log of an input holds.
 
     Args:
         codec: how keys are stored.
         record: the type of the column of records.
         kept: for how long after its time a record is kept, in milliseconds.
+        is_outer: whether records without a partner are shown.
     """
-    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), RECORD: record}
+    met = {MET: pa.bool_()} if is_outer else {}
+    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), **met, RECORD: record}
     about = {"keys": codec.to_json(), _KEPT: kept}
     return OrderedLayout("the records of a join", _KIND, pa.schema(columns), 3, about, _WORDS)
 

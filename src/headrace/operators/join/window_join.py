@@ -52,7 +52,7 @@ class ColumnarWindowJoin(CoGroupOperator):
         time = self._windows.window_of(due.end).max_timestamp()
         for lefts, rights in pairs_of_groups(held.groups, is_left, self._outer):
             times, stamps = np.full(len(lefts), time), np.full(len(lefts), stamp)
-            pairs = Pairs(_taken(left, lefts), _taken(right, rights), times, times, stamps)
+            pairs = Pairs(_taken(left, lefts), _taken(right, rights), times, times, times, stamps)
             self._results.emit(pairs, self.context, self.output)
 
 

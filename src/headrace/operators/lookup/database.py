@@ -60,7 +60,7 @@ class DatabaseReader(LookupReader):
     ) -> None:
         self._connect = connect
         self._table = table
-        self._keys = keys
+        self.keys = keys
         self._columns = columns
         self._connections = connections
         self.keys_per_request = keys_per_request
@@ -68,7 +68,7 @@ class DatabaseReader(LookupReader):
 
     def whole(self) -> DatabaseReader:
         """The same, but it reads the whole table."""
-        return DatabaseReader(self._connect, self._table, self._keys, self._columns, reads_all=True)
+        return DatabaseReader(self._connect, self._table, self.keys, self._columns, reads_all=True)
 
     def open(self, runtime_context: Any) -> None:
         self._open = [_Connection(self._connect) for _ in range(self._connections)]
@@ -100,32 +100,37 @@ class DatabaseReader(LookupReader):
 
     def _query(self, connection: Any, keys: list[Any] | None) -> Mapping[Any, Found]:
         with closing(connection.cursor()) as cursor:
-            if keys is None:
-                cursor.execute(self._select())
-            else:
-                cursor.execute(f"{self._select()} WHERE {self._condition(connection, len(keys))}", self._flat(keys))
-            return self._by_key(cursor.fetchall())
+            try:
+                if keys is None:
+                    cursor.execute(self._select())
+                else:
+                    cursor.execute(f"{self._select()} WHERE {self._condition(connection, len(keys))}", self._flat(keys))
+                rows = cursor.fetchall()
+            except Exception as error:
+                error.add_note(f"query: {self._select()}{'' if keys is None else ', by key'}")
+                raise
+            return self._by_key(rows)
 
     def _select(self) -> str:
-        return f"SELECT {', '.join((*self._keys, *self._columns))} FROM {self._table}"
+        return f"SELECT {', '.join((*self.keys, *self._columns))} FROM {self._table}"
 
     def _condition(self, connection: Any, count: int) -> str:
         mark = _mark_of(connection)
-        width = len(self._keys)
+        width = len(self.keys)
         if width == 1:
             marks = ", ".join(mark(number + 1) for number in range(count))
-            return f"{self._keys[0]} IN ({marks})"
+            return f"{self.keys[0]} IN ({marks})"
         each = (
-            " AND ".join(f"{key} = {mark(number * width + place + 1)}" for place, key in enumerate(self._keys))
+            " AND ".join(f"{key} = {mark(number * width + place + 1)}" for place, key in enumerate(self.keys))
             for number in range(count)
         )
         return " OR ".join(f"({one})" for one in each)
 
     def _flat(self, keys: list[Any]) -> list[Any]:
-        return keys if len(self._keys) == 1 else list(chain.from_iterable(keys))
+        return keys if len(self.keys) == 1 else list(chain.from_iterable(keys))
 
     def _by_key(self, rows: Iterable[Any]) -> dict[Any, Found]:
-        width, places = len(self._keys), list(range(len(self._keys)))
+        width, places = len(self.keys), list(range(len(self.keys)))
         found: dict[Any, Found] = {}
         add_by_key(found, rows, lambda row: key_at(row, places))
         return {key: [_row(self._columns, row[width:]) for row in of_key] for key, of_key in found.items()}

@@ -31,11 +31,18 @@ class LookupReader:
         keys_per_request: how many keys it is asked for at once, at most.
         reads_all: whether :meth:`read_all` gives the whole table, which makes :meth:`read` needless.
         never_changes: whether what there is stays what it was when the job was built.
+        keys: the names of the columns that are the key, where it has any.
+        key_types: the types of these columns, where they are known.
     """
 
     keys_per_request: int = 1
     reads_all: bool = False
     never_changes: bool = False
+    keys: tuple[str, ...] = ()
+
+    @property
+    def key_types(self) -> tuple[TypeInformation, ...]:
+        return ()
 
     def open(self, runtime_context: Any) -> Any:
         """Called once before anything is read; what it returns may be awaitable."""
@@ -112,11 +119,15 @@ class StaticReader(LookupReader):
 
     def __init__(self, table: pa.Table, keys: tuple[str, ...], row_type: TypeInformation) -> None:
         self._table = table
-        self._keys = keys
+        self.keys = keys
         self._row_type = row_type
 
+    @property
+    def key_types(self) -> tuple[TypeInformation, ...]:
+        return tuple(self._row_type.field_types[self._row_type.field_index(key)] for key in self.keys)
+
     async def read_all(self) -> Mapping[Any, Found]:
-        places = [self._row_type.field_names.index(key) for key in self._keys]
+        places = [self._row_type.field_names.index(key) for key in self.keys]
         layout, found = layout_of(self._row_type), dict[Any, list[Any]]()
         for batch in self._table.to_batches():
             rows = layout.columns_to_rows(batch)

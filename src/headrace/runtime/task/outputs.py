@@ -123,6 +123,8 @@ class BroadcastingOutput:
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         if len(batch):
+            if batch.blame is None:
+                batch.blame = partial(self._blame, side_output=tag_id)
             self._hand_on(batch, self._sides.get(tag_id, ()), self.forks.get(tag_id))
 
     def advance_watermark(self, watermark: int) -> None:

@@ -80,7 +80,8 @@ class NoKey:
         """Never there."""
         raise StateError(
             "keyed state and timers can only be used while a record or a timer of a key is processed, "
-            "not in open(), close() or for a stream without key_by()"
+            "not in open(), close() or for a stream without key_by(); in process_broadcast_element, "
+            "ctx.apply_to_keyed_state(descriptor, function) reaches the state of all keys"
         )
 
     key = hash = raw = ordinal

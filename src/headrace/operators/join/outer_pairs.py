@@ -1,0 +1,168 @@
+"""Outer joins: records that no other one matched, shown among the pairs when they are over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
+from headrace.operators.join import find_pairs
+from headrace.operators.join.alone_log import AloneLog, OverRows, arrived_over, over_in_order
+from headrace.operators.join.find_pairs import Pairs, gathered
+from headrace.operators.join.interval import LEFT, RIGHT
+from headrace.operators.join.join_log import RECORD, TIME
+from headrace.operators.join.partners import Partners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.join.arrived import ArrivedRecords
+    from headrace.operators.join.interval import JoinInterval
+    from headrace.state.runs.sections import Section
+
+    Longs = npt.NDArray[np.int64]
+
+
+class LonelyRecords:
+    """Shows records without a partner, each once.
+
+    Args:
+        interval: which times match.
+        logs: the groups of records that have found none, by the inputs whose records are to be shown.
+    """
+
+    def __init__(self, interval: JoinInterval, logs: Mapping[int, AloneLog]) -> None:
+        self._interval = interval
+        self._logs = logs
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        for log in self._logs.values():
+            log.begin_epoch()
+
+    def end_epoch(self) -> None:
+        """Puts what was found into state."""
+        for log in self._logs.values():
+            log.end_epoch()
+
+    def wait_until(self) -> int:
+        """The watermark at which there may be some to be shown; above all if there is none."""
+        return min(log.first_over for log in self._logs.values())
+
+    def joined(
+        self, sources: Sequence[Sequence[Section]], arrived: ArrivedRecords, before: int, watermark: int
+    ) -> Iterator[Pairs]:
+        """Pairs, and among them records without one, which are in the order of the watermarks that show them.
+
+        Args:
+            sources: of each input what came before, oldest first, and the section of the records that have arrived.
+            arrived: these.
+            before: the watermark when the first one came.
+            watermark: how far it comes afterwards.
+        """
+        partners = Partners(sources, self._logs.keys())
+        over = _OverRecords(
+            *over_in_order([self._over(side, sources[side], watermark) for side in (LEFT, RIGHT)]),
+            sources,
+            partners,
+            tuple(map(self._interval.kept, (LEFT, RIGHT))),
+            np.append(before, arrived.watermarks),
+        )
+        found = find_pairs.find_pairs(self._interval, sources, arrived.sides, arrived.watermarks, partners)
+        yield from _merged(found, over)
+        self._note(sources, partners, watermark)
+
+    def _over(self, side: int, sections: Sequence[Section], watermark: int) -> OverRows:
+        """The rows of one input that are over at a watermark, unless they had found a partner before."""
+        if side not in self._logs:
+            return OverRows.concat([])
+        newest = len(sections) - 1
+        stored = self._logs[side].over(sections[:newest], watermark)
+        return OverRows.concat([stored, arrived_over(sections[newest], newest, self._interval.kept(side), watermark)])
+
+    def _note(self, sources: Sequence[Sequence[Section]], partners: Partners, watermark: int) -> None:
+        """Keeps who has found a partner, and who has not."""
+        for side, log in self._logs.items():
+            log.forget(watermark)
+            *stored, arrived = sources[side]
+            for number, section in enumerate(stored):
+                log.remove(section, partners.rows(side, number), watermark)
+            rows = np.arange(arrived.rows)
+            log.add(arrived, rows[partners.are_alone(side, np.full(len(rows), len(stored)), rows)], watermark)
+
+
+@dataclass
+class _OverRecords:
+    """Records that are over, in order, from which the next ones are taken.
+
+    Attributes:
+        over: their rows.
+        sides: the input of each.
+        sources: of each input all sections.
+        partners: who has found whom.
+        kept: of each input for how long after its time a record is kept.
+        watermarks: all that are met, ascending.
+        start: how many have been taken.
+    """
+
+    over: OverRows
+    sides: Longs
+    sources: Sequence[Sequence[Section]]
+    partners: Partners
+    kept: Sequence[int]
+    watermarks: Longs
+    start: int = 0
+
+    def until(self, watermark: int) -> Iterator[tuple[Longs, Pairs]]:
+        """Takes those that are over at a watermark, some at a time: when each is over, and what is shown of it."""
+        last = int(np.searchsorted(self.over.ends, watermark, side="right"))
+        while self.start < last:
+            start, self.start = self.start, min(last, self.start + find_pairs.PAIRS)
+            rows = np.arange(start, self.start)
+            rows = rows[self._are_alone(rows)]
+            if len(rows):
+                yield self.over.ends[rows], self._shown(rows)
+
+    def _are_alone(self, rows: Longs) -> npt.NDArray[np.bool_]:
+        alone = np.zeros(len(rows), np.bool_)
+        for side in (LEFT, RIGHT):
+            of_side = self.sides[rows] == side
+            own = rows[of_side]
+            alone[of_side] = self.partners.are_alone(side, self.over.numbers[own], self.over.rows[own])
+        return alone
+
+    def _shown(self, rows: Longs) -> Pairs:
+        (left, left_times), (right, right_times) = (self._of_side(side, rows) for side in (LEFT, RIGHT))
+        sides = self.sides[rows]
+        times = np.where(sides == LEFT, left_times, right_times) + np.array(self.kept)[sides]
+        before = np.searchsorted(self.watermarks, self.over.ends[rows]) - 1
+        return Pairs(left, right, left_times, right_times, times, self.watermarks[np.maximum(before, 0)])
+
+    def _of_side(self, side: int, rows: Longs) -> tuple[pa.Array, Longs]:
+        """The records of one input and their times; there are none at the places of records of the other one."""
+        at = np.flatnonzero(self.sides[rows] == side)
+        sections, numbers, own = self.sources[side], self.over.numbers[rows[at]], self.over.rows[rows[at]]
+        times, places = np.full(len(rows), NO_TIMESTAMP), np.zeros(len(rows), np.int64)
+        times[at], places[at] = gathered(sections, TIME, numbers, own).to_numpy(), np.arange(len(at))
+        records = gathered(sections, RECORD, numbers, own)
+        return records.take(pa.array(places, mask=times == NO_TIMESTAMP)), times
+
+
+def _merged(found: Iterator[Pairs], over: _OverRecords) -> Iterator[Pairs]:
+    """Pairs and lonely records: these before whatever has met the watermark at which they are over."""
+    for pairs in found:
+        start = 0
+        for ends, lonely in over.until(int(pairs.watermarks[-1])):
+            stop = int(np.searchsorted(pairs.watermarks, ends[-1]))
+            order = np.argsort(np.concatenate((ends, pairs.watermarks[start:stop])), kind="stable")
+            yield lonely.followed_by(pairs.slice(start, stop)).take(order)
+            start = stop
+        if start < len(pairs):
+            yield pairs.slice(start, len(pairs))
+    for _, lonely in over.until(MAX_WATERMARK):
+        yield lonely
