@@ -359,7 +359,13 @@ class CoProcessSpec(FunctionSpec):
 
 @dataclass(frozen=True, slots=True)
 class KeyedCoProcessSpec(FunctionSpec):
-    """A ``KeyedCoProcessFunction``: two keyed streams with state and timers of their common keys."""
+    """A ``KeyedCoProcessFunction``: two keyed streams with state and timers of their common keys.
+
+    Attributes:
+        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
+    """
+
+    in_event_time_order: bool = False
 
     kind: ClassVar[str] = "KeyedCoProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
@@ -368,6 +374,9 @@ class KeyedCoProcessSpec(FunctionSpec):
     @property
     def emits_to_tags(self) -> bool:
         return True
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return not self.in_event_time_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,8 +401,17 @@ class BroadcastProcessSpec(FunctionSpec):
 
 @dataclass(frozen=True, slots=True)
 class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
-    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers."""
+    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers.
+
+    Attributes:
+        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
+    """
+
+    in_event_time_order: bool = False
 
     kind: ClassVar[str] = "KeyedBroadcastProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
     state_kinds: ClassVar[StateKinds] = frozenset({StateKind.KEYED, StateKind.BROADCAST})
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return not self.in_event_time_order

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.jobmanager.alignment import WatermarkAligner
+from headrace.jobmanager.broadcast_order import BroadcastOrder
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.runtime.task.messages import EpochContext
 
@@ -71,6 +72,7 @@ class EpochPlanner:
         self._plan = plan
         self._sources = sources
         self._aligner = WatermarkAligner({node: way for source in sources for node, way in source.alignments.items()})
+        self._broadcast_order = BroadcastOrder(plan, sources)
         self._sizer = sizer
         self._backlog_lag = backlog_lag
 
@@ -118,6 +120,7 @@ class EpochPlanner:
     def _splits(self, budget: ReadBudget, now: int) -> dict[int, list[SplitPlan]]:
         """By node id of the source, what is read of each split; none runs away from others that it is aligned with."""
         held_back = self._aligner.held_back(split for source in self._sources for split in source.unfinished())
+        held_back |= self._broadcast_order.held_back()
         splits = {source.planned.node.id: source.plan(budget, now, held_back) for source in self._sources}
         limits = self._aligner.limits(planned for plans in splits.values() for planned in plans)
         for source in self._sources if limits else ():
