@@ -110,8 +110,8 @@ def test_every_key_group_is_read_by_the_task_that_owns_it(
         (StateKind.LIST, 3, 3, [[0], [1], [2]]),
         (StateKind.LIST, 3, 2, [[0, 1, 2], [0, 1, 2]]),
         (StateKind.UNION, 2, 2, [[0, 1], [0, 1]]),
-        (StateKind.BROADCAST, 3, 3, [[0], [0], [0]]),
-        (StateKind.BROADCAST, 2, 5, [[0]] * 5),
+        (StateKind.BROADCAST, 3, 3, [[0], [1], [2]]),
+        (StateKind.BROADCAST, 2, 5, [[0], [1], [0], [1], [0]]),
         (StateKind.BROADCAST, 3, 1, [[0]]),
     ],
 )

@@ -30,7 +30,7 @@ def shared(subtasks: Subtasks) -> list[str]:
 
 @pytest.mark.parametrize("inline_threshold", [0, 1 << 20])
 def test_it_is_written_once(inline_threshold: int) -> None:
-    subtasks = Subtasks(4, inline_threshold, BROADCAST)
+    subtasks = Subtasks(4, inline_threshold, BROADCAST, shares=True)
     rules = {str(number): number for number in range(10_000)}
     put(subtasks, rules)
     (file,) = shared(subtasks)
@@ -46,7 +46,7 @@ def test_it_is_written_once(inline_threshold: int) -> None:
 @pytest.mark.parametrize(("before", "now"), [(1, 3), (3, 2)])
 def test_all_go_on_with_what_the_first_one_had(before: int, now: int) -> None:
     """However often runs are merged: in all subtasks they are the same."""
-    subtasks, expected = Subtasks(before, kinds=BROADCAST), {}
+    subtasks, expected = Subtasks(before, kinds=BROADCAST, shares=True), {}
     for epoch in range(3 * MAX_RUNS):
         if epoch == MAX_RUNS:
             subtasks.start(now)
@@ -65,7 +65,7 @@ def _stores(subtasks: Subtasks) -> list[RunStore]:
 
 def test_what_is_pickled_each_subtask_keeps_for_itself() -> None:
     """The bytes of a pickle need not be the same for equal objects."""
-    subtasks = Subtasks(2, kinds=BROADCAST)
+    subtasks = Subtasks(2, kinds=BROADCAST, shares=True)
     put(subtasks, {"a": 1}, OBJECTS)
     assert shared(subtasks) == []
     subtasks.start(3)
@@ -73,7 +73,7 @@ def test_what_is_pickled_each_subtask_keeps_for_itself() -> None:
 
 
 def test_who_changes_it_in_another_way_refers_to_a_file_that_is_not_there() -> None:
-    subtasks = Subtasks(2, kinds=BROADCAST)
+    subtasks = Subtasks(2, kinds=BROADCAST, shares=True)
     for number, store in enumerate(subtasks.begin()):
         store.broadcast_state(RULES).put("a", number)
     subtasks.end()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import UserFunctionError
-from headrace.state.kinds import StateKind
 from headrace.state.state_file import SharedName
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
         files[report.stage, report.partition] = () if version is None else version.files
     for stage in plan.stages:
         for operator in stage.operators:
-            if StateKind.BROADCAST in operator.state_kinds:
+            if operator.shares_broadcast_state:
                 _check(operator, {task: names for (of, task), names in files.items() if of == stage.index})
 
 

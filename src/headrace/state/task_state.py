@@ -70,7 +70,7 @@ class HashMapTaskStates:
         for uid, owner in operators.items():
             if owner.before is not None and partition < owner.parallelism:
                 stores = {name: found for (of, name), found in held.items() if of == uid and kind_of_store(name)}
-                dealt = Redistribution(owner.before, owner.parallelism, partition).runs(stores)
+                dealt = Redistribution(owner.before, owner.parallelism, partition, owner.shares).runs(stores)
                 runs |= {(uid, name): found for name, found in dealt.items()}
         for (uid, name), found in runs.items():
             task._stores[uid, name] = RunStore(name, task._hashes_of(uid, name), found, partition=partition)
@@ -105,9 +105,13 @@ class HashMapTaskStates:
         return sorted(name for (of, name), store in self._stores.items() if of == uid and store.runs)
 
     def size_in_bytes(self) -> int:
-        """How many bytes the runs of all stores take, in all files that they are in; what is shared, the first says."""
-        counted = (store for (_, name), store in self._stores.items() if not self._partition or not is_broadcast(name))
-        return sum(run.section.size for store in counted for run in store.runs)
+        """How many bytes the runs of all stores take, in all files; of what is shared the first task says."""
+        return sum(
+            run.section.size
+            for (uid, name), store in self._stores.items()
+            if not (self._partition and is_broadcast(name) and self._shares(uid))
+            for run in store.runs
+        )
 
     def uids(self) -> list[str]:
         """The operators that have state in this version, sorted."""
@@ -123,7 +127,8 @@ class HashMapTaskStates:
         if self.ref is not None and not any(store.changed for store in self._stores.values()):
             return self.ref
         for uid in self.uids():
-            self._share(uid, epoch, generation)
+            if self._shares(uid):
+                self._share(uid, epoch, generation)
         owned = {uid: self._owned_by(uid) for uid in self.uids()}
         image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
@@ -135,6 +140,10 @@ class HashMapTaskStates:
             store.changed = False
         self.ref = ref
         return ref
+
+    def _shares(self, uid: str) -> bool:
+        """Whether an operator has its broadcast state in common with the other tasks."""
+        return uid in self._owners and self._owners[uid].shares
 
     def _share(self, uid: str, epoch: int, generation: int) -> None:
         """Puts what is new in the broadcast state of an operator into one file for all subtasks.

@@ -49,19 +49,20 @@ class Redistribution:
         before: how many subtasks there were.
         now: how many there are.
         subtask: which of them it is.
+        shares: whether all of them have one broadcast state: they all go on with the runs of the same old subtask.
     """
 
     before: int
     now: int
     subtask: int
+    shares: bool = False
 
     def subtasks_of(self, kind: StateKind) -> range:
         """The old subtasks whose state of a kind without keys the new one has to know."""
-        if kind is StateKind.BROADCAST:
-            return range(1)  # all had the same, and go on with the same runs
-        if kind is StateKind.UNION or self.before != self.now:
+        if kind is StateKind.UNION or (kind is StateKind.LIST and self.before != self.now):
             return range(self.before)
-        return range(self.subtask, self.subtask + 1)
+        number = 0 if self.shares else self.subtask % self.before
+        return range(number, number + 1)
 
     def runs(self, stores: Mapping[str, Held]) -> dict[str, list[Run]]:
         """The runs that the subtask goes on with, by store.
