@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import with_article
@@ -97,12 +98,20 @@ class FunctionReader(LookupReader):
         if not isinstance(values, Mapping):
             given = "None" if values is None else with_article(type(values))
             raise InvalidTypeError(f"{given} was returned: return a dict of what was found by key")
+        if not any(key in values for key in keys):
+            check_comparable(keys, values)
         return {key: [value] for key, value in values.items() if value is not None}
 
     async def _call(self, argument: Any) -> Any:
         if self._threads is None:
             return await self._function(argument)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._function, argument)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, argument)
+
+    def _in_thread(self, argument: Any) -> Any:
+        try:
+            return self._function(argument)
+        except StopIteration as error:  # no future takes one, so nobody would ever hear of it
+            raise RuntimeError("the function raised StopIteration: next(..., None) gives None instead") from error
 
 
 class StaticReader(LookupReader):
@@ -133,6 +142,24 @@ class StaticReader(LookupReader):
             rows = layout.columns_to_rows(batch)
             add_by_key(found, rows, lambda row: key_at(row, places))
         return found
+
+
+def check_comparable(asked: Iterable[Any], known: Iterable[Any]) -> None:
+    """Refuse keys of which none can equal one that is known: texts beside numbers, or bytes.
+
+    Raises:
+        InvalidTypeError: with a key of either.
+    """
+    mine, theirs = ({_kind(key): key for key in keys} for keys in (asked, known))
+    if mine and theirs and not mine.keys() & theirs.keys() and None not in {*mine, *theirs}:
+        one, other = next(iter(mine.values())), next(iter(theirs.values()))
+        raise InvalidTypeError(
+            f"keys of records, {one!r} say, equal none of those that there are, {other!r} say: give both the same type"
+        )
+
+
+def _kind(key: Any) -> type | None:
+    return next((kind for kind in (str, bytes, Number) if isinstance(key, kind)), None)
 
 
 def key_at(row: Any, places: list[int]) -> Any:
