@@ -92,6 +92,17 @@ def test_compact_and_export(place: Path, tmp_path: Path) -> None:
     assert records.aggregate(chr(34).join(["max(", "offset", "), topic"])).fetchall() == [(1, "words")]
 
 
+def test_a_file_that_cannot_be_exported_to(place: Path, tmp_path: Path) -> None:
+    missing = invoke("export", place, "words", tmp_path / "there/words.parquet")
+    said = f"words.parquet cannot be written: there is no folder {tmp_path}/there; make it first\n"
+    assert missing.exit_code == 2
+    assert missing.stderr == f"error: {tmp_path}/there/{said}"
+    folder = invoke("export", place, "words", tmp_path)
+    assert folder.exit_code == 2
+    assert folder.stderr == f"error: {tmp_path} is a folder: say what the file in it is to be called\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
 def test_what_waits_for_its_commit_is_shown_and_abandoned(place: Path) -> None:
     assert "waits for its commit" in invoke("transactions", place).stdout
     job, log = "0123456789abcdef" * 2, Log.open(str(place))

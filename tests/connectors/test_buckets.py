@@ -151,6 +151,25 @@ def test_a_function_names_the_bucket() -> None:
         buckets_of(BucketAssigner.function_bucket_assigner(len), ["1234567", "c"], kind=Types.STRING())
 
 
+@pytest.mark.parametrize("pattern", ["'_'yyyy", ".yyyy", "yyyy/'_tmp'", "'lost+found'/yyyy"])
+def test_patterns_of_hidden_folders(pattern: str) -> None:
+    for assigner in (BucketAssigner.date_time_bucket_assigner, BucketAssigner.event_time_bucket_assigner):
+        with pytest.raises(InvalidProgramError, match="are hidden: readers leave out what is in them"):
+            assigner(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["yyyy//MM", "/yyyy", "'..'/yyyy"])
+def test_patterns_that_lead_elsewhere(pattern: str) -> None:
+    with pytest.raises(InvalidProgramError, match="is not a relative path below the sink's path"):
+        BucketAssigner.date_time_bucket_assigner(pattern)
+
+
+def test_fields_of_hidden_folders() -> None:
+    with pytest.raises(InvalidProgramError, match=r"folders that are called like '\.year=' are hidden"):
+        BucketAssigner.field_bucket_assigner("country", col("paid").year().alias(".year"))
+    assert buckets_of(BucketAssigner.field_bucket_assigner(col("n").alias("_n")), [("de", NOON, 7)]) == ["_n=7"]
+
+
 @pytest.mark.parametrize(
     ("config", "end"),
     [

@@ -461,7 +461,8 @@ def two_streams(env: StreamExecutionEnvironment) -> Streams:
     first, second = events(env, 1, bound=300), events(env, 2, bound=300)
     keyed = first.connect(second).key_by(lambda event: event[0], lambda event: event[0], Types.STRING())
     listed = first.connect(second.broadcast(NUMBERS)).process(_Listed(), RESULT)
-    return {"seen": keyed.process(_Seen(), RESULT), "listed": listed}
+    ordered = keyed.in_event_time_order().process(_Seen(), RESULT)
+    return {"seen": keyed.process(_Seen(), RESULT), "ordered": ordered, "listed": listed}
 
 
 JOBS = {

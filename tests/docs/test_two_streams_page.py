@@ -11,6 +11,8 @@ from tests.docs.documents import DOCS, example
 ORDER = Types.ROW_NAMED(["order"], [str])
 PAYMENT = Types.ROW_NAMED(["card", "country", "amount"], [str, str, float])
 LIMIT = Types.ROW_NAMED(["country", "limit"], [str, float])
+PRICE = Types.ROW_NAMED(["item", "price"], [str, float])
+BOUGHT = Types.ROW_NAMED(["item", "id"], [str, int])
 HOUR = 3_600_000
 
 
@@ -47,3 +49,16 @@ def test_a_stream_for_every_subtask() -> None:
         harness.push_all("payments", [Row(card="x", country=country, amount=11.0) for country in ("AT", "DE")])
         harness.run_epoch()
         assert harness.results("above") == ["x: 11.0 > 10.0"]
+
+
+def test_in_event_time_order() -> None:
+    def job(harness: JobHarness) -> None:
+        prices, orders = harness.add_source("prices", PRICE), harness.add_source("orders", BOUGHT)
+        harness.add_sink("priced", stream_of("in-order", prices=prices, orders=orders))
+
+    with JobHarness(job, parallelism=2) as harness:
+        harness.push("orders", Row(item="tea", id=1), timestamp=15)
+        harness.run_epoch()
+        harness.push_all("prices", [Row(item="tea", price=price) for price in (2.0, 3.0)], [10, 20])
+        harness.finish()
+        assert harness.results("priced") == [(1, 2.0)]

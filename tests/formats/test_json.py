@@ -152,8 +152,11 @@ values = st.one_of(st.none(), st.text(max_size=5), st.sampled_from(['"', "\\", "
 @settings(deadline=None)
 def test_what_is_written_is_json(rows: list[tuple[Any, ...]]) -> None:
     kind = Types.ROW_NAMED(["id", 'a "name"', "price", "ok"], [int, str, float, bool])
-    data = JsonLinesEncoder().encode_batch(batch_of(kind, rows))
+    batch = batch_of(kind, rows)
+    batch.columns  # noqa: B018 (a part of them is written below)
+    data = JsonLinesEncoder().encode_batch(batch)
     lines = data.decode().removesuffix("\n").split("\n")
+    assert JsonLinesEncoder().encode_batch(batch.slice(1, len(rows))).decode() == "".join(f"{x}\n" for x in lines[1:])
     documents = [list(json.loads(line).values()) for line in lines]
     odd = {float("inf"): "Infinity", float("-inf"): "-Infinity"}
     expected = [

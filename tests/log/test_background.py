@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from pathlib import Path
 
@@ -117,21 +116,6 @@ def test_maintenance_that_fails_is_a_warning(log: Log, caplog: pytest.LogCapture
         MAINTENANCE.wait(str(log))
     assert f"{log}: maintenance failed" in caplog.text
     assert "is cut short" in caplog.text
-
-
-def test_a_log_can_be_used_after_a_fork(log: Log) -> None:
-    log.create_topic("one")
-    log.alter_topic("one", partitions=2)
-    with log.journal.lock:  # as when another thread is just committing
-        child = os.fork()
-        if not child:
-            try:
-                log.alter_topic("one", partitions=3)
-            finally:
-                os._exit(0 if log.topics() == {"one": 3} else 1)
-        assert os.waitpid(child, 0)[1] == 0
-    log.alter_topic("one", partitions=4)
-    assert Log.open(str(log)).topics() == {"one": 4}
 
 
 def test_of_two_processes_one_does_the_maintenance() -> None:

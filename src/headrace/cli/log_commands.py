@@ -170,6 +170,10 @@ def compact(log: Log, topics: list[str] | None) -> None:
 
 def export(log: Log, topic: str, file: Path) -> None:
     """Write all records of a topic to a Parquet file."""
+    if file.is_dir():
+        raise ConfigurationError(f"{file} is a folder: say what the file in it is to be called")
+    if not file.parent.is_dir():
+        raise ConfigurationError(f"{file} cannot be written: there is no folder {file.parent}; make it first")
     reader = log.read(topic)
     unfinished = file.with_name(f".{file.name}.unfinished")
     try:

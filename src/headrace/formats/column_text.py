@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
 
 def simple_text(column: pa.Array) -> pa.Array:
     """The values of a column of simple values as strings; what is missing stays so."""
@@ -21,12 +23,13 @@ def simple_text(column: pa.Array) -> pa.Array:
 
 def whole_number_text(column: pa.Array) -> pa.Array:
     """The values of a column of integers in digits; long ones of BIG_INT are stored as hexadecimal ones."""
-    texts = simple_text(column)
-    is_hexadecimal = pc.match_substring(texts, "0x")
+    if not pa.types.is_string(column.type):
+        return simple_text(column)
+    is_hexadecimal = pc.match_substring(column, "0x")
     if not pc.any(is_hexadecimal, min_count=0).as_py():
-        return texts
-    digits = [str(int(text, 16)) for text in texts.filter(is_hexadecimal).to_pylist()]
-    return pc.replace_with_mask(texts, is_hexadecimal.fill_null(False), pa.array(digits, pa.string()))
+        return column
+    digits = [str(int(text, 16)) for text in column.filter(is_hexadecimal).to_pylist()]
+    return pc.replace_with_mask(column, is_hexadecimal.fill_null(False), pa.array(digits, pa.string()))
 
 
 def join_text(parts: Sequence[pa.Array | str]) -> pa.Array:
@@ -36,8 +39,13 @@ def join_text(parts: Sequence[pa.Array | str]) -> pa.Array:
 
 def bytes_of(column: pa.Array) -> bytes:
     """The strings of a column without missing values, one after the other."""
-    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    return characters_of(column).tobytes()
+
+
+def characters_of(column: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of a column of strings, one string after the other; of missing ones there may be something, too."""
     data = column.buffers()[2]
     if data is None or not len(column):
-        return b""
-    return bytes(data.slice(int(offsets[0]), int(offsets[-1] - offsets[0])))
+        return np.empty(0, np.uint8)
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Final, Self
 
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, LogError
@@ -61,7 +63,7 @@ class _OwnBatch(threading.local):
 
 
 class Producer:
-    """Adds records to a log. Several threads may use one.
+    """Adds records to a log. Several threads may use one, but no fork of the process that made it.
 
     Records are committed together: when there are many, after they have lingered, or by :meth:`flush`. What was sent
     and not committed when the process ends is lost; :meth:`close`, or a ``with`` statement, commits it.
@@ -101,6 +103,8 @@ class Producer:
         self._transactions = TransactionManager(self._journal, transactional_id)
         self._sender = Sender(self._journal, self._accumulator, self._transactions)
         self._closed = False
+        self._process = os.getpid()
+        _PRODUCERS.add(self)
 
     # --- records -----------------------------------------------------------------------------------------------------
 
@@ -182,16 +186,19 @@ class Producer:
             ProducerFencedError: when somebody else has taken over the transactional id.
             OSError: when it cannot be committed. It may have been all the same; calling again does not do it twice.
         """
+        self._check_process()
         self._accumulator.fail(None)
         self._sender.deliver()
 
     def close(self) -> None:
         """Commit all that was sent, or abort the transaction; closing it again does nothing.
 
+        In a fork of the process that made it nothing is done either: that process commits what was sent.
+
         Raises:
             OSError: when it cannot be committed.
         """
-        if self._closed:
+        if self._closed or self._process != os.getpid():
             return
         if self._transactions.in_transaction:
             self.abort_transaction()
@@ -216,6 +223,7 @@ class Producer:
         Raises:
             OSError: when that cannot be done.
         """
+        self._check_process()
         with self._sender.delivering:
             self._transactions.initialise()
 
@@ -225,6 +233,7 @@ class Producer:
         Raises:
             InvalidProgramError: when there is a transaction already, or no transactional id.
         """
+        self._check_process()
         with self._sender.delivering:
             self._transactions.begin()
 
@@ -235,6 +244,7 @@ class Producer:
             offsets: of the next records to read.
             group: the group.
         """
+        self._check_process()
         self._transactions.add_offsets(group, offsets)
 
     def commit_transaction(self) -> None:
@@ -244,6 +254,7 @@ class Producer:
             ProducerFencedError: when somebody else has taken over the transactional id.
             OSError: when it cannot be committed. It may have been all the same; calling again does not do it twice.
         """
+        self._check_process()
         self._transactions.check_transaction()
         with self._sender.delivering:
             self.flush()
@@ -256,13 +267,29 @@ class Producer:
             LogError: when the transaction was committed, which :meth:`commit_transaction` could not tell.
             OSError: when it is not known whether it was.
         """
+        self._check_process()
         self._transactions.check_transaction()
         with self._sender.delivering:
             self._sender.abort_transaction()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
+    def _check_process(self) -> None:
+        """See whether this is the process that made the producer.
+
+        A fork has no thread that commits what lingers, and what it would commit itself would count as the other's.
+
+        Raises:
+            InvalidProgramError: when it is a fork of that.
+        """
+        if self._process != os.getpid():
+            raise InvalidProgramError(
+                f"the producer is of process {self._process}, of which this one is a fork: make one in the fork; what "
+                "was sent before is committed by the process that sent it"
+            )
+
     def _check_may_send(self) -> None:
+        self._check_process()
         self._transactions.check_may_send()
         if self._sender.is_in_doubt:
             raise InvalidProgramError(
@@ -299,6 +326,18 @@ class Producer:
     def _checked_partition(self, topic: str, partition: int) -> None:
         with self._journal.lock:
             self._journal.state().partition(TopicPartition(topic, partition))
+
+
+_PRODUCERS: Final = weakref.WeakSet[Producer]()
+
+
+def _let_go_of_batches() -> None:
+    """Have the next record of each producer be told that this is a fork."""
+    for producer in list(_PRODUCERS):
+        producer._own = _OwnBatch()
+
+
+os.register_at_fork(after_in_child=_let_go_of_batches)
 
 
 def _checked_size(batch: ProducerBatch, value: bytes | None, key: bytes | None) -> int:

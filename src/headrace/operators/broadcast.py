@@ -7,6 +7,7 @@ and in the same order, so all of them change their broadcast state alike.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidProgramError
@@ -14,8 +15,7 @@ from headrace.common.other_names import names_explained
 from headrace.operators.functions import BROADCAST_INPUT, OTHER_NAMES_OF_CONTEXTS
 from headrace.operators.keyed_process import KeyedProcessContext, KeyedProcessOperator
 from headrace.operators.process import ProcessContext, ProcessOperator
-from headrace.operators.timer_service import ReadOnlyTimerService
-from headrace.operators.user_code import user_error
+from headrace.operators.timer_service import FollowingTimerService, ReadOnlyTimerService
 from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
 from headrace.state.interfaces import BroadcastState, MapState, ReadOnlyBroadcastState
 from headrace.state.keys.entries import NO_KEY
@@ -167,11 +167,11 @@ class BroadcastContext(ProcessContext, _BroadcastAccess):
 
     def current_processing_time(self) -> int:
         """The clock's reading for this epoch."""
-        return self._timer_service.processing_time
+        return self._timer_service.current_processing_time()
 
     def current_watermark(self) -> int:
         """The event time that both streams have reached."""
-        return self._timer_service.watermark
+        return self._timer_service.current_watermark()
 
 
 class BroadcastProcessOperator(ProcessOperator):
@@ -270,40 +270,17 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         self._states = BroadcastStates(context, self._descriptors)
         super().open(context, output)
-        self._times = ReadOnlyTimerService(context.name, _NO_KEY)
-        self._broadcast_context = KeyedBroadcastContext(self._times, self._states, self._states.writable)
-        self._broadcast_context._keyed = self._backend
 
     def _new_context(self) -> KeyedProcessContext:
         found = KeyedElementContext(self._backend, self._service)
         found._use(self._states, self._states.read_only)
         return found
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if input_index == ELEMENTS:
-            super().process(input_index, batch)
-        else:
-            self._process_broadcast(batch)
+    def _contexts(self) -> Sequence[Any]:
+        times = FollowingTimerService(self.context.name, _NO_KEY, self._service)
+        for_broadcast = KeyedBroadcastContext(times, self._states, self._states.writable)
+        for_broadcast._keyed = self._backend
+        return [self._context, for_broadcast]
 
-    def _process_broadcast(self, batch: Batch) -> None:
-        """Timers that are due before a record fire before it, as in front of keyed ones."""
-        context, collector, times = self._broadcast_context, self._collector, self._times
-        process = self._methods[BROADCAST]
-        times.processing_time = self._service.processing_time
-        timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
-        row = None
-        try:
-            for row, timestamp, watermark in zip(batch.rows, timestamps, watermarks, strict=True):
-                self._reach(watermark)
-                context._timestamp, times.watermark = timestamp, watermark
-                collector.collect(process(row, context), timestamp, watermark)
-        except BaseException as error:
-            asked, made_by = context._timestamp, self._made_by[BROADCAST]
-            raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
-        collector.flush(self.output)
-
-    def _reach(self, watermark: int) -> None:
-        if watermark != self._watermark:
-            if self._timers.event.next_due <= watermark:
-                self._fire_event_time(self._watermark, watermark)
-            self._watermark = self._service.watermark = watermark
+    def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:
+        return super()._entries(input_index, batch) if input_index == ELEMENTS else repeat(NO_KEY, len(batch))

@@ -5,7 +5,8 @@ Event-time timers fire between the records of a batch, exactly where the waterma
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
@@ -23,12 +24,13 @@ from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.ordered_records import OrderedRecords
     from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
 
@@ -62,6 +64,20 @@ class KeyedProcessContext:
         return self._domain
 
 
+class Call(NamedTuple):
+    """How a record of an input is handled.
+
+    Attributes:
+        process: the method that is called.
+        context: what it is called with, beside the record.
+        made_by: what messages point to when its results are wrong.
+    """
+
+    process: Callable[[Any, Any], Any]
+    context: Any
+    made_by: Callable[..., Any]
+
+
 class KeyedProcessOperator(FunctionOperator):
     """Calls a method for each record of an input, and ``on_timer`` for each due timer.
 
@@ -84,10 +100,9 @@ class KeyedProcessOperator(FunctionOperator):
     ) -> None:
         super().__init__(function)
         self._function = function
-        self._methods = [getattr(function, name) for name in methods]
-        self._made_by = [results_made_by(function, name) for name in methods]
+        self._methods = methods
         is_only_one = len(methods) == 1 and not has_own(function, "on_timer")
-        self.maker = self._made_by[0] if is_only_one else None
+        self.maker = results_made_by(function, methods[0]) if is_only_one else None
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
@@ -99,10 +114,19 @@ class KeyedProcessOperator(FunctionOperator):
         self._service = KeyedTimerService(self._timers)
         self._context = self._new_context()
         super().open(context, output)
+        function = self._function
+        self._calls = [
+            Call(getattr(function, name), asked, results_made_by(function, name))
+            for name, asked in zip(self._methods, self._contexts(), strict=True)
+        ]
 
     def _new_context(self) -> KeyedProcessContext:
         """What the methods for keyed records and for timers are called with."""
         return KeyedProcessContext(self._backend, self._service)
+
+    def _contexts(self) -> Sequence[Any]:
+        """What the method of each input is called with."""
+        return [self._context] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = self._service.watermark = scope.watermark
@@ -112,26 +136,47 @@ class KeyedProcessOperator(FunctionOperator):
             self._collector.flush(self.output)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        keyed = cast("KeyedBatch", batch)
-        backend, context, collector = self._backend, self._context, self._collector
+        self._call(
+            repeat(self._calls[input_index], len(batch)),
+            batch.rows,
+            batch.timestamps.tolist(),
+            batch.watermarks.tolist(),
+            self._entries(input_index, batch),
+        )
+
+    def process_in_order(self, records: OrderedRecords) -> None:
+        """Handle records of all inputs in the order in which they are given."""
+        calls = (self._calls[number] for number in records.inputs)
+        self._call(calls, records.rows, records.timestamps, records.watermarks, records.entries)
+
+    def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:
+        """The keys of the records of an input."""
+        return self._backend.bind(cast("KeyedBatch", batch).keys)
+
+    def _call(
+        self,
+        calls: Iterable[Call],
+        elements: Sequence[Any],
+        timestamps: Sequence[int],
+        watermarks: Sequence[int],
+        entries: Iterable[Any],
+    ) -> None:
+        """Call a method for each record; timers that are due before it fire before it."""
+        backend, collector = self._backend, self._collector
         timers, service = self._timers.event, self._service
-        process = self._methods[input_index]
         rows, row_timestamps, row_watermarks = collector.rows, collector.timestamps, collector.watermarks
         current = self._watermark
-        row = None
+        call, row, timestamp = None, None, NO_TIMESTAMP
         try:
-            for row, timestamp, watermark, entry in zip(
-                batch.rows,
-                batch.timestamps.tolist(),
-                batch.watermarks.tolist(),
-                backend.bind(keyed.keys),
-                strict=True,
+            for call, row, timestamp, watermark, entry in zip(
+                calls, elements, timestamps, watermarks, entries, strict=True
             ):
                 if watermark != current:
                     if timers.next_due <= watermark:
                         self._fire_event_time(current, watermark)
                     current = service.watermark = watermark
                 backend.current = entry
+                process, context, _ = call
                 context._timestamp = timestamp
                 results = process(row, context)
                 if results is not None:
@@ -145,8 +190,8 @@ class KeyedProcessOperator(FunctionOperator):
                             row_timestamps.append(timestamp)
                             row_watermarks.append(watermark)
         except BaseException as error:
-            asked, made_by = context._timestamp, self._made_by[input_index]
-            raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
+            made_by = None if call is None else call.made_by
+            raise user_error(error, self.context, row, function=made_by, timestamp=timestamp) from error
         finally:
             backend.current = NO_KEY
         self._watermark = current

@@ -160,3 +160,23 @@ class ReadOnlyTimerService(_OperatorTimerService):
 
     def _no_timers(self, method: str) -> InvalidProgramError:
         return InvalidProgramError(f"{method} in {self._name!r}: {self._advice}")
+
+
+class FollowingTimerService(ReadOnlyTimerService):
+    """That of records without a key in an operator that has keys: it tells the time of these, and sets no timers.
+
+    Args:
+        name: the operator's name.
+        advice: what to do for timers.
+        keyed: that of records with a key.
+    """
+
+    def __init__(self, name: str, advice: str, keyed: KeyedTimerService) -> None:
+        super().__init__(name, advice)
+        self._keyed = keyed
+
+    def current_processing_time(self) -> int:
+        return self._keyed.processing_time
+
+    def current_watermark(self) -> int:
+        return self._keyed.watermark

@@ -137,6 +137,12 @@ def test_settings_that_cannot_be(name: str, value: str, said: str) -> None:
         builder().set_stream_ids({"orders"}).set_property(name, value).build()
 
 
+def test_a_setting_that_clients_do_not_have() -> None:
+    pytest.importorskip("confluent_kafka")
+    with pytest.raises(ConfigurationError, match=r"did you mean fetch\.wait\.max\.ms"):
+        builder().set_stream_ids({"orders"}).set_property("fetch.wait.max", "1").build()
+
+
 def test_what_a_source_says_of_itself() -> None:
     made = builder().set_stream_ids({"orders"}).set_property("sasl.password", "s3cret")
     source = made.build()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,6 +26,7 @@ from headrace.connectors.kafka import (
 )
 from headrace.connectors.kafka.client import ClientSettings
 from headrace.connectors.kafka.errors import ClientErrors
+from headrace.connectors.kafka.known_settings import PROPOSED, check_known
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.properties import librdkafka_settings
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
@@ -181,6 +183,60 @@ def test_what_is_shown_has_no_secrets() -> None:
 def test_settings_that_mean_nothing_here_are_refused(name: str, value: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
         builder().set_property(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("fetch.wait.max", "1", r"no setting 'fetch\.wait\.max': did you mean fetch\.wait\.max\.ms"),
+        ("sasl.pasword", "${env:KAFKA_PASSWORD}", r"no setting 'sasl\.pasword': did you mean sasl\.password"),
+        ("quux", "1", r"no setting 'quux'\n  at .*test_kafka_settings\.py:\d+"),
+        ("fetch.min.bytes", "-1", r"refuse 'fetch\.min\.bytes': .* is outside allowed range"),
+        ("debug", "everything", "refuse 'debug': Invalid value"),
+        ("error_cb", "print", "refuse 'error_cb': expected error_cb property as a callable"),
+    ],
+)
+def test_settings_that_clients_refuse_are_told_when_a_builder_builds(name: str, value: str, said: str) -> None:
+    pytest.importorskip("confluent_kafka")
+    with pytest.raises(ConfigurationError, match=said):
+        builder().set_topics("orders").set_property(name, value).build()
+    sink = KafkaSink.builder().set_bootstrap_servers("there:9092").set_property(name, value)
+    with pytest.raises(ConfigurationError, match=said):
+        sink.set_record_serializer(alerts().set_topic("a").build()).build()
+
+
+def test_settings_that_clients_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("confluent_kafka")
+    before = native_threads()
+    taken = {
+        "fetch.max.wait.ms": "20",
+        "client.id.prefix": "fraud",
+        "partition.discovery.interval.ms": "100",
+        "auto.offset.reset": "latest",
+        "sasl.password": "${env:NOT_SET}",
+        "queued.min.messages": "${env:NOT_SET}",
+        "sasl.jaas.config": "${env:NOT_SET}",
+        "max.poll.records": "5",
+    }
+    builder().set_topics("orders").set_properties(taken).build()
+    plugin = {"plugin.library.paths": "monitoring", "confluent.monitoring.topic": "seen"}
+    builder().set_topics("orders").set_properties(plugin).build()
+    assert native_threads() == before  # no client was made
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)  # as where it is not installed
+    builder().set_topics("orders").set_property("fetch.wait.max", "1").build()
+
+
+def native_threads() -> int:
+    """Those of this process, of libraries too; 0 where nobody counts them."""
+    tasks = Path("/proc/self/task")
+    return len(list(tasks.iterdir())) if tasks.exists() else 0
+
+
+def test_all_names_that_are_proposed_are_known() -> None:
+    pytest.importorskip("confluent_kafka")
+    own = {"client.id.prefix", "commit.offsets.on.checkpoint", "partition.discovery.interval.ms"}
+    check_known(dict.fromkeys(sorted(set(PROPOSED) - own), "${env:NOT_SET}"))
+    assert own < set(PROPOSED)
 
 
 def test_a_setting_that_librdkafka_does_not_know() -> None:

@@ -20,6 +20,7 @@ from headrace.common.values import handler_of
 from headrace.connectors.file_system.date_pattern import DatePattern
 from headrace.connectors.file_system.staging import HIDDEN_FOLDER
 from headrace.expressions import bind, col
+from headrace.storage.files import is_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +129,7 @@ class BucketAssigner:
             timezone_id: ``Europe/Berlin``, ``GMT-08:00`` and so on; the machine's time zone when left out.
 
         Raises:
-            InvalidProgramError: when the pattern or the time zone is unknown.
+            InvalidProgramError: when the pattern or the time zone is unknown, or folders would be hidden.
         """
         return _ProcessingTime(_DateFolders(DatePattern.parse(format_str), timezone_id))
 
@@ -141,7 +142,7 @@ class BucketAssigner:
             timezone_id: ``Europe/Berlin``, ``GMT-08:00`` and so on.
 
         Raises:
-            InvalidProgramError: when the pattern or the time zone is unknown.
+            InvalidProgramError: when the pattern or the time zone is unknown, or folders would be hidden.
         """
         return _EventTime(_DateFolders(DatePattern.parse(format_str), timezone_id))
 
@@ -156,7 +157,7 @@ class BucketAssigner:
             fields: names of fields, and expressions, which need a name: ``col("paid").year().alias("year")``.
 
         Raises:
-            InvalidProgramError: when there is no field, or an expression has no name.
+            InvalidProgramError: when there is no field, or an expression has no name, or one that begins with a dot.
         """
         return _Fields(tuple(col(field) if isinstance(field, str) else field for field in fields))
 
@@ -188,6 +189,7 @@ class _DateFolders:
 
     def __post_init__(self) -> None:
         self._time_zone()
+        _check_visible(check_bucket(self.name(0)))  # numbers aside, all moments have the same name
 
     def name(self, millis: int) -> str:
         seconds, rest = divmod(millis, 1000)
@@ -263,6 +265,7 @@ class _Fields(BucketAssigner):
         for field in self.fields:
             if field.name is None:
                 raise InvalidProgramError(f"a folder of {field!r} needs a name: call alias(...)")
+            _check_visible(f"{_escaped(field.name)}=")
 
     def validate(self, input_type: TypeInformation) -> None:
         for name, bound in self._bound(input_type):
@@ -312,6 +315,16 @@ def time_zone(name: str) -> datetime.tzinfo:
         raise InvalidProgramError(
             f"unknown time zone {name!r}: use a name such as Europe/Berlin or GMT+01:00"
         ) from error
+
+
+def _check_visible(bucket: str) -> None:
+    """Refuse folders that readers take for hidden, where the program says how all are called."""
+    hidden = [part for part in bucket.split("/") if is_hidden(part)]
+    if hidden:
+        raise InvalidProgramError(
+            f"folders that are called like {hidden[0]!r} are hidden: readers leave out what is in them; begin the name "
+            "with a letter or a digit"
+        )
 
 
 def check_bucket(bucket: str) -> str:

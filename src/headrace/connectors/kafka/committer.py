@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import CommitterContext, Json
     from headrace.storage.folder import Folder
 
-_IN_DRIVER_MESSAGES: Final = 500_000
-_IN_DRIVER_BYTES: Final = 64 << 20
+_IN_DRIVER_MESSAGES: Final = 1_000_000
+_IN_DRIVER_BYTES: Final = 128 << 20
 """An epoch with more is published in tasks, each of which needs half a second to get its transactional id, and a core
-that the next epoch would have. A publisher here takes a microsecond for a message."""
+that the next epoch would have. A publisher here takes a microsecond for a message, so for most of the second that an
+epoch takes it is done with these."""
 
 _THREADS: Final = 16
 """So many publishers of this process work side by side."""

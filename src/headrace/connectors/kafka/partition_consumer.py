@@ -29,7 +29,6 @@ fetch that waits is answered at each new record, many times between two epochs."
 _STALLED_SECONDS: Final = 60
 _NOWHERE: Final = -1
 _OFFSET: Final = methodcaller("offset")
-_ERROR: Final = methodcaller("error")
 
 
 @dataclass(slots=True)
@@ -112,7 +111,7 @@ class PartitionConsumer:
 
     def _take(self, messages: list[Message]) -> bool:
         """Keep what has come; whether it leads on."""
-        good = list(filterfalse(_ERROR, messages))
+        good = list(filterfalse(type(messages[0]).error, messages)) if messages else messages
         if good:
             self._ahead += good
             self._fetched = good[-1].offset() + 1

@@ -11,6 +11,8 @@ from typing import Any, Final
 from headrace.common.errors import ConfigurationError
 
 _REFERENCE: Final = re.compile(r"\$\{(env|file|directory):([^}]+)\}")
+_CLIENT_ID_PREFIX: Final = "client.id.prefix"
+_LOGIN_OF_JAVA: Final = "sasl.jaas.config"
 _LOGIN: Final = re.compile(r"(?:Plain|Scram)LoginModule\s+required\s+(.*?);?\s*$", re.DOTALL)
 _LOGIN_OPTION: Final = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
@@ -72,9 +74,28 @@ def librdkafka_settings(properties: Mapping[str, str], purpose: str) -> dict[str
     settings: dict[str, Any] = {}
     for name, value in properties.items():
         settings.update(_translated(name, _REFERENCE.sub(_secret, value)))
-    prefix = settings.pop("client.id.prefix", None)
+    prefix = settings.pop(_CLIENT_ID_PREFIX, None)
     if prefix is not None:
         settings["client.id"] = f"{prefix}-{purpose}"
+    return settings
+
+
+def settings_without_secrets(properties: Mapping[str, str]) -> dict[str, str | None]:
+    """Settings under librdkafka's names, as far as they are known without looking up secrets.
+
+    Args:
+        properties: as the program gave them.
+
+    Returns:
+        None in place of a value that refers to a secret.
+    """
+    settings = dict[str, str | None]()
+    for name, value in properties.items():
+        if not _REFERENCE.search(value):
+            settings.update(_translated(name, value))
+        elif name != _LOGIN_OF_JAVA:
+            settings.update(dict.fromkeys(_translated(name, value)))
+    settings.pop(_CLIENT_ID_PREFIX, None)
     return settings
 
 
@@ -95,7 +116,7 @@ def _translated(name: str, value: str) -> dict[str, str]:
     """A setting under librdkafka's names."""
     if name in _WITHOUT_MEANING:
         return {}
-    if name == "sasl.jaas.config":
+    if name == _LOGIN_OF_JAVA:
         return _login(value)
     if name in ("ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type"):
         raise ConfigurationError(

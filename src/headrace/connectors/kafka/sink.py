@@ -13,6 +13,7 @@ from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.client_builder import KafkaClientBuilder
 from headrace.connectors.kafka.committer import KafkaCommitter, TransactionSettings, folder_of, refuse_future
+from headrace.connectors.kafka.known_settings import check_known
 from headrace.connectors.kafka.missing_markers import MissingMarker, WithoutMarker
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.properties import SINK
@@ -200,6 +201,7 @@ class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
         """
         self._check_servers()
         schema = self._needed_schema()
+        check_known(self._properties)
         settings = ClientSettings(dict(self._properties))
         transactions = self._transactions(settings, schema)
         return KafkaSink(settings, schema, self._guarantee, self._dead_letter, transactions)

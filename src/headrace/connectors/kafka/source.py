@@ -10,6 +10,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.client import ClientSettings, check_library
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder
+from headrace.connectors.kafka.known_settings import check_known
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.reader import KafkaReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder
@@ -115,4 +116,5 @@ class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]
         self._check_servers()
         properties = dict(self._properties)
         plan = self._reading_plan(self._subscribed(), properties)
+        check_known(properties)
         return KafkaSource(ClientSettings(properties), plan, self._needed_schema(), self._dead_letter)

@@ -15,6 +15,7 @@ from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadca
 from headrace.datastream.streams.checks import check_methods
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
+from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
 from headrace.graph import specs
 from headrace.operators.functions import BROADCAST_INPUT
@@ -96,6 +97,49 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             raise refused("connect takes a stream of the same environment")
         self._stream = stream
         self._broadcast = broadcast
+        self._in_order = False
+
+    def in_event_time_order(self) -> BroadcastConnectedStream[T_co, T2_co]:
+        """Has records of both streams wait until event time has come to them, and come sorted by their timestamps.
+
+        So what is broadcast takes effect in event time, whichever records are read together, and timers fire between
+        the records where their times are. Of records with one timestamp those that are broadcast come first. A late
+        record comes at once. Flink has no such method.
+
+        Raises:
+            InvalidProgramError: when the stream is not keyed, or one of both has no event time.
+
+        Examples:
+            >>> from headrace.common import Types
+            >>> from headrace.datastream import KeyedBroadcastProcessFunction
+            >>> from headrace.datastream.state import MapStateDescriptor
+            >>> from headrace.testing import JobHarness
+            >>> RATES = MapStateDescriptor("rates", Types.STRING(), Types.LONG())
+            >>> class InEuros(KeyedBroadcastProcessFunction):
+            ...     def process_broadcast_element(self, rate, ctx):
+            ...         ctx.get_broadcast_state(RATES).put(*rate)
+            ...     def process_element(self, payment, ctx):
+            ...         yield payment[0], payment[1] * ctx.get_broadcast_state(RATES).get(payment[0])
+            >>> def job(harness):
+            ...     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+            ...     payments, rates = harness.add_source("payments", pair).key_by(0), harness.add_source("rates", pair)
+            ...     connected = payments.connect(rates.broadcast(RATES)).in_event_time_order()
+            ...     harness.add_sink("euros", connected.process(InEuros(), output_type=pair))
+            >>> with JobHarness(job) as harness:
+            ...     harness.push("payments", ("GBP", 10), timestamp=5)  # read before its rate
+            ...     harness.run_epoch()
+            ...     harness.push_all("rates", [("GBP", 2), ("GBP", 3)], [4, 6])
+            ...     harness.finish()
+            ...     print(harness.results("euros"))
+            [('GBP', 20)]
+        """
+        if not isinstance(self._stream, KeyedStream):
+            raise refused("in_event_time_order() is for a keyed stream: call key_by(...) before connect(...)")
+        for stream, which in ((self._stream, "first"), (self._broadcast._stream, "broadcast")):
+            check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
+        ordered = BroadcastConnectedStream(self._stream, self._broadcast)
+        ordered._in_order = True
+        return ordered
 
     def process(
         self,
@@ -120,8 +164,10 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             raise refused(f"expected a {base.__name__}, got {shown(func)}: {hint}", InvalidTypeError)
         check_methods(func, base, *BROADCAST_INPUT)
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
-        kind = specs.KeyedBroadcastProcessSpec if is_keyed else specs.BroadcastProcessSpec
-        spec = kind(func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors)
+        given = func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors
+        spec: specs.OperatorSpec = specs.BroadcastProcessSpec(*given)
+        if is_keyed:
+            spec = specs.KeyedBroadcastProcessSpec(*given, self._in_order)
         name = "Co-Keyed-Broadcast-Process" if is_keyed else "Co-Broadcast-Process"
         return self._stream._apply(spec, name, self._broadcast._stream, origin=origin_of(output_type))
 

@@ -22,6 +22,7 @@ from headrace.datastream.streams.adapters import CoFlatMap, CoMap
 from headrace.datastream.streams.checks import check_methods
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
 from headrace.graph import specs
 from headrace.operators.functions import TWO_INPUTS
@@ -69,6 +70,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             raise refused("connect takes a stream of the same environment")
         self._first = first
         self._second = second
+        self._in_order = False
 
     def get_first_input(self) -> DataStream[T_co]:
         """The first stream."""
@@ -103,9 +105,54 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         Raises:
             InvalidTypeError: as ``DataStream.key_by``, and when the keys of both are of different types.
         """
+        if self._in_order:
+            raise refused("call key_by(...) before in_event_time_order()")
         first = self._first._without_keys().key_by(key_selector1, key_type=key_type)
         second = self._second._without_keys().key_by(key_selector2, key_type=key_type)
         return ConnectedStreams(first, second)._checked()
+
+    def in_event_time_order(self) -> ConnectedStreams[T_co, T2_co]:
+        """Has records of both streams wait until event time has come to them, and come sorted by their timestamps.
+
+        So what a function sees does not depend on which records are read together: timers, too, fire between the
+        records where their times are. Of records with one timestamp those of the first stream come first, and those of
+        one stream and one key keep their order. A late record comes at once. Flink has no such method.
+
+        Raises:
+            InvalidProgramError: when not both streams are keyed, or one has no event time.
+
+        Examples:
+            >>> from headrace.common import Types
+            >>> from headrace.datastream import KeyedCoProcessFunction
+            >>> from headrace.datastream.state import ValueStateDescriptor
+            >>> from headrace.testing import JobHarness
+            >>> class Priced(KeyedCoProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.price = runtime_context.get_state(ValueStateDescriptor("price", Types.LONG()))
+            ...     def process_element1(self, price, ctx):
+            ...         self.price.update(price[1])
+            ...     def process_element2(self, order, ctx):
+            ...         yield order[0], self.price.value()
+            >>> def job(harness):
+            ...     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+            ...     prices, orders = (harness.add_source(name, pair).key_by(0) for name in ("prices", "orders"))
+            ...     priced = prices.connect(orders).in_event_time_order().process(Priced(), output_type=pair)
+            ...     harness.add_sink("priced", priced)
+            >>> with JobHarness(job) as harness:
+            ...     harness.push("orders", ("tea", 1), timestamp=5)  # read before its price
+            ...     harness.run_epoch()
+            ...     harness.push_all("prices", [("tea", 20), ("tea", 30)], [4, 6])
+            ...     harness.finish()
+            ...     print(harness.results("priced"))
+            [('tea', 20)]
+        """
+        if not self._is_keyed:
+            raise refused("in_event_time_order() is for streams that are both keyed: call key_by(...) first")
+        for stream, which in ((self._first, "first"), (self._second, "second")):
+            check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
+        ordered = ConnectedStreams(self._first, self._second)
+        ordered._in_order = True
+        return ordered
 
     def map(self, func: CoMapFunction[T_co, T2_co, OUT], output_type: DeclaredType[OUT] | None = None) -> DataStream:
         """Makes one record of each record, or none where the function returns None.
@@ -169,7 +216,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         spec: OperatorSpec = specs.CoProcessSpec(function, found, sees_time)
         if self._is_keyed:
             self._checked()
-            spec = specs.KeyedCoProcessSpec(function, found)
+            spec = specs.KeyedCoProcessSpec(function, found, self._in_order)
         return self._first._apply(spec, name, self._second, origin=origin_of(declared))
 
     def _checked(self) -> ConnectedStreams[T_co, T2_co]:

@@ -9,11 +9,13 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.datastream.streams.columns import bound, type_of_field
 from headrace.datastream.streams.types import is_untyped
+from headrace.graph.specs import TimestampsSpec
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.graph.stream_graph import StreamGraph
 
 _TIMES: Final = frozenset(
     {BasicType.LONG, BasicType.INT, BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ, BasicType.INSTANT}
@@ -40,6 +42,33 @@ def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
     elif isinstance(assigner, ExpressionTimestamps):
         value = bound(assigner.expression, record_type, "event time")
         _check_time(value.type, f"event time from {value.text}")
+
+
+def check_has_event_time(graph: StreamGraph, operators: set[int], which: str, method: str) -> None:
+    """Refuse a stream whose records do not all pass a watermark strategy: its event time would never come.
+
+    Args:
+        graph: the graph that it is in.
+        operators: the ids of the operators whose records it is of.
+        which: what messages call it.
+        method: what wants event time.
+
+    Raises:
+        InvalidProgramError: when there is a way to it without any strategy; it names the source.
+    """
+    waiting, seen = set(operators), set()
+    while waiting:
+        node = graph[waiting.pop()]
+        if node.id in seen or isinstance(node.spec, TimestampsSpec):
+            continue
+        seen.add(node.id)
+        if not node.inputs:
+            raise refused(
+                f"{method} wants event time, and the records of {node.name!r} in the {which} stream have none: give a "
+                "WatermarkStrategy with a timestamp assigner to from_source(...), or to "
+                "assign_timestamps_and_watermarks(...) before key_by"
+            )
+        waiting |= {edge.source for edge in node.inputs}
 
 
 def _check_field(field: str | int, record_type: TypeInformation) -> None:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.columns import array_to_values
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
-from headrace.formats.column_text import bytes_of, join_text, simple_text, whole_number_text
+from headrace.formats.column_text import bytes_of, characters_of, join_text, simple_text, whole_number_text
 from headrace.formats.encoders import BatchEncoder
 from headrace.formats.json.values import USUAL, JsonStyle, json_text, real_text, string_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
+_QUOTE = '"'
 _SPECIAL = r'["\\\x00-\x1f]'
 
 _LEAST_PLAIN, _LEAST_WITH_EXPONENT = 1e-3, 1e7
@@ -65,18 +71,24 @@ def json_texts(batch: pa.RecordBatch, kind: TypeInformation, end: str = "}", sty
         style: how values are written.
     """
     if not kind.is_composite:
-        return _null_filled(_column_json(batch.column(0), kind, style))
+        return _null_filled(_column_json(batch.column(0), kind, style).quoted())
     columns = zip(kind.field_names, kind.field_types, batch.columns, strict=False)
-    members = [("," + string_text(name) + ":", _column_json(array, field, style)) for name, field, array in columns]
-    if style.ignore_null_fields and any(texts.null_count for _, texts in members):
+    members = [(string_text(name) + ":", _column_json(array, field, style)) for name, field, array in columns]
+    if style.ignore_null_fields and any(values.texts.null_count for _, values in members):
         return _without_nulls(members, end)
-    first, *others = chain.from_iterable((name, _null_filled(texts)) for name, texts in members)
-    return join_text(["{" + first[1:], *others, end])
+    parts, before = [], "{"
+    for name, values in members:
+        parts += [before + name + values.quote, _null_filled(values.texts)]
+        before = values.quote + ","
+    return join_text([*parts, before.removesuffix(",") + end])
 
 
-def _without_nulls(members: list[tuple[str, pa.Array]], end: str) -> pa.Array:
+def _without_nulls(members: Sequence[tuple[str, _Values]], end: str) -> pa.Array:
     """Objects with those members that have a value."""
-    there = [pc.binary_join_element_wise(name, texts, "", null_handling="emit_null") for name, texts in members]
+    there = [
+        pc.binary_join_element_wise("," + name, values.quoted(), "", null_handling="emit_null")
+        for name, values in members
+    ]
     body = join_text([part.fill_null("") for part in there])
     return join_text(["{", pc.utf8_slice_codeunits(body, 1), end])
 
@@ -85,38 +97,67 @@ def _null_filled(texts: pa.Array) -> pa.Array:
     return texts.fill_null("null") if texts.null_count else texts
 
 
-def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> pa.Array:
-    """The values of a column as JSON, those that are missing as null."""
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The values of a column as JSON.
+
+    Attributes:
+        texts: strings, null for what is missing.
+        quote: what belongs before and behind each of them: it is cheaper as part of what else is there. Empty where
+            something is missing.
+    """
+
+    texts: pa.Array
+    quote: str = ""
+
+    def quoted(self) -> pa.Array:
+        """The strings with what belongs around them."""
+        return _quoted(self.texts) if self.quote else self.texts
+
+
+def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> _Values:
     basic = kind.basic_type if isinstance(kind, BasicTypeInfo) else None
-    if basic == BasicType.BOOLEAN:
-        return simple_text(column)
-    if basic in _INTEGERS:
-        return whole_number_text(column)
-    if basic in FLOATS:
-        return _reals_json(column, kind)
     if basic in STRINGS:
         return _strings_json(column)
+    if basic == BasicType.BOOLEAN:
+        return _Values(simple_text(column))
+    if basic in _INTEGERS:
+        return _Values(whole_number_text(column))
+    if basic in FLOATS:
+        return _Values(_reals_json(column, kind))
     values = array_to_values(kind, column)
-    return pa.array([None if value is None else json_text(value, kind, style) for value in values], pa.string())
+    texts = [None if value is None else json_text(value, kind, style) for value in values]
+    return _Values(pa.array(texts, pa.string()))
 
 
 def _reals_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
     """Numbers with a point, as :func:`~headrace.formats.json.values.real_text` has them one by one."""
-    texts = column.cast(pa.string())
-    texts = pc.if_else(pc.equal(pc.floor(column), column), pc.binary_join_element_wise(texts, ".0", ""), texts)
-    size = pc.abs(column)
-    is_plain = pc.and_(pc.greater_equal(size, _LEAST_PLAIN), pc.less(size, _LEAST_WITH_EXPONENT))
-    others = pc.invert(pc.or_(is_plain, pc.equal(size, 0))).fill_null(False)
-    if not pc.any(others, min_count=0).as_py():
+    texts, values = column.cast(pa.string()), column.to_numpy(zero_copy_only=False)
+    size = np.abs(values)
+    is_plain = (size >= _LEAST_PLAIN) & (size < _LEAST_WITH_EXPONENT) | (size == 0)
+    if not is_plain.all():
+        others = pa.array(~is_plain & column.is_valid().to_numpy(zero_copy_only=False))
+        spelled = [real_text(value, kind) for value in column.filter(others).to_pylist()]
+        texts = pc.replace_with_mask(texts, others, pa.array(spelled, pa.string()))
+    is_whole = is_plain & (np.floor(values) == values)
+    if not is_whole.any():
         return texts
-    spelled = [real_text(value, kind) for value in column.filter(others).to_pylist()]
-    return pc.replace_with_mask(texts, others, pa.array(spelled, pa.string()))
+    whole = pa.array(is_whole)
+    return pc.replace_with_mask(texts, whole, join_text([texts.filter(whole), ".0"]))
 
 
-def _strings_json(column: pa.Array) -> pa.Array:
+def _strings_json(column: pa.Array) -> _Values:
+    if not _has_special(characters_of(column)):
+        return _Values(_quoted(column)) if column.null_count else _Values(column, _QUOTE)
     special = pc.match_substring_regex(column, _SPECIAL)
-    quoted = pc.binary_join_element_wise('"', column, '"', "")
-    if not pc.any(special, min_count=0).as_py():
-        return quoted
     escaped = pa.array([string_text(text) for text in column.filter(special).to_pylist()], pa.string())
-    return pc.replace_with_mask(quoted, special.fill_null(False), escaped)
+    return _Values(pc.replace_with_mask(_quoted(column), special.fill_null(False), escaped))
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(_QUOTE, column, _QUOTE, "")
+
+
+def _has_special(characters: npt.NDArray[np.uint8]) -> bool:
+    """Whether there is a character that :data:`_SPECIAL` has; every byte of a longer one is above 127."""
+    return bool((characters < ord(" ")).any() or (characters == ord(_QUOTE)).any() or (characters == ord("\\")).any())

@@ -24,8 +24,9 @@ from headrace.graph.window_specs import (
 )
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
-from headrace.operators.broadcast import BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from headrace.operators.broadcast import BROADCAST, BroadcastProcessOperator, KeyedBroadcastProcessOperator
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.event_time_order import EventTimeOrderOperator
 from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.column_results import ColumnResults
@@ -135,25 +136,29 @@ class OperatorMaker:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
 
     def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
-        return KeyedProcessOperator(
+        operator = KeyedProcessOperator(
             spec.function,
             planned.output_type,
             planned.side_types_read,
             TWO_INPUTS,
             is_batch=self._plan.settings.is_batch,
         )
+        return EventTimeOrderOperator(operator, self._input_types(planned)) if spec.in_event_time_order else operator
 
     def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
         return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
 
     def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
-        return KeyedBroadcastProcessOperator(
+        operator = KeyedBroadcastProcessOperator(
             spec.function,
             planned.output_type,
             planned.side_types_read,
             spec.descriptors,
             is_batch=self._plan.settings.is_batch,
         )
+        if spec.in_event_time_order:
+            return EventTimeOrderOperator(operator, self._input_types(planned), BROADCAST)
+        return operator
 
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
         types = self._input_types(planned)

@@ -21,6 +21,7 @@ from headrace.connectors.kafka.dynamic.subscribers import (
     StreamPatternSubscriber,
 )
 from headrace.connectors.kafka.dynamic.topology import StreamSubscription, StreamTopology
+from headrace.connectors.kafka.known_settings import check_known
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.partitions.topic_source import TopicSource
@@ -187,6 +188,7 @@ class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
         follows = interval > 0 and not self._is_bounded
         subscription = StreamSubscription(self._subscriber, self._service, interval if follows else None)
         each = self._reading_plan(Topics(()), properties)
+        check_known(properties)
         plan = DynamicPlan(each, properties, 0 if self._is_bounded else threshold, retention)
         return DynamicKafkaSource(subscription, plan, self._needed_schema(), self._dead_letter)
 
