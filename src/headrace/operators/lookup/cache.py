@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.operators.lookup.reader import check_comparable
+from headrace.operators.lookup.comparable import check_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

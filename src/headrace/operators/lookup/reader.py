@@ -6,13 +6,13 @@ import asyncio
 import inspect
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from numbers import Number
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import method_of_object
+from headrace.operators.lookup.comparable import check_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -142,24 +142,6 @@ class StaticReader(LookupReader):
             rows = layout.columns_to_rows(batch)
             add_by_key(found, rows, lambda row: key_at(row, places))
         return found
-
-
-def check_comparable(asked: Iterable[Any], known: Iterable[Any]) -> None:
-    """Refuse keys of which none can equal one that is known: texts beside numbers, or bytes.
-
-    Raises:
-        InvalidTypeError: with a key of either.
-    """
-    mine, theirs = ({_kind(key): key for key in keys} for keys in (asked, known))
-    if mine and theirs and not mine.keys() & theirs.keys() and None not in {*mine, *theirs}:
-        one, other = next(iter(mine.values())), next(iter(theirs.values()))
-        raise InvalidTypeError(
-            f"keys of records, {one!r} say, equal none of those that there are, {other!r} say: give both the same type"
-        )
-
-
-def _kind(key: Any) -> type | None:
-    return next((kind for kind in (str, bytes, Number) if isinstance(key, kind)), None)
 
 
 def key_at(row: Any, places: list[int]) -> Any:
