@@ -16,12 +16,28 @@ from tests.docs.documents import DOCS, example
 PAYMENT = Types.ROW_NAMED(["card", "shop", "amount"], [str, str, float])
 
 
-def alerts(payments: Any) -> Any:
-    """The stream of the example."""
+def stream_of(name: str, payments: Any) -> Any:
+    """The stream of an example."""
     names: dict[str, Any] = {"payments": payments, "__name__": "__main__"}
-    source, last = example(DOCS / "state.md", "state").rsplit("\n\n", 1)
+    source, last = example(DOCS / "state.md", name).rsplit("\n\n", 1)
     exec(compile(source, "state.md", "exec", dont_inherit=True), names)
     return eval(compile(last.strip(), "state.md", "eval", dont_inherit=True), names)
+
+
+def alerts(payments: Any) -> Any:
+    return stream_of("state", payments)
+
+
+def test_the_example_of_a_subtask() -> None:
+    def job(harness: JobHarness) -> None:
+        harness.add_sink("out", stream_of("subtask", harness.add_source("payments", PAYMENT)))
+
+    payments = [Row(card="x", shop="a", amount=float(number)) for number in range(4)]
+    with JobHarness(job) as harness:
+        for payment in payments:
+            harness.push("payments", payment)
+            harness.run_epoch()
+        assert harness.results("out") == [payments[:3]]
 
 
 def test_the_example() -> None:

@@ -31,7 +31,8 @@ BY_TASKS: Final = {
     *("Row", "RowKind", "Instant", "Encoder", "SimpleStringSchema", "ByteArraySchema"),
     *("SerializationSchema", "DeserializationSchema", "JsonRowSerializationSchema", "JsonRowDeserializationSchema"),
     *("CsvEncoder", "JsonLinesEncoder", "CsvFormat", "JsonLinesFormat", "ParquetFormat", "BulkFormat"),
-    *("RuntimeContext", "TimerService", "KeyedStateStore", "TimestampAssigner"),
+    *("RuntimeContext", "TimerService", "KeyedStateStore", "OperatorStateStore", "TimestampAssigner"),
+    *("FunctionInitializationContext", "FunctionSnapshotContext"),
     *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
     *(
         "BroadcastState",
@@ -67,7 +68,7 @@ TO_DERIVE: Final = {
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
     *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),
-    *("AsyncFunction", "AsyncBatchFunction", "AsyncRetryPredicate", "AsyncRetryStrategy"),
+    *("AsyncFunction", "AsyncBatchFunction", "AsyncRetryPredicate", "AsyncRetryStrategy", "CheckpointedFunction"),
 }
 """Bases of what programs write themselves."""
 

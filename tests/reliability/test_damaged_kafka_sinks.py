@@ -17,9 +17,10 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
 from headrace.common.errors import CommitRefusedError, HeadraceError
-from headrace.connectors.kafka import MissingMarker, writer
-from headrace.connectors.kafka.client import ClientSettings
-from headrace.connectors.kafka.markers import read_marker
+from headrace.connectors.kafka import MissingMarker
+from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.transactions import staging_writer
+from headrace.connectors.kafka.transactions.markers import read_marker
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.damage_table import DAMAGES, EXACT, STAGED
 from tests.reliability.support.damages import CASES, Scene, belongings
@@ -42,7 +43,7 @@ NAMESAKE = "1-0-0-0123456789abcdef.arrow"
 @pytest.fixture(autouse=True)
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even few messages are staged in files."""
-    monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 0)
+    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 0)
 
 
 @pytest.fixture

@@ -136,9 +136,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
             _INTERNAL,
         ),
     },
-    "datastream.state": {
-        "OperatorStateStore": Missing("ST-09", "keep the state by key, in a KeyedProcessFunction"),
-    },
     "datastream.window": {
         **_each(
             "WindowOperationDescriptor Min long_to_int_with_bit_mixing mod_inverse",

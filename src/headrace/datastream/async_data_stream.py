@@ -81,7 +81,7 @@ class AsyncDataStream:
         """Makes records of what a service answers; nothing waits for a slow request.
 
         Args:
-            data_stream: the records. Results are not keyed, and the function has no state, as in Flink.
+            data_stream: the records. Results are not keyed, and the function has no state of keys, as in Flink.
             async_function: an ``AsyncFunction``, or an ``async def`` of a record; it returns a list of results.
             timeout: how long a request may take; 0 for as long as it takes.
             capacity: how many requests of each parallel instance are in flight at most.

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.common.batch import concat
-from headrace.operators.keyed import KeyedBatch
-from headrace.state.keys import KeyColumn
+from headrace.operators.keyed import concat_keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,14 +59,6 @@ def interleaved(runs: Mapping[int, Batch], keys: Mapping[int, Keys]) -> Iterator
         first = done[place]
         done[place] = first + stop - start
         yield numbers[place], taken[place].slice(first, done[place])
-
-
-def concat_keyed(batches: Sequence[Batch]) -> Batch:
-    """The records of several batches of one stream, with their keys if they have any, one after the other."""
-    if len(batches) > 1 and isinstance(batches[0], KeyedBatch):
-        keys = KeyColumn.concat([batch.keys for batch in batches if isinstance(batch, KeyedBatch)])
-        return KeyedBatch.of(concat(batches), keys)
-    return concat(batches)
 
 
 def _is_sorted(keys: Keys) -> bool:

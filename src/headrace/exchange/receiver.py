@@ -17,8 +17,9 @@ import numpy as np
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
 from headrace.exchange.channel import ChannelStatus, ChannelSummary
-from headrace.exchange.merging import concat_keyed, interleaved
+from headrace.exchange.merging import interleaved
 from headrace.exchange.payload import Decoder
+from headrace.operators.keyed import concat_keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -93,6 +93,11 @@ class OperatorSpec(ABC):
             InvalidTypeError: when the operator has no use for such records.
         """
 
+    @property
+    def functions(self) -> Sequence[Any]:
+        """The objects of the user that the operator calls, which may have state of the subtask."""
+        return ()
+
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         """The types of the side outputs that the operator has by itself, by tag id."""
         return {}
@@ -141,6 +146,10 @@ class SinkSpec(OperatorSpec):
 
     kind: ClassVar[str] = "Sink"
     sink: Sink
+
+    @property
+    def functions(self) -> Sequence[Any]:
+        return (self.sink,)
 
     @property
     def state_kinds(self) -> StateKinds:  # type: ignore[override]
@@ -201,6 +210,10 @@ class FilterSpec(PassingSpec):
     is_timeless: ClassVar[bool] = True
     function: Any
 
+    @property
+    def functions(self) -> Sequence[Any]:
+        return (self.function,)
+
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False  # it may be for leaving them out
 
@@ -222,6 +235,10 @@ class RollingReduceSpec(FoldingSpec):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
     function: Any
+
+    @property
+    def functions(self) -> Sequence[Any]:
+        return (self.function,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +289,10 @@ class FunctionSpec(OperatorSpec):
 
     function: Any
     result_type: TypeInformation
+
+    @property
+    def functions(self) -> Sequence[Any]:
+        return (self.function,)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type

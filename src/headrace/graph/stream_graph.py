@@ -10,6 +10,7 @@ from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.graph.nodes import Edge, Node, OutputSchema
 from headrace.graph.specs import CHANGES, InputKind, InputSchema
+from headrace.operators.checkpointed import check_checkpointed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,11 +44,12 @@ class StreamGraph:
 
         Raises:
             InvalidTypeError: when the operator has no use for records of the types that reach it.
-            InvalidProgramError: when its inputs are not what its spec wants.
+            InvalidProgramError: when its inputs are not what its spec wants, or a function only seems to have state.
         """
         call_site = caller()
         node = Node(self.new_id(), spec, name, inputs, parallelism=parallelism, call_site=call_site)
         try:
+            check_checkpointed(spec.functions)
             return self._take(node)
         except (InvalidTypeError, InvalidProgramError) as error:
             raise type(error)(f"{error}\n  at {call_site}") from None

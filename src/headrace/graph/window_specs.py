@@ -173,6 +173,10 @@ class RowWindowSpec(TriggeredWindowSpec):
     late_tag: OutputTag | None = None
     accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
+    @property
+    def functions(self) -> Sequence[Any]:
+        return self.reduce_function, self.aggregate_function, self.window_function
+
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
 

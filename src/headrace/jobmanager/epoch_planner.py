@@ -113,6 +113,7 @@ class EpochPlanner:
             ),
             stalled=frozenset() if is_last else self._stalled(splits),
             is_last=is_last,
+            goes_on_from=manifest.epoch if manifest.stages else None,
         )
         reads = (planned.read for plans in splits.values() for planned in plans if planned.read is not None)
         return EpochPlan(context, splits, sum(read.records for read in reads), time.monotonic() - started)

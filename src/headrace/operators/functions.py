@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.archives import DistributedCache
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, StateError
 from headrace.common.other_names import other_names
 from headrace.common.signatures import method_of_object
 from headrace.operators.base import Operator, OperatorContext, Output
@@ -13,8 +15,9 @@ from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -64,6 +67,36 @@ def results_made_by(function: Any, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object, for messages: of an adapter that of the function that it adapts."""
     adapted: Callable[[str], Callable[..., Any]] | None = getattr(function, "__headrace_adapted__", None)
     return method_of(function, name) if adapted is None else adapted(name)
+
+
+def adapted_function(function: Any) -> Any:
+    """The user's own function: of an adapter the one that it adapts."""
+    return function.function if hasattr(type(function), "__headrace_adapted__") else function
+
+
+def objects_of(functions: Iterable[Any]) -> list[Any]:
+    """The user's own objects among an operator's functions; plain functions have no fields."""
+    own = map(adapted_function, functions)
+    return [function for function in own if not isinstance(function, NoneType | FunctionType | BuiltinFunctionType)]
+
+
+def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
+    """The states of an operator's keys.
+
+    Args:
+        context: the operator.
+        method: what the user has called.
+
+    Raises:
+        InvalidProgramError: when the operator has no keys.
+    """
+    if context.state is not None:
+        with suppress(StateError):
+            return context.state.keyed
+    raise InvalidProgramError(
+        f"{method} in operator {context.name!r} ({context.call_site}): keyed state exists only after key_by(...); "
+        "state of a subtask is what get_operator_state_store() of a CheckpointedFunction has"
+    )
 
 
 @other_names()
@@ -118,12 +151,7 @@ class RuntimeContext(KeyedStateStore):
         return DistributedCache()
 
     def _state(self, descriptor: StateDescriptor, method: str) -> Any:
-        if self._context.state is None:
-            raise InvalidProgramError(
-                f"{method} in operator {self._context.name!r} ({self._context.call_site}): keyed state exists only "
-                "after key_by(...)"
-            )
-        return self._context.state.keyed.state(descriptor)
+        return keyed_states(self._context, method).state(descriptor)
 
 
 class FunctionOperator(Operator):

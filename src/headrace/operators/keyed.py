@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from headrace.common.batch import Batch
+from headrace.common.batch import Batch, concat
+from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     import numpy.typing as npt
 
     from headrace.common.batch import Stamps
-    from headrace.state.keys import KeyColumn
+
+_AnyBatch = TypeVar("_AnyBatch", bound=Batch)
 
 
 class KeyedBatch(Batch):
@@ -48,3 +52,12 @@ class KeyedBatch(Batch):
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> KeyedBatch:
         return KeyedBatch.of(super().with_times(timestamps, watermarks), self.keys)
+
+
+def concat_keyed(batches: Sequence[_AnyBatch]) -> _AnyBatch:
+    """The records of several batches of one stream, with their keys if they have any, one after the other."""
+    if len(batches) == 1:
+        return batches[0]
+    joined: Any = concat(batches)
+    keys = [batch.keys for batch in batches if isinstance(batch, KeyedBatch)]
+    return KeyedBatch.of(joined, KeyColumn.concat(keys)) if keys else joined  # type: ignore[return-value]

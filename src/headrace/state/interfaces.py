@@ -334,6 +334,42 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         self.remove(key)
 
 
+class OperatorStateStore(ABC):
+    """Gives access to the state of a subtask, which belongs to no key; a ``CheckpointedFunction`` gets it.
+
+    All methods raise an ``InvalidProgramError`` when they are given a descriptor of another kind or one with a time to
+    live, and when the program declares a name twice, differently; and a ``StateMigrationError`` when something else is
+    stored under the name.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import CheckpointedFunction, MapFunction
+        >>> from headrace.datastream.state import ListStateDescriptor, OperatorStateStore
+        >>> class Numbered(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         store: OperatorStateStore = context.get_operator_state_store()
+        ...         self.counts = store.get_list_state(ListStateDescriptor("counts", Types.LONG()))
+        ...         self.count = sum(self.counts.get())
+        ...     def map(self, value):
+        ...         self.count += 1
+        ...         return self.count, value
+        ...     def snapshot_state(self, context):
+        ...         self.counts.update([self.count])
+    """
+
+    @abstractmethod
+    def get_list_state(self, state_descriptor: d.ListStateDescriptor[T]) -> ListState[T]:
+        """A list; after a start at another parallelism each subtask has an equal share of the elements of all."""
+
+    @abstractmethod
+    def get_union_list_state(self, state_descriptor: d.ListStateDescriptor[T]) -> ListState[T]:
+        """A list; after a start each subtask has the elements of all, and keeps what it wants with ``update``."""
+
+    @abstractmethod
+    def get_broadcast_state(self, state_descriptor: d.MapStateDescriptor[K, V]) -> BroadcastState[K, V]:
+        """A map, which all subtasks have to change alike."""
+
+
 class KeyedStateStore(ABC):
     """Gives access to the state of the key, or of the key and window, that is being processed.
 

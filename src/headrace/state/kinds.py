@@ -29,6 +29,7 @@ StateKinds = frozenset[StateKind]
 
 NO_STATE: Final[StateKinds] = frozenset()
 KEYED: Final[StateKinds] = frozenset({StateKind.KEYED})
+WITHOUT_KEYS: Final[StateKinds] = frozenset(StateKind) - KEYED
 
 
 def names_of(kinds: Iterable[StateKind]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.common.time import Duration
-from headrace.connectors.kafka.client import ClientSettings
+from headrace.connectors.kafka.clients.client import ClientSettings
 from headrace.connectors.kafka.dynamic import (
     ClusterMetadata,
     DynamicKafkaSource,

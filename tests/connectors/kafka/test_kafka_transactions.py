@@ -23,12 +23,12 @@ from headrace.common.errors import (
     InvalidProgramError,
 )
 from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder, MissingMarker
-from headrace.connectors.kafka import committer as committer_module
-from headrace.connectors.kafka import writer as writer_module
-from headrace.connectors.kafka.client import ClientSettings
-from headrace.connectors.kafka.committer import KafkaCommitter
-from headrace.connectors.kafka.markers import read_marker
-from headrace.connectors.kafka.publisher import Publisher
+from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.transactions import committer as committer_module
+from headrace.connectors.kafka.transactions import staging_writer
+from headrace.connectors.kafka.transactions.committer import KafkaCommitter
+from headrace.connectors.kafka.transactions.markers import read_marker
+from headrace.connectors.kafka.transactions.publisher import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import (
     CommitterContext,
@@ -114,7 +114,7 @@ class ByHand:
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even few messages are staged in files."""
-    monkeypatch.setattr(writer_module, "_IN_MANIFEST_BYTES", 0)
+    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 0)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_what_an_epoch_has_written_becomes_visible_after_its_checkpoint(topic: T
 
 
 def test_few_messages_wait_in_the_manifest(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "_IN_MANIFEST_BYTES", 1_000)
+    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 1_000)
     committer = by_hand.committer()
     staged = as_in_a_checkpoint(by_hand.written(1, ["a", "é"]))
     assert (by_hand.folder.names(), texts(topic)) == ([], [])
@@ -166,7 +166,7 @@ def test_few_messages_wait_in_the_manifest(topic: Topic, by_hand: ByHand, monkey
 def test_only_so_much_of_an_epoch_is_in_the_manifest_over_all_subtasks(
     by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "_IN_MANIFEST_BYTES", 131_072)
+    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 131_072)
     for parallelism, files in ((1, 0), (2, 1)):
         by_hand.parallelism = parallelism
         by_hand.written(1, ["a" * 100_000])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.common import Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateMigrationError, UserFunctionError
 from headrace.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
-from headrace.operators.join import arrived, find_pairs
+from headrace.operators.join import find_pairs, interval_join
 from headrace.testing import JobHarness
 from tests.operators.join.join_model import LEFT, RIGHT, Arrival, late_of, pairs_of
 
@@ -26,7 +26,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Stretches and portions of a few records show the same as large ones."""
     if request.param == "little at a time":
         monkeypatch.setattr(find_pairs, "PAIRS", 3)
-        monkeypatch.setattr(arrived, "_MOST_ROWS", 4)
+        monkeypatch.setattr(interval_join, "_MOST_ROWS", 4)
 
 
 class Numbers(ProcessJoinFunction):

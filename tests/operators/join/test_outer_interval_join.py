@@ -13,7 +13,7 @@ from headrace.common import Row, Types
 from headrace.common.errors import InvalidProgramError, StateMigrationError, UserFunctionError
 from headrace.datastream import OutputTag, ProcessFunction, ProcessJoinFunction, StreamExecutionEnvironment
 from headrace.expressions import left, right
-from headrace.operators.join import arrived, find_pairs
+from headrace.operators.join import find_pairs, interval_join
 from headrace.testing import JobHarness
 from tests.operators.join.join_model import LEFT, RIGHT, Arrival, late_of, lonely_of, pairs_of
 
@@ -28,7 +28,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Stretches and portions of a few records show the same as large ones."""
     if request.param == "little at a time":
         monkeypatch.setattr(find_pairs, "PAIRS", 3)
-        monkeypatch.setattr(arrived, "_MOST_ROWS", 4)
+        monkeypatch.setattr(interval_join, "_MOST_ROWS", 4)
 
 
 class Numbers(ProcessJoinFunction):

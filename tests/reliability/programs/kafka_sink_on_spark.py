@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.kafka import committer
-from headrace.connectors.kafka.client import ClientSettings
-from headrace.connectors.kafka.publisher import Publisher
+from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.transactions import committer
+from headrace.connectors.kafka.transactions.publisher import Publisher
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.kafka_sinks import IN_TASKS, STEPS, kafka_job
 

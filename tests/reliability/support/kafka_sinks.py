@@ -20,10 +20,10 @@ from tests.reliability.support.small_jobs import KEYS, SmallJob, expected
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
-_KAFKA: Final = "headrace.connectors.kafka."
+_KAFKA: Final = "headrace.connectors.kafka.transactions."
 
 STEPS: Final = {
-    "staged": "writer.StagingWriter.prepare_commit",
+    "staged": "staging_writer.StagingWriter.prepare_commit",
     "commit": "committer.KafkaCommitter.commit",
     "init": "publisher.Publisher._fence_others",
     "read": "publisher.Publisher._read_marker",

@@ -1,7 +1,6 @@
 """Topics of Kafka as sources and sinks, read and written by librdkafka in the tasks."""
 
 from headrace.common.topic_partition import TopicPartition as KafkaTopicPartition
-from headrace.connectors.kafka.missing_markers import MissingMarker
 from headrace.connectors.kafka.serializer import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
@@ -9,6 +8,7 @@ from headrace.connectors.kafka.serializer import (
 )
 from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from headrace.connectors.kafka.transactions.missing_markers import MissingMarker
 from headrace.connectors.partitions.offsets import OffsetResetStrategy as KafkaOffsetResetStrategy
 from headrace.connectors.partitions.offsets import OffsetsInitializer as KafkaOffsetsInitializer
 

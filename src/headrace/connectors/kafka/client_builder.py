@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from headrace.common.arguments import refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.kafka.properties import check_properties
+from headrace.connectors.kafka.clients.properties import check_properties
 
 if TYPE_CHECKING:
     from typing import Self

@@ -8,7 +8,7 @@ from headrace.common.arguments import refused
 from headrace.common.errors import ConfigurationError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.kafka.client_builder import KafkaClientBuilder
-from headrace.connectors.kafka.properties import SOURCE
+from headrace.connectors.kafka.clients.properties import SOURCE
 from headrace.connectors.partitions.builder import MessageSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, ReadingPlan
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import InfrastructureError
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.kafka.errors import error_of
+from headrace.connectors.kafka.clients.errors import error_of
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
-    from headrace.connectors.kafka.client import ClientSettings
-    from headrace.connectors.kafka.errors import ClientErrors
+    from headrace.connectors.kafka.clients.client import ClientSettings
+    from headrace.connectors.kafka.clients.errors import ClientErrors
 
 _PURPOSE: Final = "group"
 _CLOSE_SECONDS: Final = 20

@@ -10,7 +10,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InfrastructureError, SourceChangedError
-from headrace.connectors.kafka.errors import ClientErrors, error_of
+from headrace.connectors.kafka.clients.errors import ClientErrors, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
     from headrace.common.topic_partition import TopicPartition
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
 
 _FETCH_RECORDS: Final = 500  # memory that is used again at once: twice as many cost a third more
 _FETCH_SECONDS: Final = 0.02

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import InfrastructureError, SourceChangedError
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.kafka.errors import ClientErrors
+from headrace.connectors.kafka.clients.errors import ClientErrors
 from headrace.connectors.kafka.group import GroupOffsets
 from headrace.connectors.partitions.partitioned_log import PartitionedLog
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import OffsetSpec
 
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
 
 T = TypeVar("T")
 

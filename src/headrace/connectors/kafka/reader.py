@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
-from headrace.connectors.kafka.client import check_library
+from headrace.connectors.kafka.clients.client import check_library
 from headrace.connectors.kafka.partition_consumer import PartitionConsumer
 from headrace.connectors.kept_clients import KeptClients
 from headrace.connectors.source import SourceReader
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from headrace.connectors.incoming_messages import MessageDeserializationSchema
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
     from headrace.connectors.source import Json, ReaderContext, SourceRecords
 
 _BATCH_RECORDS: Final = 1 << 15

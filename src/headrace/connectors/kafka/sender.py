@@ -6,18 +6,20 @@ from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.connectors.kafka.errors import ClientErrors, delivery_error, error_of
+import numpy as np
+
+from headrace.connectors.kafka.clients.errors import ClientErrors, delivery_error, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
     from confluent_kafka import KafkaError, Message, Producer
 
     from headrace.common.errors import HeadraceError
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
+    from headrace.connectors.outgoing_messages import OutgoingMessages
 
 _WAIT_SECONDS: Final = 0.2
 """After that long, waiting begins again: so a job can be cancelled meanwhile."""
@@ -138,6 +140,11 @@ class MessageSender:
     def _check_while_waiting(self) -> None:
         self._undelivered.check()
         self._errors.check(f"messages cannot be sent to {self._servers}")
+
+
+def timestamps_of(messages: OutgoingMessages, now: int) -> npt.NDArray[np.int64]:
+    """The timestamps of messages, or now: 0 means that for librdkafka, and there is nothing before 1970 in Kafka."""
+    return np.where(messages.timestamps > 0, messages.timestamps, now)
 
 
 class _Undelivered:

@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.kafka.errors import ClientErrors
+from headrace.connectors.kafka.clients.errors import ClientErrors
 
 if TYPE_CHECKING:
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
 
 _REQUEST_SECONDS: Final = 20
 _RETRY_SECONDS: Final = 0.1

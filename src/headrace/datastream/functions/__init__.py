@@ -44,6 +44,11 @@ from headrace.datastream.functions.windows import (
     WindowFunction,
 )
 from headrace.operators.asynchronous.retries import AsyncRetryPredicate, AsyncRetryStrategy
+from headrace.operators.checkpointed import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from headrace.operators.functions import RuntimeContext
 from headrace.operators.timer_service import TimerService
 from headrace.state.interfaces import KeyedStateStore
@@ -57,6 +62,7 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoGroupFunction",
     "CoMapFunction",
@@ -65,6 +71,8 @@ __all__ = [
     "FlatJoinFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "JoinFunction",
     "KeySelector",
     "KeyedBroadcastProcessFunction",

@@ -1,8 +1,8 @@
 """Functions of one kind as functions of another: for single records with keyed state, for all records by key.
 
-On a keyed stream the ``open`` of a ``MapFunction`` may ask for state. What is opened there runs as a
-``KeyedProcessFunction``; plain functions cannot ask for state and need no such thing. Windows of all records are
-windows of one key, which their functions are not told.
+On a keyed stream the ``open`` of a ``MapFunction``, or its ``initialize_state``, may ask for state. What is opened
+there runs as a ``KeyedProcessFunction``; plain functions cannot ask for state and need no such thing. Windows of all
+records are windows of one key, which their functions are not told.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext, WindowFunction
 from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, KeyedProcessSpec, MapSpec, OperatorSpec
+from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own, method_of
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def with_keyed_state(spec: OperatorSpec, record_type: TypeInformation) -> Operat
     if adapter is None:
         return spec
     assert isinstance(spec, FunctionSpec | FilterSpec)
-    if not has_own(spec.function, "open"):
+    if not (has_own(spec.function, "open") or isinstance(spec.function, CheckpointedFunction)):
         return spec
     result_type = spec.result_type if isinstance(spec, FunctionSpec) else record_type
     return KeyedProcessSpec(adapter(spec.function), result_type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.arguments import refused
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.streams.data_stream import DataStream
@@ -11,6 +12,7 @@ from headrace.datastream.streams.timestamps import is_needed
 from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.operators.checkpointed import CheckpointedFunction
 
 if TYPE_CHECKING:
     from headrace.connectors.source import Source
@@ -53,6 +55,11 @@ class DataStreamSource(DataStream[T_co]):
         origin: TypeOrigin = TypeOrigin.DECLARED,
     ) -> None:
         transformations = environment.transformations
+        if isinstance(source, CheckpointedFunction):
+            raise refused(
+                f"{type(source).__name__} is a source, and what a source knows is in its splits and its enumerator: "
+                "leave CheckpointedFunction out"
+            )
         node = transformations.add_source(SourceSpec(source), name)
         self._source_id = last = node.id
         if is_needed(strategy):

@@ -2,18 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from headrace.operators.join.tagged import tagged
+from headrace.operators.join.waiting import WaitingBatches
 from headrace.operators.window.general.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
+    from headrace.operators.base import EpochScope
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.layout import GeneralWindowLayout
+
+_MOST_ROWS: Final = 1 << 16
+"""So many records wait at most; some windows make Python objects of all of them."""
 
 
 class CoGroupOperator(WindowOperator):
-    """Applies a function to the records of two keyed inputs that are in the same window."""
+    """Applies a function to the records of two keyed inputs that are in the same window.
+
+    Args:
+        layout: the windows over tagged records.
+    """
+
+    def __init__(self, layout: GeneralWindowLayout) -> None:
+        super().__init__(layout)
+        self._waiting = WaitingBatches(_MOST_ROWS)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
+        super().begin_epoch(scope)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        super().process(0, tagged(input_index, cast("KeyedBatch", batch), self._layout.input_type))
+        if len(batch) and self._waiting.add(input_index, cast("KeyedBatch", batch)):
+            self._take_in()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._take_in()
+        super().advance_watermark(watermark)
+
+    def _take_in(self) -> None:
+        """Puts what waits into windows."""
+        taken = self._waiting.take()
+        if taken.batches:
+            super().process(0, tagged(taken, self._layout.input_type))

@@ -7,16 +7,17 @@ shows a record that nobody has matched when it goes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.join.alone_log import AloneLog
-from headrace.operators.join.arrived import WaitingInputs
+from headrace.operators.join.arrived import arrived_records
 from headrace.operators.join.find_pairs import find_pairs
 from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import JoinLog, log_layout
 from headrace.operators.join.outer_pairs import LonelyRecords
+from headrace.operators.join.waiting import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from headrace.operators.join.tagged import Outer
     from headrace.operators.keyed import KeyedBatch
     from headrace.state.runs.sections import Section
+
+_MOST_ROWS: Final = 1 << 18
+"""So many records wait at most; the more there are, the less often what is kept is searched."""
 
 _STORES = ("join-left", "join-right")
 _ALONE_STORES = ("join-left-alone", "join-right-alone")
@@ -75,7 +79,8 @@ class IntervalJoinOperator(FunctionOperator):
         ]
         stores = [context.state.store(name) for name in _STORES]
         self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
-        self._waiting = WaitingInputs(interval, [layout.schema for layout in layouts])
+        self._schemas = [layout.schema for layout in layouts]
+        self._waiting = WaitingBatches(_MOST_ROWS)
         lonely = {
             side: AloneLog(context.state.store(_ALONE_STORES[side]), codec, interval.kept(side))
             for side in self._sides_shown
@@ -113,7 +118,7 @@ class IntervalJoinOperator(FunctionOperator):
     def _join(self, watermark: int) -> None:
         """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""
         before, self._watermark = self._watermark, watermark
-        arrived = self._waiting.take()
+        arrived = arrived_records(self._interval, self._schemas, self._waiting.take())
         if not len(arrived) and (self._lonely is None or self._lonely.wait_until() > watermark):
             return
         sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived.sides, strict=True)]

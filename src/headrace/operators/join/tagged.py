@@ -12,13 +12,15 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import Types
-from headrace.operators.join.interval import LEFT
+from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.keyed import KeyedBatch
+from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.join.waiting import TakenBatches
 
     Mask = npt.NDArray[np.bool_]
 
@@ -50,16 +52,29 @@ def pair_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
     return Types.ROW_NAMED(["left", "right"], [left, right])
 
 
-def tagged(input_index: int, batch: KeyedBatch, type_: TypeInformation) -> KeyedBatch:
-    """The records of one input, column by column."""
-    schema, is_left = layout_of(type_).schema, input_index == LEFT
-    records, nothing = batch.as_array(), pa.nulls(len(batch), schema[2 if is_left else 1].type)
-    tags = pa.array(np.full(len(batch), is_left))
-    columns = pa.RecordBatch.from_arrays(
-        [tags, *((records, nothing) if is_left else (nothing, records))], schema=schema
+def tagged(taken: TakenBatches, type_: TypeInformation) -> KeyedBatch:
+    """Records of both inputs, of which there is at least one, in the order in which they came; column by column."""
+    schema, batches = layout_of(type_).schema, taken.batches
+    is_left = taken.sides == LEFT
+    left, right = (
+        _placed(taken.of(side), taken.sides == side, schema[column].type) for side, column in ((LEFT, 1), (RIGHT, 2))
     )
-    made = Batch(type_, batch.timestamps, batch.watermarks, columns=columns, ordinals=batch.ordinals)
-    return KeyedBatch.of(made, batch.keys)
+    columns = pa.RecordBatch.from_arrays([pa.array(is_left), left, right], schema=schema)
+    times = np.concatenate([batch.timestamps for batch in batches])
+    watermarks = np.concatenate([batch.watermarks for batch in batches])
+    ordinals = [batch.ordinals for batch in batches if batch.ordinals is not None]
+    known = np.concatenate(ordinals) if len(ordinals) == len(batches) else None
+    made = Batch(type_, times, watermarks, columns=columns, ordinals=known)
+    return KeyedBatch.of(made, KeyColumn.concat([batch.keys for batch in batches]))
+
+
+def _placed(records: KeyedBatch | None, is_own: Mask, type_: pa.DataType) -> pa.Array:
+    """The records of one input at their places, nulls at the others."""
+    if records is None:
+        return pa.nulls(len(is_own), type_)
+    if len(records) == len(is_own):
+        return records.as_array()
+    return records.as_array().take(pa.array(np.cumsum(is_own) - 1, mask=~is_own))
 
 
 def untagged(records: pa.Array) -> tuple[Mask, pa.Array, pa.Array]:

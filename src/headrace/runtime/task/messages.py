@@ -124,6 +124,7 @@ class EpochContext:
         partitions: what each task of a later stage starts from; and each of stage 0, if that holds state.
         stalled: node ids of operators behind a source that waits for its next split: their event time stands still.
         is_last: whether every source ends in this epoch.
+        goes_on_from: the checkpoint that it begins with; None where no epoch of the job was ever completed.
     """
 
     job_id: str
@@ -135,6 +136,7 @@ class EpochContext:
     partitions: Mapping[tuple[int, int], PartitionContext]
     stalled: frozenset[int] = frozenset()
     is_last: bool = False
+    goes_on_from: int | None = None
 
     def to_bytes(self) -> bytes:
         """The context as a pickle, as it travels to tasks."""

@@ -21,6 +21,8 @@ from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.checkpointed import checkpointed, initialize, snapshot
+from headrace.operators.functions import objects_of
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import calling_user_code
@@ -37,12 +39,13 @@ from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from headrace.connectors.kept_clients import KeptClients
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.operators.base import Learnt, Operator
+    from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
@@ -106,10 +109,12 @@ class ChainedOperator(Chained):
     Attributes:
         operator: the operator.
         valve: what its input comes through.
+        checkpointed: those of its functions that keep state of the subtask.
     """
 
     operator: Operator
     valve: WatermarkValve
+    checkpointed: Sequence[CheckpointedFunction]
 
     @property
     def timestamps(self) -> TimestampsOperator | None:
@@ -158,14 +163,14 @@ class OperatorChain:
         self.learnt = learnt
         maker = OperatorMaker(plan, context.job_id, context.generation, partition, blob, clients)
         reader_context = ReaderContext(blob.storage_options, clients)
-        for planned in self.stage.operators:
+        for planned in _with_own_functions(self.stage.operators, blob.plan):
             if not planned.node.inputs:
                 self.sources[planned.node.id] = self._source(planned, reader_context)
             elif partition < planned.parallelism:
                 self.members[planned.node.id] = self._member(planned, maker)
         self._wire()
         for member in self.members.values():
-            self._open(member)
+            self._open(member, context.goes_on_from)
 
     def _source(self, planned: PlannedOperator, reader_context: ReaderContext) -> ChainedSource:
         context = operator_context(self.plan, planned, self.partition, self.state)
@@ -182,10 +187,13 @@ class OperatorChain:
             output=BroadcastingOutput(context, operator.maker),
             operator=operator,
             valve=WatermarkValve(operator),
+            checkpointed=checkpointed(planned.node.spec.functions),
         )
 
-    def _open(self, member: ChainedOperator) -> None:
+    def _open(self, member: ChainedOperator, goes_on_from: int | None) -> None:
         try:
+            if member.checkpointed:
+                initialize(member.checkpointed, member.context, goes_on_from)
             member.operator.open(member.context, member.output)
         except StateMigrationError as error:
             context = member.context
@@ -221,6 +229,8 @@ class OperatorChain:
                 member.operator.finish()
         for member in self.members.values():
             member.operator.end_epoch()
+            if member.checkpointed:
+                snapshot(member.checkpointed, member.context, context.epoch, context.processing_time)
 
     def drain(self) -> Sequence[Envelope]:
         """What was sent since the last call."""
@@ -326,6 +336,19 @@ class OperatorChain:
         return ExchangeOutput(sender)
 
 
+def _with_own_functions(operators: Sequence[PlannedOperator], pickled: bytes) -> Iterator[PlannedOperator]:
+    """The operators, no two with the same object of the user: it has the fields, and the state, of one of them."""
+    taken: set[int] = set()
+    for planned in operators:
+        own = {id(function) for function in objects_of(planned.node.spec.functions)}
+        if own.isdisjoint(taken):
+            taken |= own
+            yield planned
+        else:
+            another: JobPlan = pickle.loads(pickled)
+            yield another.operator(planned.node.id)
+
+
 def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start: PartitionContext) -> TaskStates:
     """The state that a task starts from.
 
@@ -343,7 +366,11 @@ def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start
         partition,
         {
             planned.uid: StateOwner(
-                planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)
+                planned.parallelism,
+                planned.max_parallelism,
+                planned.state_kinds,
+                start.dealt.get(planned.uid),
+                planned.shares_broadcast_state,
             )
             for planned in plan.stages[stage].operators
         },

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
+from headrace.graph.partitioning import ForwardByKey
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code, user_error
 
@@ -53,7 +54,10 @@ class ChainingOutput:
     def accept(self, batch: Batch) -> None:
         if self.edge.key is not None:
             with calling_user_code(self._context):
-                batch = KeyedBatch.of(batch, keys_of(batch, self.edge.key))
+                keys = keys_of(batch, self.edge.key)
+                if isinstance(self.edge.partitioning, ForwardByKey):
+                    self.edge.partitioning.check(batch, keys, self._context.subtask, self.edge.receivers)
+                batch = KeyedBatch.of(batch, keys)
         if self.merge is None:
             self._valve.accept(self.edge.id, self.edge, batch)
         else:

@@ -17,7 +17,7 @@ from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
     from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata
     from headrace.connectors.kafka.dynamic.topology import StreamTopology
     from headrace.connectors.partitions.enumerator import ReadingPlan

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.kafka.client import ClientSettings
-from headrace.connectors.kafka.properties import check_properties
+from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.clients.properties import check_properties
 
 if TYPE_CHECKING:
     from headrace.connectors.source import Json

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headrace.connectors.incoming_messages import MessageDeserializationSchema
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
     from headrace.connectors.source import Json, SourceRecords
 
 

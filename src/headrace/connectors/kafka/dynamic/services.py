@@ -14,7 +14,7 @@ from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.time import Duration
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.kafka.client import ClientSettings, check_library
+from headrace.connectors.kafka.clients.client import ClientSettings, check_library
 from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata, KafkaMetadataService, KafkaStream
 from headrace.connectors.kafka.dynamic.streams_file import listed_streams
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog

@@ -9,7 +9,8 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike, other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.kafka.client import check_library
+from headrace.connectors.kafka.clients.client import check_library
+from headrace.connectors.kafka.clients.known_settings import check_known
 from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder, whole_number
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
 from headrace.connectors.kafka.dynamic.metadata import KafkaMetadataService
@@ -21,7 +22,6 @@ from headrace.connectors.kafka.dynamic.subscribers import (
     StreamPatternSubscriber,
 )
 from headrace.connectors.kafka.dynamic.topology import StreamSubscription, StreamTopology
-from headrace.connectors.kafka.known_settings import check_known
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.partitions.topic_source import TopicSource

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError
-from headrace.connectors.kafka.properties import is_of_consumers, is_of_producers, librdkafka_settings
+from headrace.connectors.kafka.clients.properties import is_of_consumers, is_of_producers, librdkafka_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
     from confluent_kafka.admin import AdminClient
 
-    from headrace.connectors.kafka.errors import ClientErrors
+    from headrace.connectors.kafka.clients.errors import ClientErrors
 
 _FIXED: Final[Mapping[str, Any]] = {
     "enable.auto.commit": False,

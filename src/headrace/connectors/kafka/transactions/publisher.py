@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import CommitRefusedError, ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.errors import ClientErrors, error_of
-from headrace.connectors.kafka.markers import Marker, marker_in
+from headrace.connectors.kafka.clients.errors import ClientErrors, error_of
 from headrace.connectors.kafka.sender import MessageSender
+from headrace.connectors.kafka.transactions.markers import Marker, marker_in
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
-    from headrace.connectors.kafka.client import ClientSettings
-    from headrace.connectors.kafka.staging import StagedEpoch
+    from headrace.connectors.kafka.clients.client import ClientSettings
+    from headrace.connectors.kafka.transactions.staging import StagedEpoch
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")

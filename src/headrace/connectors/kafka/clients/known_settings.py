@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.arguments import refused
 from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike
-from headrace.connectors.kafka.properties import settings_without_secrets
+from headrace.connectors.kafka.clients.properties import settings_without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,12 +14,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.connectors.kafka.errors import ClientErrors, error_of
+from headrace.connectors.kafka.clients.errors import ClientErrors, error_of
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
 
-    from headrace.connectors.kafka.client import ClientSettings
+    from headrace.connectors.kafka.clients.client import ClientSettings
 
 _REQUEST_SECONDS: Final = 20
 _RETRY_SECONDS: Final = 0.1

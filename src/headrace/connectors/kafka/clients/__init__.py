@@ -1,0 +1,1 @@
+"""Clients of Kafka: their settings, and what their errors mean."""

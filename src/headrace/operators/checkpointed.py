@@ -1,0 +1,206 @@
+"""``CheckpointedFunction``: functions of the user that keep state of their subtask, and take part in every checkpoint.
+
+An instance may be made anew in any epoch, in another process. It then finds what the subtask had at the end of the
+epoch before, as if the job had gone on from that checkpoint; only that nothing is dealt out among the subtasks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.errors import InvalidProgramError
+from headrace.operators.broadcast import BroadcastMap
+from headrace.operators.functions import RuntimeContext, keyed_states, objects_of
+from headrace.operators.user_code import calling_user_code
+from headrace.state.interfaces import BroadcastState, KeyedStateStore, ListState, OperatorStateStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from headrace.operators.base import OperatorContext
+    from headrace.state import descriptors as d
+    from headrace.state.backend import StatesWithoutKeys
+
+_METHODS: Final = ("initialize_state", "snapshot_state")
+
+
+class FunctionSnapshotContext:
+    """Which checkpoint a function is asked to take part in.
+
+    Examples:
+        >>> from headrace.datastream import FunctionSnapshotContext
+        >>> FunctionSnapshotContext(7, 1_000).get_checkpoint_id()
+        7
+    """
+
+    def __init__(self, checkpoint_id: int, checkpoint_timestamp: int) -> None:
+        self._id = checkpoint_id
+        self._timestamp = checkpoint_timestamp
+
+    def get_checkpoint_id(self) -> int:
+        """The number of the checkpoint, which is that of the epoch."""
+        return self._id
+
+    def get_checkpoint_timestamp(self) -> int:
+        """The clock's reading for the epoch, in milliseconds."""
+        return self._timestamp
+
+
+class FunctionInitializationContext:
+    """Gives a ``CheckpointedFunction`` its state.
+
+    Args:
+        context: the operator.
+        goes_on_from: the checkpoint that the instance begins with; None for that of a new job.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import CheckpointedFunction, FunctionInitializationContext, MapFunction
+        >>> from headrace.datastream.state import ListStateDescriptor
+        >>> class Distinct(MapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context: FunctionInitializationContext):
+        ...         seen = ListStateDescriptor("seen", Types.STRING())
+        ...         self.stored = context.get_operator_state_store().get_list_state(seen)
+        ...         self.seen = set(self.stored.get()) if context.is_restored() else set()
+        ...     def map(self, value):
+        ...         self.seen.add(value)
+        ...         return len(self.seen)
+        ...     def snapshot_state(self, context):
+        ...         self.stored.update(sorted(self.seen))
+    """
+
+    def __init__(self, context: OperatorContext, goes_on_from: int | None) -> None:
+        self._context = context
+        self._goes_on_from = goes_on_from
+
+    def is_restored(self) -> bool:
+        """Whether there is a checkpoint to go on from: always, but in the first epoch of a new job."""
+        return self._goes_on_from is not None
+
+    def get_restored_checkpoint_id(self) -> int | None:
+        """The number of that checkpoint; None for a new job."""
+        return self._goes_on_from
+
+    def is_redistributed(self) -> bool:
+        """Whether the job has just been started, or restarted, and state was dealt out; not in Flink.
+
+        Otherwise the instance was made anew between two epochs, and finds what the subtask itself has stored.
+        """
+        return _without_keys(self._context).is_restored
+
+    def get_operator_state_store(self) -> OperatorStateStore:
+        """The state of the subtask."""
+        return _SubtaskStates(_without_keys(self._context))
+
+    def get_keyed_state_store(self) -> KeyedStateStore:
+        """The state of keys, as the runtime context of ``open`` gives it.
+
+        Raises:
+            InvalidProgramError: when the operator is not on a keyed stream.
+        """
+        keyed_states(self._context, "get_keyed_state_store()")
+        return RuntimeContext(self._context)
+
+
+class CheckpointedFunction(ABC):
+    """A function, or a sink, that keeps state of its subtask; a second base class beside ``MapFunction``, say.
+
+    Both methods are called for each parallel instance. Lambdas and plain functions have no such state.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import CheckpointedFunction, FlatMapFunction
+        >>> from headrace.datastream.state import ListStateDescriptor
+        >>> from headrace.testing import JobHarness
+        >>> class Pairs(FlatMapFunction, CheckpointedFunction):
+        ...     def initialize_state(self, context):
+        ...         waiting = ListStateDescriptor("waiting", Types.STRING())
+        ...         self.stored = context.get_operator_state_store().get_list_state(waiting)
+        ...         self.waiting = list(self.stored.get())
+        ...     def flat_map(self, value):
+        ...         self.waiting.append(value)
+        ...         if len(self.waiting) == 2:
+        ...             yield "+".join(self.waiting)
+        ...             self.waiting.clear()
+        ...     def snapshot_state(self, context):
+        ...         self.stored.update(self.waiting)
+        >>> def job(harness):
+        ...     harness.add_sink("pairs", harness.add_source("words", str).flat_map(Pairs(), output_type=str))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push("words", "tea")
+        ...     harness.run_epoch()
+        ...     harness.push("words", "cake")
+        ...     harness.run_epoch()
+        ...     print(harness.results("pairs"))
+        ['tea+cake']
+    """
+
+    @abstractmethod
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        """Called before ``open``: the place to get state, and to take up what is in it."""
+
+    @abstractmethod
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Called at the end of each epoch, after its last record: what is to be found again has to be in state."""
+
+
+class _SubtaskStates(OperatorStateStore):
+    """The states of an operator without keys, as Flink names them."""
+
+    def __init__(self, states: StatesWithoutKeys) -> None:
+        self._states = states
+
+    def get_list_state(self, state_descriptor: d.ListStateDescriptor[Any]) -> ListState[Any]:
+        return self._states.list_state(state_descriptor)
+
+    def get_union_list_state(self, state_descriptor: d.ListStateDescriptor[Any]) -> ListState[Any]:
+        return self._states.union_list_state(state_descriptor)
+
+    def get_broadcast_state(self, state_descriptor: d.MapStateDescriptor[Any, Any]) -> BroadcastState[Any, Any]:
+        return BroadcastMap(self._states.broadcast_state(state_descriptor))
+
+
+def checkpointed(functions: Iterable[Any]) -> list[CheckpointedFunction]:
+    """Those of an operator's functions that keep state of the subtask."""
+    return [function for function in objects_of(functions) if isinstance(function, CheckpointedFunction)]
+
+
+def initialize(functions: Sequence[CheckpointedFunction], context: OperatorContext, goes_on_from: int | None) -> None:
+    """Gives the functions of an operator their state; the arguments are those of their context."""
+    with calling_user_code(context):
+        for function in functions:
+            function.initialize_state(FunctionInitializationContext(context, goes_on_from))
+
+
+def snapshot(functions: Sequence[CheckpointedFunction], context: OperatorContext, epoch: int, now: int) -> None:
+    """Has the functions of an operator put what they hold into state, at the end of an epoch."""
+    with calling_user_code(context):
+        for function in functions:
+            function.snapshot_state(FunctionSnapshotContext(epoch, now))
+
+
+def check_checkpointed(functions: Iterable[Any]) -> None:
+    """Refuse functions that look like a ``CheckpointedFunction`` and are none: nobody would call their methods.
+
+    Raises:
+        InvalidProgramError: naming the class and the method.
+    """
+    for function in objects_of(functions):
+        for method in _METHODS:
+            found = getattr(type(function), method, None)
+            if found is not None and not isinstance(function, CheckpointedFunction):
+                raise InvalidProgramError(
+                    f"{type(function).__name__} has {method}, which is called of a CheckpointedFunction alone: extend "
+                    "that as well"
+                )
+            if inspect.iscoroutinefunction(found):
+                raise InvalidProgramError(
+                    f"{method} of {type(function).__name__} is called and not awaited: write def instead of async def"
+                )
+
+
+def _without_keys(context: OperatorContext) -> StatesWithoutKeys:
+    assert context.state is not None, "the plan knows that the function has state"
+    return context.state.operator_state_store

@@ -1,0 +1,78 @@
+"""Records of two inputs that wait: as many at once cost less, and the inputs take turns every few records.
+
+Whoever has them takes them when they are many, and whenever event time goes on at the end of a stretch of input, so
+that none waits when an epoch ends.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from headrace.operators.keyed import concat_keyed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.keyed import KeyedBatch
+
+    Longs = npt.NDArray[np.int64]
+
+_MOST_BYTES: Final = 128 << 20
+"""Records that take so much memory are many, however few they are."""
+
+
+class TakenBatches:
+    """Records of both inputs in the order in which they came.
+
+    Args:
+        batches: the input and the records of each batch.
+    """
+
+    def __init__(self, batches: Sequence[tuple[int, KeyedBatch]]) -> None:
+        self.batches = [batch for _, batch in batches]
+        self._indices = [index for index, _ in batches]
+
+    @cached_property
+    def sides(self) -> Longs:
+        """The input of each record."""
+        return np.repeat(np.array(self._indices, np.int64), [len(batch) for batch in self.batches])
+
+    def of(self, side: int) -> KeyedBatch | None:
+        """The records of one input; None if there are none."""
+        own = [batch for index, batch in zip(self._indices, self.batches, strict=True) if index == side]
+        return concat_keyed(own) if own else None
+
+
+class WaitingBatches:
+    """The records of one subtask that wait.
+
+    Args:
+        most_rows: so many records are many.
+    """
+
+    def __init__(self, most_rows: int) -> None:
+        self._most_rows = most_rows
+        self.forget()
+
+    def forget(self) -> None:
+        """None waits any more."""
+        self._batches: list[tuple[int, KeyedBatch]] = []
+        self._rows = self._bytes = 0
+
+    def add(self, input_index: int, batch: KeyedBatch) -> bool:
+        """Has records of one input wait; tells whether there are many now."""
+        self._batches.append((input_index, batch))
+        self._rows += len(batch)
+        self._bytes += batch.columns.nbytes if batch.is_columnar else 0
+        return self._rows >= self._most_rows or self._bytes >= _MOST_BYTES
+
+    def take(self) -> TakenBatches:
+        """All that wait, which do so no longer."""
+        taken = TakenBatches(self._batches)
+        self.forget()
+        return taken
