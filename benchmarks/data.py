@@ -78,6 +78,35 @@ class RandomKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class HotKey:
+    """Records of which every other one has the same key; the others have random ones.
+
+    Attributes:
+        files: how many files there are.
+        records_per_file: how many records each of them has.
+        keys: how many keys there are.
+    """
+
+    files: int
+    records_per_file: int
+    keys: int
+
+    @property
+    def folder_name(self) -> str:
+        """A name that tells the data set from every other."""
+        return f"hot-{self.keys}-{self.files}-{self.records_per_file}"
+
+    def write(self, folder: Path) -> None:
+        """Make the files."""
+        random = np.random.default_rng(7)
+        for number in range(self.files):
+            keys = random.integers(0, self.keys, self.records_per_file)
+            keys[::2] = 1
+            millis = np.full(len(keys), START_MILLIS + number)
+            write_file(folder, number, records(pa.array(keys), millis, random.random(len(keys))), _GROUPS_PER_FILE)
+
+
+@dataclass(frozen=True, slots=True)
 class GrowingState:
     """Every key once, so that state holds them all; then the same few keys again and again.
 

@@ -13,7 +13,7 @@ from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 
-_CHECKS = (("count", "count", "sum"), ("highest", "sum", "max"))
+CHECKS = (("count", "count", "sum"), ("highest", "sum", "max"))
 RESULT = Types.ROW_NAMED(["key", "count", "sum"], [Types.LONG(), Types.LONG(), Types.DOUBLE()])
 
 
@@ -36,7 +36,7 @@ class CountAndSum(KeyedProcessFunction):
 def run(assignment: Assignment) -> Outcome:
     """Run the job over all input."""
     environment = open_environment(assignment)
-    sink = CountingSink(_CHECKS)
+    sink = CountingSink(CHECKS)
     (
         read_files(environment, assignment, WatermarkStrategy.no_watermarks())
         .key_by("key")

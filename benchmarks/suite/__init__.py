@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
+from benchmarks.suite.connected import ConnectedBenchmark
 from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.join import JoinBenchmark
@@ -33,6 +34,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     WindowFunctionBenchmark(),
     CountTriggerBenchmark(),
     ProcessBenchmark(),
+    ConnectedBenchmark(),
     SmallEpochBenchmark(),
     LatencyBenchmark(),
     PartitionsBenchmark(),
