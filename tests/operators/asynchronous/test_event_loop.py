@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import threading
 from collections.abc import Iterator
 
 import pytest
 
-from headrace.datastream import AsyncDataStream, AsyncFunction
+from headrace.datastream import AsyncDataStream
 from headrace.operators.asynchronous import event_loop
-from tests.operators.asynchronous.services import LONG, MINUTE, answers
-
-MINUTE_OF_SECONDS = 60
-
+from tests.operators.asynchronous.services import LONG, MINUTE, Blocks, answers, is_heard
 
 heard: list[str] = []
-has_heard = threading.Event()
 
 
 class Listener(logging.Handler):
@@ -26,7 +21,7 @@ class Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         heard.append(record.getMessage())
-        has_heard.set()
+        is_heard.set()
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +29,7 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whoever holds up the loop for any time is told of."""
     monkeypatch.setattr(event_loop, "_BLOCKED_SECONDS", 0.0)
     heard.clear()
-    has_heard.clear()
+    is_heard.clear()
     listener = Listener(logging.WARNING)
     logger = logging.getLogger(event_loop.__name__)
     logger.addHandler(listener)
@@ -42,27 +37,12 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     logger.removeHandler(listener)
 
 
-def test_a_line_that_holds_up_the_loop_is_named_once() -> None:
-    async def blocks(number: int) -> list[int]:
-        assert has_heard.wait(MINUTE_OF_SECONDS)
-        return [number]
-
-    found = answers(lambda stream: AsyncDataStream.unordered_wait(stream, blocks, MINUTE, 10, LONG), [1, 2, 3])
+@pytest.mark.parametrize("where", ["open", "answer"])
+def test_a_line_that_holds_up_the_loop_is_named_once(where: str) -> None:
+    found = answers(lambda stream: AsyncDataStream.unordered_wait(stream, Blocks(where), MINUTE, 10, LONG), [1, 2, 3])
     assert found == [1, 2, 3]
     (said,) = heard
-    assert re.search(r"nothing else could run .* at .*test_event_loop.py:\d+ in blocks: use a client that can be", said)
-
-
-def test_so_is_one_in_open() -> None:
-    class Connects(AsyncFunction):
-        async def open(self, runtime_context: object) -> None:
-            assert has_heard.wait(MINUTE_OF_SECONDS)
-
-        async def async_invoke(self, value: int) -> list[int]:
-            return [value]
-
-    assert answers(lambda stream: AsyncDataStream.unordered_wait(stream, Connects(), MINUTE, 10, LONG), [1]) == [1]
-    assert "in open: use a client" in heard[0]
+    assert re.search(rf"nothing else could run .* at .*services.py:\d+ in {where}: use a client", said)
 
 
 def test_waiting_holds_up_nobody() -> None:
