@@ -10,9 +10,10 @@ from headrace.exchange.keying import keys_of
 from headrace.graph.partitioning import ForwardByKey
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code, user_error
+from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
@@ -139,12 +140,15 @@ class BroadcastingOutput:
             for target in targets:
                 target.advance(watermark)
 
-    def _hand_on(self, batch: Batch, targets: Iterable[Target], fork: Fork | None) -> None:
+    def _hand_on(self, batch: Batch, targets: Sequence[Target], fork: Fork | None) -> None:
         if batch.blame is None:  # else it is passed through as it came
             batch.blame = self._blame
         if fork is not None:
             batch = fork.begin(batch)
-        for target in targets:
-            target.accept(batch)
+        # Who reads them in this task may change them, so they are the last one's own; what is sent may wait.
+        owner = next((target for target in reversed(targets) if isinstance(target, ChainingOutput)), None)
+        given = [batch if owner in (None, target) else batch.unshared(copy_value) for target in targets]
+        for target, own in zip(targets, given, strict=True):
+            target.accept(own)
         if fork is not None:
             fork.end()
