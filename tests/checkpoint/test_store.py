@@ -188,14 +188,15 @@ def test_what_retained_manifests_need_is_kept(tmp_path: Path, retained: int) -> 
 def test_what_an_older_life_left_is_removed_after_a_restart(store: CheckpointStore) -> None:
     needed, left, mine = "1-0-1-0-aa.state", "2-0-1-0-bb.state", "3-1-1-0-cc.state"
     compacted, its, random = "compacted-0-1-0-dd.state", "compacted-1-1-0-ee.state", "0" * 32
+    shared = "shared-3-0-1-aa-dd.state"
     unfinished, of_mine = f".{left}.{random}.tmp", f".{mine}.{random}.tmp"
     foreign = ["README", "x.tmp", ".snapshot", "lost+found", "1-0-1-0-aa.state.bak", "compacted.state"]
-    put(store, needed, left, mine, compacted, its, unfinished, of_mine, *foreign)
+    put(store, needed, left, mine, compacted, shared, its, unfinished, of_mine, *foreign)
     store.write(manifest(1, needed))
     again = CheckpointStore(store.storage)
     owned = again.take_over(manifest(1, needed))
     assert owned.generation == 1
-    assert set(again.remove_leftovers(owned.generation)) == {left, compacted}
+    assert set(again.remove_leftovers(owned.generation)) == {left, compacted, shared}
     assert state_files(again) == {needed, mine, its, of_mine, *foreign}
 
 

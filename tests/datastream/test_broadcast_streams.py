@@ -224,9 +224,9 @@ class Wrong(BroadcastProcessFunction):
 
     def process_element(self, value: Any, ctx: Any) -> list[Any]:
         if self.what == "write":
-            ctx.get_broadcast_state(RULES).put("a", 1)
+            self.rules(ctx).put("a", 1)
         elif self.what == "clear":
-            ctx.get_broadcast_state(RULES).clear()
+            self.rules(ctx).clear()
         elif self.what == "other":
             ctx.get_broadcast_state(OTHERS)
         elif self.what == "type":
@@ -236,6 +236,9 @@ class Wrong(BroadcastProcessFunction):
         elif self.what == "timer":
             ctx.timer_service().register_event_time_timer(1)
         return []
+
+    def rules(self, ctx: Any) -> Any:
+        return ctx.get_broadcast_state(RULES)
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> list[Any]:
         return []
@@ -329,3 +332,33 @@ def test_what_is_no_function_of_a_broadcast_stream(env: StreamExecutionEnvironme
         plain.process(wrong, output_type=str)
     with pytest.raises(InvalidTypeError, match="is for a broadcast stream"):
         stream.connect(stream).process(Ruled(), output_type=str)  # type: ignore[arg-type]
+
+
+class Unequal(KeyedBroadcastProcessFunction):
+    """Does something else in each subtask."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+
+    def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> list[Any]:
+        return []
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> list[Any]:
+        ctx.get_broadcast_state(RULES).put(value[0], self.subtask // 2)
+        return []
+
+
+def test_subtasks_that_do_not_do_the_same_are_told() -> None:
+    def unequal(harness: JobHarness) -> None:
+        rules = harness.add_source("rules", PAIR).broadcast(RULES)
+        results = harness.add_source("words", PAIR).key_by("f0").connect(rules).process(Unequal(), output_type=str)
+        harness.add_sink("results", results.name("limits").uid("unequal"))
+
+    with JobHarness(unequal, parallelism=3) as harness:
+        harness.push("rules", ("a", 1))
+        told = r"operator 'limits' \(uid unequal\) is not the same in subtasks 0 and 2: process_broadcast_element has"
+        with pytest.raises(UserFunctionError, match=told):
+            harness.run_epoch()
+    with JobHarness(unequal, parallelism=2) as harness:
+        harness.push("rules", ("a", 1))
+        harness.run_epoch()

@@ -14,7 +14,7 @@ from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope
 from headrace.exchange.payload import decode
 from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, EdgeSender, rows_at_a_time
 from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import Receivers
+from headrace.graph.partitioning import BROADCAST, Receivers
 from headrace.plan.job_plan import PlannedEdge
 
 
@@ -74,3 +74,15 @@ def test_untyped_records_are_sent_in_envelopes_of_bounded_size() -> None:
     assert max(len(envelope.payload) for envelope in sent) <= MAX_CELL_BYTES
     received = [decode(envelope.payload, Types.PICKLED_BYTE_ARRAY(), None).rows for envelope in sent]
     assert [row for part in received for row in part] == rows
+
+
+def test_what_is_broadcast_is_encoded_once() -> None:
+    receivers = Receivers(5, 128)
+    planned = PlannedEdge(0, 0, 1, 0, None, Types.STRING(), None, True, BROADCAST, 1, receivers)
+    sent: list[Envelope] = []
+    sender = EdgeSender(planned, sent.append, SummaryBook(0))
+    sender.begin_channel(0, 0, MIN_WATERMARK)
+    sender.send(_columnar(["a", "b"]))
+    sender.flush()
+    assert [envelope.partition for envelope in sent] == [0, 1, 2, 3, 4]
+    assert all(envelope.payload is sent[0].payload for envelope in sent)

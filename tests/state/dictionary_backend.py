@@ -280,7 +280,7 @@ def _dealt(held: Mapping[int, OperatorRecord], owner: StateOwner, partition: int
         for name, found in pieces.items()
         if kind_of_store(name) is not StateKind.BROADCAST
     }
-    redistribution = Redistribution(owner.before, owner.parallelism, partition)
+    redistribution = Redistribution(owner.before, owner.parallelism, partition, owner.shares)
     lists = redistribution.deal(
         {name: {number: [part] for number, part in parts.items()} for name, parts in elements.items()},
         len,

@@ -47,11 +47,19 @@ MAP = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 class Subtasks:
     """All subtasks of one operator, whose epochs and starts the test drives."""
 
-    def __init__(self, parallelism: int, inline_threshold: int = 0, kinds: frozenset[StateKind] = WITHOUT_KEYS) -> None:
+    def __init__(
+        self,
+        parallelism: int,
+        inline_threshold: int = 0,
+        kinds: frozenset[StateKind] = WITHOUT_KEYS,
+        *,
+        shares: bool = False,
+    ) -> None:
         self.storage = MemoryFolder()
         self.parallelism = parallelism
         self.inline_threshold = inline_threshold
         self.kinds = kinds
+        self.shares = shares
         self.epoch = 0
         self.before: int | None = None
         self.refs: list[VersionRef] = []
@@ -86,9 +94,9 @@ class Subtasks:
     def _open(self, subtask: int) -> HashMapTaskStates:
         numbers = {subtask} if self.refs else set()
         if self.before is not None:
-            redistribution = Redistribution(self.before, self.parallelism, subtask)
+            redistribution = Redistribution(self.before, self.parallelism, subtask, self.shares)
             numbers = {number for kind in WITHOUT_KEYS for number in redistribution.subtasks_of(kind)}
-        owner = StateOwner(self.parallelism, MAX_PARALLELISM, self.kinds, self.before)
+        owner = StateOwner(self.parallelism, MAX_PARALLELISM, self.kinds, self.before, self.shares)
         refs = [self.refs[number] for number in sorted(numbers)]
         return HashMapTaskStates.open(self.storage, refs, 1, subtask, {UID: owner})
 

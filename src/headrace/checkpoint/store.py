@@ -15,7 +15,7 @@ from headrace.checkpoint.directory import folder_name, probe, warn_if_open_to_ot
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
-from headrace.state.state_file import CompactedName, VersionName
+from headrace.state.state_file import CompactedName, SharedName, VersionName
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
@@ -202,6 +202,6 @@ def _is_copy(manifest: Manifest, older: Manifest) -> bool:
 
 
 def _is_state_before(name: str, generation: int) -> bool:
-    """Whether a name is that of a state file, or of the outcome of a compaction, which an older generation wrote."""
-    parsed = VersionName.parse(name) or CompactedName.parse(name)
+    """Whether a name is that of a state file, of any kind, which an older generation wrote."""
+    parsed = VersionName.parse(name) or CompactedName.parse(name) or SharedName.parse(name)
     return parsed is not None and parsed.generation < generation

@@ -249,6 +249,26 @@ class Batch:
             return self
         return self.replaced(self.type, columns=self.columns)
 
+    def unshared(self, copy: Callable[[Any], Any]) -> Batch:
+        """The same records for another reader: what functions do to records of one, the other does not see.
+
+        Args:
+            copy: copies a record that has no columns.
+
+        Raises:
+            InvalidTypeError: when a record does not fit the type, or cannot be copied; or what ``blame`` makes of it.
+        """
+        if self.type.is_immutable:
+            return self
+        rows = columns = None
+        if self.type.arrow_type is None:
+            rows = self._converted(lambda rows: _copies(rows, copy), self.rows)
+        else:
+            columns = self.columns
+        times = self.timestamps, self._watermarks
+        found = Batch(self.type, *times, rows=rows, columns=columns, kinds=self._kinds, ordinals=self.ordinals)
+        return found.made_as(self)
+
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> Batch:
         """The same records under other timestamps and watermarks."""
         return self._with_same_records(timestamps, watermarks, self.ordinals)
@@ -317,6 +337,14 @@ class Batch:
                 "rows, or use map(...) with a function that looks at row.get_row_kind()"
             )
         return None
+
+
+def _copies(rows: list[Any], copy: Callable[[Any], Any]) -> list[Any]:
+    try:
+        return [copy(row) for row in rows]
+    except Exception as error:
+        text = f"several operators read a record, so each gets a copy, and it cannot be copied: {error}"
+        raise InvalidTypeError(text) from error
 
 
 def _changes(kinds: Kinds) -> Kinds | None:

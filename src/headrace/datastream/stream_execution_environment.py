@@ -35,6 +35,7 @@ from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
 from headrace.formats.avro import AvroInputFormat
+from headrace.graph.partitioning import HASH
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.graph.keys import KeySelection
     from headrace.graph.nodes import Edge
+    from headrace.graph.partitioning import Partitioning
     from headrace.plan.job_plan import JobPlan
     from headrace.state.descriptors import MapStateDescriptor
 
@@ -309,9 +311,11 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """A stream: what most operators give."""
         return DataStream(self, edges, origin=origin)
 
-    def _keyed(self, stream: DataStream[T_co], key: KeySelection) -> KeyedStream[T_co, Any]:
+    def _keyed(
+        self, stream: DataStream[T_co], key: KeySelection, partitioning: Partitioning = HASH
+    ) -> KeyedStream[T_co, Any]:
         """A stream with keys: what ``key_by`` gives."""
-        return KeyedStream(stream, key)
+        return KeyedStream(stream, key, partitioning)
 
     def _connected(self, first: DataStream[Any], second: Any) -> Any:
         """What ``connect`` gives for a stream, or for one that is broadcast."""

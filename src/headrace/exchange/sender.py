@@ -131,10 +131,12 @@ class EdgeSender:
         parts = edge.partitioning.route(
             batch.without_rows(), batch_keys, sending, edge.receivers, keys_travel=has_key(edge.key)
         )
+        encoded, payload = None, b""
         for part in parts:
             sequence = self._sequences[part.target]
             self._sequences[part.target] = sequence + 1
-            payload = encode(part.batch, part.keys, edge.key)
+            if part.batch is not encoded:  # what is broadcast is the same for all
+                encoded, payload = part.batch, encode(part.batch, part.keys, edge.key)
             watermark = int(part.batch.watermarks[0])
             place = (edge.target_stage, part.target, self._piece, watermark, edge.id, self._channel, sequence)
             self._outbox(Envelope(*place, Kind.DATA, payload))

@@ -86,11 +86,13 @@ class Partitioning(ABC):
         redistributes: whether a record may go to another subtask than the one with the number of that it comes from, so
             that it has to pass a shuffle.
         keeps_parallelism: whether there have to be as many subtasks behind it as before it.
+        asked_by: the method of the program that asks for it, where it may be refused.
     """
 
     label: ClassVar[str]
     redistributes: ClassVar[bool] = True
     keeps_parallelism: ClassVar[bool] = False
+    asked_by: ClassVar[str] = ""
 
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         """The partitioning for so many subtasks at both ends; ``consumers`` is None where the consumer adapts."""
@@ -178,9 +180,47 @@ class ForwardAlways(Forward):
     """Records stay with the subtask that made them, as the program says: the numbers of subtasks must not differ."""
 
     keeps_parallelism = True
+    asked_by = "forward()"
 
     def between(self, producers: int, consumers: int | None) -> Partitioning:
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardByKey(ForwardAlways):
+    """The same for records that are, as the program says, where their keys belong; which is checked.
+
+    Attributes:
+        call_site: where ``reinterpret_as_keyed`` was called.
+    """
+
+    asked_by = "reinterpret_as_keyed(...)"
+    call_site: CallSite
+
+    def route(
+        self, batch: Batch, keys: KeyColumn | None, sending: Sending, receivers: Receivers, *, keys_travel: bool = True
+    ) -> Iterator[Routed]:
+        subtask = sending.channel % receivers.parallelism
+        self.check(batch, keys, subtask, receivers)
+        yield Routed(subtask, batch, keys)
+
+    def check(self, batch: Batch, keys: KeyColumn | None, subtask: int, receivers: Receivers) -> None:
+        """Refuse records whose keys belong to other subtasks.
+
+        Raises:
+            RecordError: with the first of them.
+        """
+        assert keys is not None, "only edges with a key are checked"
+        owners = partitions_of_hashes(keys.hashes, receivers.parallelism, receivers.max_parallelism)
+        strays = np.flatnonzero(owners != subtask)
+        if strays.size:
+            row = int(strays[0])
+            raise RecordError(Batch.slice(batch, row, row + 1).rows[0], self.call_site, "reinterpret_as_keyed") from (
+                InvalidProgramError(
+                    f"the record is in subtask {subtask}, and its key belongs to subtask {int(owners[row])}: the "
+                    "stream is not partitioned by this key; call key_by(...) instead"
+                )
+            )
 
 
 @dataclass(frozen=True, slots=True)

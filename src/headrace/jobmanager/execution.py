@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
+from headrace.jobmanager.broadcast_check import check_broadcast_state
 from headrace.jobmanager.commits import CommitCoordinator
 from headrace.jobmanager.epoch_planner import EpochPlanner
 from headrace.jobmanager.epoch_run import EpochRun
@@ -160,6 +161,7 @@ class JobExecution:
         job, started = self._job, time.monotonic()
         reports = EpochRun(job.runtime, job.epoch_timeout_seconds, job.cancelled).run(planned)
         raise_reported(reports)
+        check_broadcast_state(job.plan, reports)
         ran = time.monotonic()
         read = records_read(job.plan, reports)
         manifest = self._checkpoint(planned, reports, read)

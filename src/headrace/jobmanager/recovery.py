@@ -146,7 +146,8 @@ class _Succession:
         if self.previous.state_kinds and (StateKind.KEYED in self.previous.state_kinds or not self.is_dealt):
             yield from self.predecessors()
         if self.is_dealt:
-            redistribution = Redistribution(self.previous.parallelism, self.operator.parallelism, self.subtask)
+            before, now = self.previous.parallelism, self.operator.parallelism
+            redistribution = Redistribution(before, now, self.subtask, self.operator.shares_broadcast_state)
             for kind in self.previous.state_kinds - KEYED:
                 yield from redistribution.subtasks_of(kind)
 

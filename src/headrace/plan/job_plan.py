@@ -14,7 +14,7 @@ from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.specs import InputSchema
 from headrace.operators.checkpointed import checkpointed
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.kinds import WITHOUT_KEYS
+from headrace.state.kinds import WITHOUT_KEYS, StateKind
 from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ class PlannedOperator:
         """The kinds of state that it may hold: its own, and those of its functions."""
         spec = self.node.spec
         return spec.state_kinds | WITHOUT_KEYS if checkpointed(spec.functions) else spec.state_kinds
+
+    @property
+    def shares_broadcast_state(self) -> bool:
+        """Whether its subtasks all get what their broadcast state is made of, so that they have it in common."""
+        return StateKind.BROADCAST in self.node.spec.state_kinds
 
     @property
     def output_type(self) -> TypeInformation:

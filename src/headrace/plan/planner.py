@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidProgramError
 from headrace.common.logs import get_logger
-from headrace.graph.partitioning import Receivers
+from headrace.graph.partitioning import ForwardByKey, Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
 from headrace.plan.batch_mode import check_clock, with_batch_windows
 from headrace.plan.event_time import check_event_time
@@ -55,7 +55,9 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
         graph = with_batch_windows(graph)
     graph = with_two_phase_windows(with_columnar_windows(graph))
     graph = with_parallelism(graph, settings.parallelism, settings.max_parallelism)
-    stages = _stages(graph, stages_of(graph, is_batch=settings.is_batch), explicit)
+    stage_of = stages_of(graph, is_batch=settings.is_batch)
+    _check_partitioned(graph, stage_of)
+    stages = _stages(graph, stage_of, explicit)
     _check_strategies(stages)
     return JobPlan(settings, stages)
 
@@ -112,6 +114,21 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
         )
         stages[planned.stage].append(planned)
     return tuple(Stage(index, max(op.parallelism for op in ops), tuple(ops)) for index, ops in enumerate(stages))
+
+
+def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:
+    """Refuse to take records for partitioned by key before any shuffle has done that.
+
+    Raises:
+        InvalidProgramError: with the line that says so.
+    """
+    for edge in (edge for node in graph for edge in node.inputs):
+        if isinstance(edge.partitioning, ForwardByKey) and not stage_of[edge.source]:
+            raise InvalidProgramError(
+                f"{edge.partitioning.asked_by}: nothing has partitioned the records of operator "
+                f"{graph[edge.source].name!r} by any key, they are where their splits are read; call key_by(...) "
+                f"instead\n  at {edge.partitioning.call_site}"
+            )
 
 
 def _check_strategies(stages: Iterable[Stage]) -> None:

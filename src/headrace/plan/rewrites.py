@@ -68,8 +68,8 @@ def with_columnar_windows(graph: StreamGraph) -> StreamGraph:
 def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
     """Sum up before the shuffle what a window with built-in aggregates would sum up behind it.
 
-    Only where it changes nothing: without allowed lateness and without a side output for late records, which both want
-    records as they came, and for aggregates that do not depend on the order of records.
+    Only where there is one, and it changes nothing: without allowed lateness and without a side output for late
+    records, which both want records as they came, and for aggregates that do not depend on the order of records.
     """
 
     def split(node: Node, made: StreamGraph) -> Iterator[Node]:
@@ -87,6 +87,8 @@ def with_two_phase_windows(graph: StreamGraph) -> StreamGraph:
 
 def _can_be_split(spec: ColumnarRegularSpec, node: Node, made: StreamGraph) -> bool:
     (records,) = made.input_schemas(node)
+    if not all(edge.partitioning.redistributes for edge in node.inputs):
+        return False
     if spec.asked.late_tag is not None or spec.asked.allowed_lateness > 0:
         return False
     return not spec.layout(records).is_ordered
@@ -151,8 +153,8 @@ def _check_forward(node: Node, producers: Sequence[int], subtasks: int) -> None:
     for edge, number in zip(node.inputs, producers, strict=True):
         if edge.partitioning.keeps_parallelism and number != subtasks:
             raise InvalidProgramError(
-                f"forward() before operator {node.name!r} keeps records with their subtask, but there are {number} "
-                f"before it and {subtasks} behind: give both the same parallelism, or leave forward() out\n"
+                f"{edge.partitioning.asked_by} before operator {node.name!r} keeps records with their subtask, but "
+                f"there are {number} before it and {subtasks} behind: give both the same parallelism, or leave it out\n"
                 f"  at {node.call_site}"
             )
 

@@ -272,12 +272,15 @@ class StateOwner:
         kinds: the kinds of state that it may have.
         before: at a start of the job, how many subtasks it had, so that its state without keys is dealt out; None where
             each subtask goes on with its own.
+        shares: whether its subtasks have their broadcast state in common: it may be stored once, and at a start all of
+            them go on with that of the first old one.
     """
 
     parallelism: int
     max_parallelism: int
     kinds: StateKinds = KEYED
     before: int | None = None
+    shares: bool = False
 
 
 class StateBackend(Plugin):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
+from headrace.state.operator.redistribution import is_broadcast
 from headrace.state.runs import Run
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
@@ -135,7 +136,12 @@ def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: 
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
+    planned = (
+        _plan_store(ref, uid, name, entries, now)
+        for (uid, name), entries in sorted(stores.items())
+        # All subtasks have to keep the same runs: those of broadcast state are merged by the epochs alone.
+        if not is_broadcast(name)
+    )
     return [replace(task, generation=generation) for task in planned if task is not None]
 
 

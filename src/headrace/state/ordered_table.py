@@ -103,17 +103,19 @@ class OrderedTable:
         store: the runs.
         layout: what they hold.
         combine: makes one batch of several, as compaction does for runs of this kind.
+        small_rows: runs of more rows together are left to compaction; by default ``SMALL_ROWS``.
 
     Raises:
         StateMigrationError: when something else is stored.
     """
 
-    def __init__(self, store: RunStore, layout: OrderedLayout, combine: Combine) -> None:
+    def __init__(self, store: RunStore, layout: OrderedLayout, combine: Combine, small_rows: int | None = None) -> None:
         for run in store.runs:
             layout.check(run)
         self._store = store
         self._meta = layout.meta
         self._combine = combine
+        self._small_rows = SMALL_ROWS if small_rows is None else small_rows
         self._stored: list[_Cursor] = []
         self._appended: list[_Cursor] = []
 
@@ -182,7 +184,7 @@ class OrderedTable:
             batch = rests[0] if len(rests) == 1 else self._combine(self._meta, rests)
             self._store.append(batch, described(self._meta, batch))
         self._stored, self._appended = [], []
-        merge_small_runs(self._store, now=0, most_rows=SMALL_ROWS)
+        merge_small_runs(self._store, now=0, most_rows=self._small_rows)
 
     def _cursors(self) -> Sequence[_Cursor]:
         return (*self._stored, *self._appended)

@@ -37,6 +37,7 @@ MAGIC: Final = b"HRSTATE1"
 SUFFIX: Final = ".state"
 _VERSION: Final = re.compile(rf"([0-9]+)-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
 _COMPACTED: Final = re.compile(rf"compacted-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)\{SUFFIX}")
+_SHARED: Final = re.compile(rf"shared-([0-9]+)-([0-9]+)-([0-9]+)-([0-9a-f]+)-([0-9a-f]+)\{SUFFIX}")
 _TRAILER: Final = Struct("<QIQ8s")
 
 
@@ -88,6 +89,35 @@ class CompactedName:
         """The parts of a name; None when it is none of these."""
         found = _COMPACTED.fullmatch(name)
         return CompactedName(int(found[1]), int(found[2]), int(found[3]), found[4]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedName:
+    """The name of a file with what all subtasks of an operator have alike; attributes as in :class:`VersionName`.
+
+    Attributes:
+        owner: a digest of the operator's uid.
+    """
+
+    epoch: int
+    generation: int
+    stage: int
+    owner: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"shared-{self.epoch}-{self.generation}-{self.stage}-{self.owner}-{self.digest}{SUFFIX}"
+
+    @staticmethod
+    def parse(name: str) -> SharedName | None:
+        """The parts of a name; None when it is none of these."""
+        found = _SHARED.fullmatch(name)
+        return SharedName(int(found[1]), int(found[2]), int(found[3]), found[4], found[5]) if found else None
+
+    @staticmethod
+    def owner_of(uid: str) -> str:
+        """The digest of an operator's uid."""
+        return _digest(uid.encode())
 
 
 class ImageWriter:
@@ -177,5 +207,5 @@ def _is_of(ref: VersionRef, index: dict[str, Any], digest: str) -> bool:
 
 
 def _digest(index: bytes) -> str:
-    """A digest of a file: its index holds the checksums of everything that is new in it."""
+    """A digest: that of a file is that of its index, which holds the checksums of everything that is new in it."""
     return hashlib.blake2b(index, digest_size=8).hexdigest()

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
+from headrace.common.typeinfo.basic import PICKLED
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.keys.groups import hash_bounds_of_partition
-from headrace.state.operator.redistribution import Redistribution, kind_of_store
+from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import ImageWriter, VersionName, read_index
+from headrace.state.state_file import ImageWriter, SharedName, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
@@ -68,7 +70,7 @@ class HashMapTaskStates:
         for uid, owner in operators.items():
             if owner.before is not None and partition < owner.parallelism:
                 stores = {name: found for (of, name), found in held.items() if of == uid and kind_of_store(name)}
-                dealt = Redistribution(owner.before, owner.parallelism, partition).runs(stores)
+                dealt = Redistribution(owner.before, owner.parallelism, partition, owner.shares).runs(stores)
                 runs |= {(uid, name): found for name, found in dealt.items()}
         for (uid, name), found in runs.items():
             task._stores[uid, name] = RunStore(name, task._hashes_of(uid, name), found, partition=partition)
@@ -103,8 +105,13 @@ class HashMapTaskStates:
         return sorted(name for (of, name), store in self._stores.items() if of == uid and store.runs)
 
     def size_in_bytes(self) -> int:
-        """How many bytes the runs of all stores take, in all files that they are in."""
-        return sum(run.section.size for store in self._stores.values() for run in store.runs)
+        """How many bytes the runs of all stores take, in all files; of what is shared the first task says."""
+        return sum(
+            run.section.size
+            for (uid, name), store in self._stores.items()
+            if not (self._partition and is_broadcast(name) and self._shares(uid))
+            for run in store.runs
+        )
 
     def uids(self) -> list[str]:
         """The operators that have state in this version, sorted."""
@@ -119,6 +126,9 @@ class HashMapTaskStates:
         self._let_go_of_surplus()
         if self.ref is not None and not any(store.changed for store in self._stores.values()):
             return self.ref
+        for uid in self.uids():
+            if self._shares(uid):
+                self._share(uid, epoch, generation)
         owned = {uid: self._owned_by(uid) for uid in self.uids()}
         image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
@@ -130,6 +140,30 @@ class HashMapTaskStates:
             store.changed = False
         self.ref = ref
         return ref
+
+    def _shares(self, uid: str) -> bool:
+        """Whether an operator has its broadcast state in common with the other tasks."""
+        return uid in self._owners and self._owners[uid].shares
+
+    def _share(self, uid: str, epoch: int, generation: int) -> None:
+        """Puts what is new in the broadcast state of an operator into one file for all subtasks.
+
+        The first one writes it. The others refer to it by the digest of what they would have written, so that it shows
+        when that is something else.
+        """
+        stores = [self._stores[of, name] for of, name in sorted(self._stores) if of == uid and is_broadcast(name)]
+        new = [run.section for store in stores for run in store.runs if not run.section.file and _is_alike(run)]
+        if not new:
+            return
+        writer = ImageWriter()
+        offsets = [writer.add(section) for section in new]
+        described = [section.describe(offset) for section, offset in zip(new, offsets, strict=True)]
+        chunks = writer.finish({"shared": uid, "stage": self._stage, "runs": described})
+        name = str(SharedName(epoch, generation, self._stage, SharedName.owner_of(uid), writer.digest))
+        if self._partition == 0:
+            self._storage.write(name, chunks)
+        for section, offset in zip(new, offsets, strict=True):
+            section.moved_to(name, offset, self._loader(name))
 
     def adopt(self, result: CompactionResult) -> bool:
         """Puts the outcome of a compaction in the place of the runs that it merged; only between two epochs.
@@ -285,6 +319,11 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
         for uid, owner in operators.items()
         if partition < owner.parallelism
     }
+
+
+def _is_alike(run: Run) -> bool:
+    """Whether equal entries have equal bytes: those of pickled objects follow from how these are put together."""
+    return PICKLED not in json.dumps(run.meta.get("types"))
 
 
 def entry_of_run(run: Run) -> dict[str, Any]:

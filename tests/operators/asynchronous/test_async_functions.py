@@ -234,6 +234,19 @@ def test_a_plain_function_without_a_result_in_time() -> None:
         answers(asking(AsyncDataStream.unordered_wait, never, timeout=5), [7])
 
 
+def test_what_is_wrong_with_the_results_of_a_timeout_is_told_of_that_method() -> None:
+    class Forgetful(AsyncFunction):
+        async def async_invoke(self, value: int) -> list[int]:
+            await asyncio.Event().wait()
+            return []
+
+        def timeout(self, value: int) -> list[int]:
+            return None  # type: ignore[return-value]
+
+    with pytest.raises(UserFunctionError, match=r"None was returned(.|\n)*test_async_functions.py:\d+ in timeout"):
+        answers(asking(AsyncDataStream.unordered_wait, Forgetful(), timeout=5), [7])
+
+
 def test_a_timeout_of_the_service_itself_is_an_error_like_others() -> None:
     class Gives(Never):
         async def answer(self, value: int) -> list[int]:

@@ -273,6 +273,52 @@ def test_rows_of_arrow() -> None:
     ]
 
 
+# --- what functions change -------------------------------------------------------------------------------------------
+
+
+def rows_of_one(key: int) -> list[str]:
+    return ["seen"]
+
+
+def rows_of_many(keys: list[int]) -> dict[int, list[str]]:
+    return {key: ["seen"] for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("lookup", "cache"),
+    [
+        (rows_of_one, None),
+        (rows_of_one, LookupCache.partial()),
+        (Lookup.of_many(rows_of_many), None),
+        (Lookup.dataframe(pa.table({"id": [1], "seen": [["seen"]]}), key="id"), None),
+    ],
+    ids=["one", "cached", "many", "rows"],
+)
+def test_what_a_function_does_to_a_value_no_other_record_sees(lookup: Any, cache: LookupCache | None) -> None:
+    def note(pair: Any) -> int:
+        seen = pair[1].seen if isinstance(pair[1], Row) else pair[1]
+        seen.append("again")
+        return len(seen)
+
+    with harness(lambda stream: stream.enrich(lookup, "customer", cache=cache).map(note, Types.INT())) as job:
+        for _ in range(2):
+            job.push_all("in", [(1, 10), (1, 20), (1, 30)])
+            job.run_epoch()
+        assert job.take("out") == [2] * 6
+
+
+def test_what_a_function_does_to_a_record_no_other_pair_sees() -> None:
+    def double(pair: Any) -> int:
+        pair[0].amount *= 2
+        return int(pair[0].amount)
+
+    twice = Lookup.dataframe(pa.table({"id": [1, 1], "name": ["ann", "bea"]}), key="id")
+    with harness(lambda stream: stream.enrich(twice, "customer").map(double, Types.INT())) as job:
+        job.push("in", (1, 10))
+        job.run_epoch()
+        assert job.take("out") == [20, 20]
+
+
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
@@ -326,6 +372,40 @@ def test_a_database_that_is_away_is_told(cache: LookupCache | None, tmp_path: Pa
         enriched(lookup, (1, 10), cache=cache)
     assert "query: SELECT id, country FROM customers" in str(raised.value)
     assert "thread.py" not in str(raised.value)  # which runs the query, and is nobody's mistake
+
+
+def test_a_connection_that_cannot_be_closed_hides_no_error() -> None:
+    class Broken:
+        def cursor(self) -> Any:
+            raise ConnectionError("the server is gone")
+
+        def close(self) -> None:
+            raise ConnectionError("closed already")
+
+    with pytest.raises(UserFunctionError, match="ConnectionError: the server is gone") as raised:
+        enriched(Lookup.table(Broken, "customers", "id", {"country": str}), (1, 10))
+    assert "closing the connection failed, too: ConnectionError('closed already')" in str(raised.value)
+
+
+def test_a_lookup_that_ends_an_iteration() -> None:
+    def first(key: int) -> str:
+        return next(iter([]))
+
+    with pytest.raises(UserFunctionError, match=r"the function raised StopIteration: next\(\.\.\., None\)") as raised:
+        enriched(first, (1, 10))
+    assert re.search(r"test_lookups.py:\d+ in first", str(raised.value))
+
+
+@pytest.mark.parametrize("kind", ["many", "table"])
+def test_keys_that_equal_none_are_told(kind: str, database: Path) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE named (id TEXT, country TEXT)")
+        connection.execute("INSERT INTO named VALUES ('1', 'fr')")
+    table = Lookup.table(partial(sqlite3.connect, database), "named", "id", {"country": str})
+    lookup = table if kind == "table" else Lookup.of_many(lambda keys: {str(key): "fr" for key in keys})
+    cache = LookupCache.full() if kind == "table" else None
+    with pytest.raises(UserFunctionError, match="keys of records, 1 say, equal none of those that there are, '1' say"):
+        enriched(lookup, (1, 10), cache=cache)
 
 
 def test_keys_that_cannot_be_compared_are_told() -> None:

@@ -98,6 +98,10 @@ class BasicTypeInfo(TypeInformation[T_co]):
         return self.basic_type.value
 
 
+PICKLED: Final = "PICKLED_BYTE_ARRAY"
+"""What types as JSON say of any Python object."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class PickledBytesTypeInfo(TypeInformation[Any]):
     """Any Python object, stored as one pickle: what a value is when nothing is known about it.
@@ -118,7 +122,7 @@ class PickledBytesTypeInfo(TypeInformation[Any]):
         return False
 
     def to_json(self) -> Json:
-        return {"type": "PICKLED_BYTE_ARRAY"}
+        return {"type": PICKLED}
 
     def __str__(self) -> str:
         return "PickledByteArrayTypeInfo"

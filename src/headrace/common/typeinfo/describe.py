@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo, PickledBytesTypeInfo
+from headrace.common.typeinfo.basic import PICKLED, BasicType, BasicTypeInfo, PickledBytesTypeInfo
 from headrace.common.typeinfo.collection import (
     BasicArrayTypeInfo,
     ListTypeInfo,
@@ -99,7 +99,7 @@ _READERS: Final[dict[str, Callable[[Json], TypeInformation]]] = {
         info.tag: _sequence(info)
         for info in (ListTypeInfo, ObjectArrayTypeInfo, BasicArrayTypeInfo, PrimitiveArrayTypeInfo)
     },
-    "PICKLED_BYTE_ARRAY": lambda described: PickledBytesTypeInfo(),
+    PICKLED: lambda described: PickledBytesTypeInfo(),
     "MAP": _map,
     TupleTypeInfo.tag: _tuple,
     RowTypeInfo.tag: _row,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headrace.common.arguments import refused
+from headrace.common.call_site import caller
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import K, T_co, V
 from headrace.common.typeinfo import Types
@@ -14,6 +16,7 @@ from headrace.datastream.streams.partition_windowed_stream import PartitionWindo
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import one_key
 from headrace.datastream.streams.windowed_stream import full_windows
+from headrace.graph.partitioning import FORWARD, ForwardByKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +64,30 @@ class GroupingOperators(Stream[T_co], Generic[T_co]):
             InvalidTypeError: when there is no such field, or values of the type cannot be keys.
         """
         return self._environment._keyed(self._without_keys(), key_of(self._type, key_selector, more, key_type))
+
+    def reinterpret_as_keyed(
+        self, key_selector: Any, *more: Any, key_type: DeclaredType[K] | None = None
+    ) -> KeyedStream[T_co, Any]:
+        """Takes the stream for one that is partitioned by these keys already, so that nothing is shuffled.
+
+        That is so behind an operator of a keyed stream, as long as each record still has the key that it came with, and
+        the numbers of subtasks and of key groups stay. Each record is checked: one whose key belongs to another subtask
+        ends the job. In Flink it is ``DataStreamUtils.reinterpretAsKeyedStream``, which checks nothing; PyFlink has
+        none.
+
+        Args:
+            key_selector: as for :meth:`key_by`; the type of the key has to be the same as there.
+            more: as for :meth:`key_by`.
+            key_type: as for :meth:`key_by`.
+
+        Raises:
+            InvalidTypeError: as :meth:`key_by`.
+            InvalidProgramError: when the stream is keyed already, or spread in another way.
+        """
+        if any(edge.partitioning is not FORWARD for edge in self._edges):
+            raise refused("reinterpret_as_keyed(...) leaves records where they are, and these are spread anew before")
+        key = key_of(self._type, key_selector, more, key_type)
+        return self._environment._keyed(self._without_keys(), key, ForwardByKey(caller()))
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T_co]:
         """Cuts all records into windows, whatever their keys; one subtask works on them.

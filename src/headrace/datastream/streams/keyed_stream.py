@@ -54,6 +54,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     Args:
         origin: the stream that is keyed.
         key: by what.
+        partitioning: how its records are brought to the subtasks of their keys.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -63,11 +64,12 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         [('ann', 1), ('bob', 1), ('ann', 3)]
     """
 
-    def __init__(self, origin: DataStream[T_co], key: KeySelection) -> None:
-        edges = tuple(Edge(edge.source, HASH, edge.side_output, key=key) for edge in origin._edges)
+    def __init__(self, origin: DataStream[T_co], key: KeySelection, partitioning: Partitioning = HASH) -> None:
+        edges = tuple(Edge(edge.source, partitioning, edge.side_output, key=key) for edge in origin._edges)
         super().__init__(origin._environment, edges, origin=origin._type_origin)
         self._origin = origin
         self._key = key
+        self._partitioning = partitioning
 
     def get_key_type(self) -> TypeInformation[K_co]:
         """The type of the keys."""
@@ -186,7 +188,8 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """This stream for a function whose results are of the same type, if the type is more than an observation."""
         if self._type_origin is not TypeOrigin.OBSERVED or is_untyped(self._type) or self._key.selector is None:
             return self
-        return KeyedStream(self._origin._untyped(), replace(self._key, fields=None, is_single=True, expression=None))
+        key = replace(self._key, fields=None, is_single=True, expression=None)
+        return KeyedStream(self._origin._untyped(), key, self._partitioning)
 
     def _roll(self, aggregation: str, position: int | str) -> DataStream:
         field = checked_field(self._type, aggregation, position)

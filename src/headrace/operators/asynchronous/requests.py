@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import note_returned, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -171,10 +171,14 @@ class Requests:
 
     async def _make(self, request: Request) -> None:
         try:
-            request.answer(await self._within_time(request.argument))
+            returned, returned_by = await self._within_time(request.argument)
+            try:
+                request.answer(returned)
+            except InvalidTypeError as error:
+                note_returned(error, returned_by)
+                raise
         except BaseException as error:  # sys.exit() would end the loop
-            returned_by = self._function.invoke if isinstance(error, InvalidTypeError) else None
-            self.fail(user_error(error, self._context, request.record, function=returned_by))
+            self.fail(user_error(error, self._context, request.record))
             return
         request.has_ended = True
         window = self._window
@@ -189,18 +193,20 @@ class Requests:
             for task in self._tasks:
                 task.cancel()
 
-    async def _within_time(self, argument: Any) -> Any:
+    async def _within_time(self, argument: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """What is returned, and by which of both functions."""
+        invoke, on_timeout = self._function.invoke, self._function.on_timeout
         if not self._seconds:
-            return await self._attempts(argument)
+            return await self._attempts(argument), invoke
         try:
             async with asyncio.timeout(self._seconds) as limit:
-                return await self._attempts(argument)
+                return await self._attempts(argument), invoke
         except Exception:  # ended by the limit, it may raise anything
             if not limit.expired():
                 raise
         self.timeouts += 1
-        returned = self._function.on_timeout(argument)
-        return await returned if inspect.isawaitable(returned) else returned
+        returned = on_timeout(argument)
+        return await returned if inspect.isawaitable(returned) else returned, on_timeout
 
     async def _attempts(self, argument: Any) -> Any:
         attempts = 1

@@ -21,7 +21,7 @@ from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merge_input import concat
-from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, NO_TIME, newest
 
 if TYPE_CHECKING:
@@ -80,16 +80,25 @@ class AloneLog:
         self._layout = OrderedLayout(
             "lonely records of a join", _KIND, schema, len(_ORDER), about, {"keys": "key type"}
         )
-        self._table = OrderedTable(store, self._layout, newest)
+        self._store = store
+        self._table = OrderedTable(store, self._layout, newest, INLINE_ROWS)
         self._kept = kept
 
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
         self._table.begin_epoch()
 
-    def end_epoch(self) -> None:
-        """Puts what was added into state."""
+    def end_epoch(self, *, anew: bool) -> None:
+        """Puts what was added into state.
+
+        Args:
+            anew: whether the log of the join was written anew; then this is as well, and as often merged as that
+                anyway, lest its runs keep files whose other runs have gone.
+        """
         self._table.end_epoch()
+        runs = self._store.runs
+        if anew and runs:
+            self._store.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
 
     @property
     def first_over(self) -> int:

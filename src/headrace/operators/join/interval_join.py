@@ -110,10 +110,9 @@ class IntervalJoinOperator(FunctionOperator):
         super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
-        for log in self._logs:
-            log.end_epoch(self._watermark)
+        anew = [log.end_epoch(self._watermark) for log in self._logs]
         if self._lonely is not None:
-            self._lonely.end_epoch()
+            self._lonely.end_epoch(anew)
 
     def _join(self, watermark: int) -> None:
         """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""

@@ -20,7 +20,7 @@ from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merge_input import concat, same_values
-from headrace.state.runs.merging import merge_small_runs, register_merger
+from headrace.state.runs.merging import INLINE_ROWS, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.keys import KeyCodec
-    from headrace.state.runs import RunStore
+    from headrace.state.runs import Run, RunStore
     from headrace.state.runs.merge_input import MergeInput
 
     Longs = npt.NDArray[np.int64]
@@ -103,8 +103,12 @@ class JoinLog:
             batch = _merged([self._written.pop().batch, batch], self._kept, watermark)
         self._written.append(Section(batch))
 
-    def end_epoch(self, watermark: int) -> None:
-        """Puts what was added into state, and drops runs of which all rows are over."""
+    def end_epoch(self, watermark: int) -> bool:
+        """Puts what was added into state, and drops runs of which all rows are over.
+
+        Returns:
+            Whether all runs were written anew.
+        """
         for run in self._runs.runs:
             if run.meta[_OVER] <= watermark:
                 self._runs.drop(run)
@@ -114,6 +118,15 @@ class JoinLog:
                 self._runs.append(batch, _described({**self._meta, _REACHED: watermark}, batch))
             self._written = []
         merge_small_runs(self._runs, now=0)
+        return self._leave_out_what_is_over(watermark)
+
+    def _leave_out_what_is_over(self, watermark: int) -> bool:
+        """Writes all runs anew when most rows of the oldest one are over, unless they are too large for an epoch."""
+        runs = self._runs.runs
+        is_due = bool(runs) and _is_mostly_over(runs[0], watermark) and self._runs.rows <= INLINE_ROWS
+        if is_due:
+            self._runs.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
+        return is_due
 
 
 def key_time_order(hashes: Hashes, keys: pa.Array, times: Longs) -> tuple[Longs, Longs]:
@@ -157,6 +170,12 @@ def _over_at(batch: pa.RecordBatch, kept: int) -> Longs:
     lingers = np.asarray(batch.column(LINGERS).to_numpy(zero_copy_only=False), np.int64)
     over: Longs = batch.column(TIME).to_numpy() + kept + lingers
     return over
+
+
+def _is_mostly_over(run: Run, watermark: int) -> bool:
+    """Whether time has come more than half of the way from when a run was written to when all of it is over."""
+    reached, over = int(run.meta[_REACHED]), int(run.meta[_OVER])
+    return 2 * (watermark - reached) > over - reached
 
 
 def _described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:

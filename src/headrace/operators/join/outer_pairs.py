@@ -45,10 +45,10 @@ class LonelyRecords:
         for log in self._logs.values():
             log.begin_epoch()
 
-    def end_epoch(self) -> None:
-        """Puts what was found into state."""
-        for log in self._logs.values():
-            log.end_epoch()
+    def end_epoch(self, anew: Sequence[bool]) -> None:
+        """Puts what was found into state; of some inputs the logs of the join were written anew."""
+        for side, log in self._logs.items():
+            log.end_epoch(anew=anew[side])
 
     def wait_until(self) -> int:
         """The watermark at which there may be some to be shown; above all if there is none."""

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.operators.lookup.comparable import check_comparable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -34,8 +36,8 @@ class Known(Protocol):
     def get(self, key: Any) -> Found | None:
         """What was found of a key; None where somebody has to be asked."""
 
-    def put(self, key: Any, found: Found) -> None:
-        """This was found of a key."""
+    def put(self, key: Any, found: Found) -> bool:
+        """This was found of a key; whether that is kept."""
 
 
 class NothingKnown:
@@ -44,8 +46,8 @@ class NothingKnown:
     def get(self, key: Any) -> Found | None:
         return None
 
-    def put(self, key: Any, found: Found) -> None:
-        """Nothing is kept."""
+    def put(self, key: Any, found: Found) -> bool:
+        return False
 
 
 class KeptKeys:
@@ -78,13 +80,14 @@ class KeptKeys:
         self._found.move_to_end(key)
         return found
 
-    def put(self, key: Any, found: Found) -> None:
+    def put(self, key: Any, found: Found) -> bool:
         if not found and not self._settings.keeps_misses:
-            return
+            return False
         self._found[key] = self.now, found
         self._found.move_to_end(key)
         if len(self._found) > self._settings.max_keys:
             self._found.popitem(last=False)
+        return True
 
 
 class WholeTable:
@@ -96,9 +99,14 @@ class WholeTable:
 
     def __init__(self, rows: Mapping[Any, Found]) -> None:
         self._rows = rows
+        self._is_checked = False
 
     def get(self, key: Any) -> Found | None:
-        return self._rows.get(key, [])
+        found = self._rows.get(key)
+        if found is None and not self._is_checked:
+            check_comparable((key,), self._rows)
+            self._is_checked = True
+        return found or []
 
-    def put(self, key: Any, found: Found) -> None:
-        """Nobody is asked, so nothing is found."""
+    def put(self, key: Any, found: Found) -> bool:
+        raise AssertionError("nobody is asked, so nothing is found")

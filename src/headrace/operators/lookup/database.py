@@ -163,8 +163,11 @@ class _Connection:
             self._connection = self._connect()
         try:
             return query(self._connection, argument)
-        except BaseException:
-            self._drop()
+        except BaseException as error:
+            try:
+                self._drop()
+            except Exception as closing:  # of a connection that is broken, and that nobody uses any more
+                error.add_note(f"closing the connection failed, too: {closing!r}")
             raise
 
     def _drop(self) -> None:

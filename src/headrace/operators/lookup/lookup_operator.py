@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.common.typeinfo import TupleTypeInfo
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import Answers, Request, RequestFunction
 from headrace.operators.lookup.cache import KeptKeys, NothingKnown, WholeTable
 from headrace.operators.user_code import user_error
+from headrace.state.copying import copier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +66,9 @@ class LookupOperator(RequestingOperator):
         super().__init__(reader, output_type, settings.requests, reader.keys_per_request)
         self._reader = reader
         self._key_of = key_of
+        assert isinstance(output_type, TupleTypeInfo)
+        record_type, found_type = output_type.field_types
+        self._copy_record, self._copy_found = copier(record_type), copier(found_type)
         self._lookup = settings
         self._cache = None if settings.cache is None else KeptKeys(settings.cache)
         self._read_at: int | None = None
@@ -90,7 +95,7 @@ class LookupOperator(RequestingOperator):
 
     def _make_intake(self) -> Intake:
         known = NothingKnown() if self._cache is None else self._cache
-        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, known)
+        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, known, self._copy_found)
         return self._lookup_intake
 
     def _asked(self, batch: Batch) -> Answers:
@@ -103,10 +108,16 @@ class LookupOperator(RequestingOperator):
             self.output.emit_side(self._lookup.miss_tag, answers.batch.filter(missing))
         if self._lookup.keeps_misses:
             found = [results or [None] for results in found]
-        rows = [(row, value) for row, results in zip(answers.rows, found, strict=True) for value in results]
+        rows = [pair for row, values in zip(answers.rows, found, strict=True) for pair in self._pairs(row, values)]
         if rows:
             sources = np.repeat(np.arange(len(found)), list(map(len, found)))
             self.output.emit(answers.batch.replaced(self._output_type, rows=rows, sources=sources))
+
+    def _pairs(self, row: Any, found: Found) -> list[tuple[Any, Any]]:
+        """A record with each that was found; no two pairs share it, as functions may change what they are given."""
+        if len(found) < 2:
+            return [(row, value) for value in found]
+        return [(self._copy_record(row), value) for value in found]
 
     async def _read_all(self) -> None:
         settings = self._lookup.requests
@@ -147,6 +158,7 @@ class LookupIntake:
         requests: makes them.
         size: how many keys a request is for.
         known: what is known.
+        copy: copies a value that several records get, since functions may change what they are given.
 
     Attributes:
         known: likewise; a table that has been read again takes the place of the one before.
@@ -154,10 +166,11 @@ class LookupIntake:
         misses: how many records had a key of which nothing was found.
     """
 
-    def __init__(self, requests: Requests, size: int, known: Known) -> None:
+    def __init__(self, requests: Requests, size: int, known: Known, copy: Callable[[Any], Any]) -> None:
         self._requests = requests
         self._size = size
         self.known = known
+        self._copy = copy
         self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
         self._keys: list[Any] = []
         self.hits = 0
@@ -170,7 +183,7 @@ class LookupIntake:
                 self._put(answers, index, [])
             elif (found := self.known.get(key)) is not None:
                 self.hits += 1
-                self._put(answers, index, found)
+                self._put(answers, index, list(map(self._copy, found)))
             elif key in self._waiting:
                 self._waiting[key].append((answers, index))
             else:
@@ -182,9 +195,10 @@ class LookupIntake:
 
     def found(self, key: Any, found: Found) -> None:
         """That was found of a key that was asked for."""
-        self.known.put(key, found)
-        for answers, index in self._waiting.pop(key):
-            self._put(answers, index, found)
+        waiting = self._waiting.pop(key)
+        is_kept = self.known.put(key, found)
+        for number, (answers, index) in enumerate(waiting):
+            self._put(answers, index, list(map(self._copy, found)) if is_kept or number else found)
 
     def first_record(self, key: Any) -> Any:
         """The first record that waits for a key."""

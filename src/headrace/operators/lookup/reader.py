@@ -12,6 +12,7 @@ from headrace.common.arguments import with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import method_of_object
+from headrace.operators.lookup.comparable import check_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,12 +98,20 @@ class FunctionReader(LookupReader):
         if not isinstance(values, Mapping):
             given = "None" if values is None else with_article(type(values))
             raise InvalidTypeError(f"{given} was returned: return a dict of what was found by key")
+        if not any(key in values for key in keys):
+            check_comparable(keys, values)
         return {key: [value] for key, value in values.items() if value is not None}
 
     async def _call(self, argument: Any) -> Any:
         if self._threads is None:
             return await self._function(argument)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._function, argument)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, argument)
+
+    def _in_thread(self, argument: Any) -> Any:
+        try:
+            return self._function(argument)
+        except StopIteration as error:  # no future takes one, so nobody would ever hear of it
+            raise RuntimeError("the function raised StopIteration: next(..., None) gives None instead") from error
 
 
 class StaticReader(LookupReader):

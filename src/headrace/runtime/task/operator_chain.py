@@ -366,7 +366,11 @@ def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start
         partition,
         {
             planned.uid: StateOwner(
-                planned.parallelism, planned.max_parallelism, planned.state_kinds, start.dealt.get(planned.uid)
+                planned.parallelism,
+                planned.max_parallelism,
+                planned.state_kinds,
+                start.dealt.get(planned.uid),
+                planned.shares_broadcast_state,
             )
             for planned in plan.stages[stage].operators
         },

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
+from headrace.graph.partitioning import ForwardByKey
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code, user_error
+from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
@@ -53,7 +55,10 @@ class ChainingOutput:
     def accept(self, batch: Batch) -> None:
         if self.edge.key is not None:
             with calling_user_code(self._context):
-                batch = KeyedBatch.of(batch, keys_of(batch, self.edge.key))
+                keys = keys_of(batch, self.edge.key)
+                if isinstance(self.edge.partitioning, ForwardByKey):
+                    self.edge.partitioning.check(batch, keys, self._context.subtask, self.edge.receivers)
+                batch = KeyedBatch.of(batch, keys)
         if self.merge is None:
             self._valve.accept(self.edge.id, self.edge, batch)
         else:
@@ -135,12 +140,15 @@ class BroadcastingOutput:
             for target in targets:
                 target.advance(watermark)
 
-    def _hand_on(self, batch: Batch, targets: Iterable[Target], fork: Fork | None) -> None:
+    def _hand_on(self, batch: Batch, targets: Sequence[Target], fork: Fork | None) -> None:
         if batch.blame is None:  # else it is passed through as it came
             batch.blame = self._blame
         if fork is not None:
             batch = fork.begin(batch)
-        for target in targets:
-            target.accept(batch)
+        # Who reads them in this task may change them, so they are the last one's own; what is sent may wait.
+        owner = next((target for target in reversed(targets) if isinstance(target, ChainingOutput)), None)
+        given = [batch if owner in (None, target) else batch.unshared(copy_value) for target in targets]
+        for target, own in zip(targets, given, strict=True):
+            target.accept(own)
         if fork is not None:
             fork.end()

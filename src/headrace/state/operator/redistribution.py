@@ -36,6 +36,11 @@ def kind_of_store(store: str) -> StateKind | None:
     return next((kind for kind, prefix in _PREFIXES.items() if store.startswith(prefix)), None)
 
 
+def is_broadcast(store: str) -> bool:
+    """Whether what is in a store all subtasks of the operator have alike."""
+    return kind_of_store(store) is StateKind.BROADCAST
+
+
 @dataclass(frozen=True, slots=True)
 class Redistribution:
     """What a start means for one subtask of an operator.
@@ -44,17 +49,19 @@ class Redistribution:
         before: how many subtasks there were.
         now: how many there are.
         subtask: which of them it is.
+        shares: whether all of them have one broadcast state: they all go on with the runs of the same old subtask.
     """
 
     before: int
     now: int
     subtask: int
+    shares: bool = False
 
     def subtasks_of(self, kind: StateKind) -> range:
         """The old subtasks whose state of a kind without keys the new one has to know."""
         if kind is StateKind.UNION or (kind is StateKind.LIST and self.before != self.now):
             return range(self.before)
-        number = self.subtask % self.before
+        number = 0 if self.shares else self.subtask % self.before
         return range(number, number + 1)
 
     def runs(self, stores: Mapping[str, Held]) -> dict[str, list[Run]]:

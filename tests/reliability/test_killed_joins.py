@@ -1,0 +1,68 @@
+"""Joins of every kind whose tasks and drivers are killed, at another parallelism in each life: each pair is there once,
+and so is each record that has found no partner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.support import doubles
+from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.joins import BEFORE_JOINS, DYING_NUMBERS, WAYS, expected, point_of
+from tests.reliability.support.outputs import hidden_files, lines
+from tests.reliability.support.processes import Ended, Launcher
+
+FEW = ["interval join", "window join in columns"]
+
+
+def run(programs: Launcher, folder: Path, runtime: str, ways: Sequence[str], most: int) -> list[Ended]:
+    """Run the program until it succeeds, each time at another parallelism; gives the runs that failed."""
+    failed: list[Ended] = []
+    for parallelism in cycle((1, 4, 3)):
+        ended = programs.start("joins.py", folder, folder / "faults", runtime, parallelism, *ways).wait()
+        if ended.code == 0:
+            return failed
+        failed.append(ended)
+        assert len(failed) <= most, ended
+    raise AssertionError("unreachable")
+
+
+def check(folder: Path, ways: Sequence[str]) -> None:
+    """Nothing that a join shows is lost, doubled or wrong."""
+    for way in ways:
+        right = expected(way)
+        assert len([line for line in right if "None" in line]) > 50 or way == "co-group"
+        assert sorted(lines(folder / "output" / way)) == right
+        assert not hidden_files(folder / "output" / way)
+
+
+def test_joins_survive(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
+    plan.arm(point_of(FEW[0]), 1).arm(doubles.AFTER_MANIFEST, 15)
+    failed = run(programs, tmp_path, "local", FEW, most=2)
+    assert plan.happened == plan.planned
+    assert [ended.code for ended in failed] == [-9] * 2
+    check(tmp_path, FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(3600)
+def test_joins_survive_on_spark(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
+    plan.arm(BEFORE_JOINS, *range(1, len(DYING_NUMBERS) + 1))
+    for way in WAYS:
+        plan.arm(point_of(way), 1)
+    drivers = {
+        doubles.BEFORE_MANIFEST: 5,
+        doubles.AFTER_MANIFEST: 9,
+        doubles.HALF_COMMIT: 30,
+        doubles.AFTER_TAKE_OVER: 2,
+    }
+    for point, visit in drivers.items():
+        plan.arm(point, visit)
+    failed = run(programs, tmp_path, "spark", list(WAYS), most=len(drivers))
+    assert plan.happened == plan.planned
+    assert [ended.code for ended in failed] == [-9] * len(drivers)
+    check(tmp_path, list(WAYS))
