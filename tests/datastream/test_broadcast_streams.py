@@ -224,9 +224,9 @@ class Wrong(BroadcastProcessFunction):
 
     def process_element(self, value: Any, ctx: Any) -> list[Any]:
         if self.what == "write":
-            ctx.get_broadcast_state(RULES).put("a", 1)
+            self.rules(ctx).put("a", 1)
         elif self.what == "clear":
-            ctx.get_broadcast_state(RULES).clear()
+            self.rules(ctx).clear()
         elif self.what == "other":
             ctx.get_broadcast_state(OTHERS)
         elif self.what == "type":
@@ -236,6 +236,9 @@ class Wrong(BroadcastProcessFunction):
         elif self.what == "timer":
             ctx.timer_service().register_event_time_timer(1)
         return []
+
+    def rules(self, ctx: Any) -> Any:
+        return ctx.get_broadcast_state(RULES)
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> list[Any]:
         return []

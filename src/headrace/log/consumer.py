@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Final, Self
 
@@ -31,7 +32,7 @@ class Consumer:
     """Reads records of a log; only what was committed. One thread at a time may use it.
 
     Consumers of one group share partitions, and the group remembers how far they have come. A member has to poll at
-    least once in the session timeout; otherwise others take over.
+    least once in the session timeout; otherwise others take over. A fork is no member: it makes a consumer of its own.
 
     Args:
         log: the log, or its location.
@@ -106,6 +107,8 @@ class Consumer:
         self._iteration_timeout = float("inf") if consumer_timeout_ms is None else consumer_timeout_ms / 1000
         self._iterated: Iterator[ConsumerRecord] | None = None
         self._closed = False
+        self._process = os.getpid()
+        self._has_group = group_id is not None
 
     # --- which partitions --------------------------------------------------------------------------------------------
 
@@ -141,6 +144,7 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group."""
+        self._check_process()
         self._coordinator.unsubscribe()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -216,6 +220,7 @@ class Consumer:
             CommitFailedError: when the group has given a partition to others.
             InvalidProgramError: when the consumer is of no group.
         """
+        self._check_process()
         self._coordinator.commit(offsets)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -275,10 +280,12 @@ class Consumer:
     def close(self) -> None:
         """Commit how far it has come, if it does so by itself, and leave the group; closing it again does nothing.
 
+        Nor is anything done in a fork of the process that made it, which stays a member.
+
         Raises:
             OSError: when that cannot be committed.
         """
-        if not self._closed:
+        if not self._closed and not self._is_forked:
             self.unsubscribe()
             self._closed = True
 
@@ -323,9 +330,22 @@ class Consumer:
                     state.position = positions[partition] = record.offset + 1
                     yield record
 
+    @property
+    def _is_forked(self) -> bool:
+        """Whether a fork would go on as the member of a group that another process is."""
+        return self._has_group and self._process != os.getpid()
+
     def _check_open(self) -> None:
         if self._closed:
             raise InvalidProgramError("the consumer is closed")
+        self._check_process()
+
+    def _check_process(self) -> None:
+        if self._is_forked:
+            raise InvalidProgramError(
+                f"the consumer is of process {self._process}, of which this one is a fork, and that is the member of "
+                "its group: make one in the fork"
+            )
 
     def _named(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         return self._subscriptions.checked(partitions) or list(self._subscriptions.partitions)

@@ -42,13 +42,13 @@ _OTHER_NAMES_OF_KEYED_SIDE: Final = {
     "apply_to_keyed_state": "the context of process_broadcast_element has it; here is the state of the record's key",
 }
 
-_READ_ONLY: Final = dict.fromkeys(
-    ("put", "put_all", "putAll", "remove", "update", "pop", "clear"),
-    "broadcast state is changed in process_broadcast_element alone, so that all subtasks have the same",
-)
+READ_ONLY: Final = "broadcast state is changed in process_broadcast_element alone, so that all subtasks have the same"
+"""What errors say where broadcast state must not be changed."""
+
+_CHANGES: Final = dict.fromkeys(("put", "put_all", "putAll", "remove", "update", "pop", "clear"), READ_ONLY)
 
 
-@names_explained("ReadOnlyBroadcastState", _READ_ONLY)
+@names_explained("ReadOnlyBroadcastState", _CHANGES)
 class ReadOnlyBroadcastMap(ReadOnlyBroadcastState[Any, Any]):
     """A map of broadcast state where it must not be changed."""
 
@@ -75,7 +75,7 @@ class ReadOnlyBroadcastMap(ReadOnlyBroadcastState[Any, Any]):
         return self._entries.is_empty()
 
     def clear(self) -> None:
-        raise InvalidProgramError(f"clear() of a ReadOnlyBroadcastState: {_READ_ONLY['clear']}")
+        raise InvalidProgramError(f"clear() of a ReadOnlyBroadcastState: {READ_ONLY}")
 
 
 class BroadcastMap(ReadOnlyBroadcastMap, BroadcastState[Any, Any]):
@@ -105,31 +105,32 @@ class BroadcastStates:
     def __init__(self, context: OperatorContext, descriptors: Sequence[MapStateDescriptor]) -> None:
         assert context.state is not None
         store = context.state.operator_state_store
-        self._descriptors = {descriptor.name: descriptor for descriptor in descriptors}
-        self._maps = {name: store.broadcast_state(descriptor) for name, descriptor in self._descriptors.items()}
-        self.read_only = {name: ReadOnlyBroadcastMap(entries) for name, entries in self._maps.items()}
-        self.writable = {name: BroadcastMap(entries) for name, entries in self._maps.items()}
+        self.descriptors = descriptors
+        maps = {descriptor.name: store.broadcast_state(descriptor) for descriptor in descriptors}
+        self.read_only = {name: ReadOnlyBroadcastMap(entries) for name, entries in maps.items()}
+        self.writable = {name: BroadcastMap(entries) for name, entries in maps.items()}
 
-    def check(self, asked: Any) -> None:
-        """Refuse what was not given to ``broadcast(...)``, or with other types.
 
-        Raises:
-            InvalidProgramError: naming what was.
-        """
-        known = ", ".join(map(repr, self._descriptors)) or "none"
-        if not isinstance(asked, MapStateDescriptor):
-            raise InvalidProgramError(f"get_broadcast_state takes a MapStateDescriptor, not {asked!r}")
-        declared = self._descriptors.get(asked.name)
-        if declared is None:
-            raise InvalidProgramError(
-                f"the broadcast state {asked.name!r} was not declared: give its descriptor to broadcast(...), which "
-                f"has {known}"
-            )
-        if declared.stored_types() != asked.stored_types():
-            raise InvalidProgramError(
-                f"the broadcast state {asked.name!r} is {declared.type_info}, as broadcast(...) was told, and not "
-                f"{asked.type_info}"
-            )
+def check_declared(descriptors: Sequence[MapStateDescriptor], asked: Any) -> None:
+    """Refuse a broadcast state that was not given to ``broadcast(...)``, or with other types.
+
+    Raises:
+        InvalidProgramError: naming what was.
+    """
+    if not isinstance(asked, MapStateDescriptor):
+        raise InvalidProgramError(f"get_broadcast_state takes a MapStateDescriptor, not {asked!r}")
+    declared = next((descriptor for descriptor in descriptors if descriptor.name == asked.name), None)
+    if declared is None:
+        known = ", ".join(repr(descriptor.name) for descriptor in descriptors) or "none"
+        raise InvalidProgramError(
+            f"the broadcast state {asked.name!r} was not declared: give its descriptor to broadcast(...), which "
+            f"has {known}"
+        )
+    if declared.stored_types() != asked.stored_types():
+        raise InvalidProgramError(
+            f"the broadcast state {asked.name!r} is {declared.type_info}, as broadcast(...) was told, and not "
+            f"{asked.type_info}"
+        )
 
 
 class _BroadcastAccess:
@@ -146,7 +147,7 @@ class _BroadcastAccess:
         """The map of a descriptor that was given to ``broadcast(...)``."""
         known = self._checked.get(id(state_descriptor))  # the descriptor is kept with it, so no other one has its id
         if known is None:
-            self._states.check(state_descriptor)
+            check_declared(self._states.descriptors, state_descriptor)
             known = state_descriptor, self._by_name[state_descriptor.name]
             self._checked[id(state_descriptor)] = known
         return known[1]

@@ -12,6 +12,7 @@ from headrace.common.signatures import warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+from headrace.datastream.streams.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.checks import check_methods
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
@@ -163,6 +164,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             hint = "the stream is keyed" if is_keyed else "the stream has no keys: call key_by(...) before connect(...)"
             raise refused(f"expected a {base.__name__}, got {shown(func)}: {hint}", InvalidTypeError)
         check_methods(func, base, *BROADCAST_INPUT)
+        check_broadcast_use(func, self._broadcast._descriptors)
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
         given = func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors
         spec: specs.OperatorSpec = specs.BroadcastProcessSpec(*given)
