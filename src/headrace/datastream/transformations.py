@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
+from headrace.datastream.caches import Caches
 from headrace.graph.stream_graph import StreamGraph
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ class Transformations:
 
     Attributes:
         graph: every operator that was ever asked for.
+        caches: what jobs have left of streams for later ones.
     """
 
     def __init__(self) -> None:
         self.graph = StreamGraph()
+        self.caches = Caches()
         self._pending: set[int] = set()
 
     def add_source(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...] = ()) -> Node:
@@ -57,7 +60,7 @@ class Transformations:
                 "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
                 "sink_to(), then call execute()"
             )
-        return self.graph.subgraph(self._pending)
+        return self.caches.applied(self.graph.subgraph(self._pending), self._pending)
 
     def take_next_job(self) -> StreamGraph:
         """As :meth:`next_job`; the one after it begins anew."""
