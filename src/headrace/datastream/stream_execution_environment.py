@@ -354,7 +354,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """
         from headrace.client.running import result_of
 
-        return result_of(self.execute_async(job_name))
+        return result_of(self._start(job_name, is_awaited=True))
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.
@@ -362,13 +362,16 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
+        return self._start(job_name)
+
+    def _start(self, job_name: str | None, *, is_awaited: bool = False) -> JobClient:
         from headrace.client.submission import submit
 
         if job_name is not None:
             expect(job_name, str, "execute")
         job = self.transformations.take_next_job()
         client = submit(job, self.get_configuration(), job_name)
-        self.transformations.caches.filled_by(client)
+        self.transformations.started(client, is_awaited=is_awaited)
         return client
 
     def get_execution_plan(self) -> str:
