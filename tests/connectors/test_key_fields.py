@@ -21,7 +21,7 @@ VALUES = JsonRowSerializationSchema(ORDER)
 def keys_of(*names: str, schema: Any = None) -> list[bytes | None]:
     messages = pickle.loads(pickle.dumps(MessageSerializationSchema("orders", VALUES, schema, key_fields=names)))
     messages.validate(ORDER)
-    [made] = messages.encode(batch_of(ORDER, ROWS))
+    [made] = messages.encode(batch_of(ORDER, ROWS), {}.__getitem__)
     keys: list[bytes | None] = made.keys.to_pylist()
     return keys
 
@@ -39,7 +39,7 @@ def test_fields_are_written_by_a_schema() -> None:
 def test_the_builder_of_kafka() -> None:
     builder = KafkaRecordSerializationSchema.builder().set_topic("orders").set_key_fields("card")
     schema = builder.set_value_serialization_schema(VALUES).build()
-    [made] = schema.encode(batch_of(ORDER, ROWS))
+    [made] = schema.encode(batch_of(ORDER, ROWS), {}.__getitem__)
     assert made.keys is not None
     assert made.keys.to_pylist() == ["é".encode(), None]
 

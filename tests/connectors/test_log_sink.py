@@ -364,4 +364,4 @@ def test_what_is_missing_or_wrong_is_told_at_the_line_of_the_program() -> None:
         MessageSerializationSchema(7, SimpleStringSchema())  # type: ignore[arg-type]
     schema = MessageSerializationSchema(lambda row: None, SimpleStringSchema())  # type: ignore[arg-type,return-value]
     with pytest.raises(InvalidTypeError, match="gave None"):
-        list(schema.encode(Batch.of_rows(Types.STRING(), ["a"], [0], [0])))
+        list(schema.encode(Batch.of_rows(Types.STRING(), ["a"], [0], [0]), {}.__getitem__))

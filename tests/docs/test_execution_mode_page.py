@@ -12,4 +12,4 @@ from tests.docs.guides import Reader
 
 def test_the_page_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(DOCS / "execution-mode.md", tmp_path).follow() == 2
+    assert Reader(DOCS / "execution-mode.md", tmp_path).follow() == 3

@@ -10,7 +10,7 @@ from tests.docs.documents import ROOT
 
 SOURCE = ROOT / "src"
 
-LARGEST = 21
+LARGEST = 22
 """Streams, each group of their operators, keyed and connected ones, their environment, their windows, joins, and what
 sinks add: what one gives is another. No other circle is as large."""
 

@@ -191,8 +191,9 @@ def both(left: Event | None, right: Event | None) -> Event:
     kind=st.sampled_from(sorted(ASSIGNERS)),
     how=st.sampled_from(["inner", "left", "right", "outer"]),
     cut=cuts,
+    is_batch=st.booleans(),
 )
-def test_window_joins(left: list[Steps], right: list[Steps], kind: str, how: str, cut: Cut) -> None:
+def test_window_joins(left: list[Steps], right: list[Steps], kind: str, how: str, cut: Cut, is_batch: bool) -> None:
     """Windows of two streams, sessions over both included."""
     streams = [[events_of(split) for split in stream] for stream in (left, right)]
 
@@ -209,7 +210,7 @@ def test_window_joins(left: list[Steps], right: list[Steps], kind: str, how: str
         job.sink("columns", job.keyed("select", selected) if kind != "sessions" else selected)
 
     first, second = ([event for split in splits for event in split] for splits in streams)
-    found, expected = run(build, cut), [*joined(kind, how, first, second)]
+    found, expected = run(build, cut, is_batch=is_batch), [*joined(kind, how, first, second)]
     assert multiset(found["out"]) == multiset([(both(*pair), time) for pair, time in expected])
     nobody = (None, None, None)
     assert multiset(found["columns"]) == multiset(

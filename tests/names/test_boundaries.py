@@ -66,7 +66,8 @@ TO_DERIVE: Final = {
     *("AllWindowFunction", "ProcessAllWindowFunction", "MapPartitionFunction", "ProcessJoinFunction"),
     *("JoinFunction", "FlatJoinFunction", "CoGroupFunction"),
     *("Source", "Sink", "SupportsWriterState", "StatefulSinkWriter", "SupportsPreWriteTopology"),
-    *("WatermarkGenerator", "ColumnarWatermarkGenerator", "KafkaTopicSelector"),
+    *("WatermarkGenerator", "ColumnarWatermarkGenerator"),
+    *("KafkaTopicSelector", "KafkaPartitioner", "HeaderProvider"),
     *("KafkaMetadataService", "KafkaStreamSubscriber"),
     *("AsyncFunction", "AsyncBatchFunction", "AsyncRetryPredicate", "AsyncRetryStrategy", "CheckpointedFunction"),
 }

@@ -133,6 +133,18 @@ def test_a_row_that_does_not_fit_is_shown_as_what_the_function_gave(env: StreamE
     assert "record:" not in message
 
 
+def sometimes(value: Any) -> Any:
+    return (value,) if value > 7 else None
+
+
+def test_none_that_is_no_record_points_to_the_function(env: StreamExecutionEnvironment) -> None:
+    made = env.from_collection([8, 7]).map(sometimes, Types.TUPLE([Types.LONG()])).name("made")
+    with pytest.raises(UserFunctionError, match="got None, expected a record") as failure:
+        made.execute_and_collect(limit=2)
+    assert "operator 'made'" in str(failure.value)
+    assert f"returned by {line_of(sometimes)} in sometimes" in str(failure.value)
+
+
 def test_what_came_of_a_filter_is_not_blamed_on_it(env: StreamExecutionEnvironment) -> None:
     numbers = env.from_collection([7], Types.LONG()).map(text_for, Types.LONG())
     message = failure_of(numbers.filter(one_result))

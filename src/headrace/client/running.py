@@ -5,6 +5,7 @@ The first signal stops every job where it can go on, at the end of its epoch; th
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import signal
 import threading
@@ -31,6 +32,9 @@ PIPE_CLOSED: Final = 128 + signal.SIGPIPE
 
 _LOOK_SECONDS: Final = 0.2
 
+_PARTING_SECONDS: Final = 10.0
+"""How long a process that ends waits for its jobs; they are given up, and another Ctrl-C ends the waiting."""
+
 
 class Job(Protocol):
     """A job that can be waited for, and ended."""
@@ -53,6 +57,8 @@ def register(client: Job) -> None:
     """A job begins."""
     with _lock:
         _running.add(client)
+    atexit.unregister(_give_up_all)
+    atexit.register(_give_up_all)  # before what was registered for sessions and terminals
 
 
 def unregister(client: Job) -> None:
@@ -77,6 +83,14 @@ def cancel_all() -> None:
     """Give up the epochs that run."""
     for client in jobs():
         client.cancel()
+
+
+def _give_up_all() -> None:
+    """The process ends: have the jobs that still run let go, as Python aborts where a thread of theirs is busy."""
+    deadline = time.monotonic() + _PARTING_SECONDS
+    for ended in [client.cancel() for client in jobs()]:
+        with contextlib.suppress(TimeoutError):
+            ended.result(max(deadline - time.monotonic(), 0))
 
 
 def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:

@@ -61,6 +61,13 @@ def innermost(frame: FrameType | None) -> CallSite:
     return CallSite(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+def of_stack(frame: FrameType | None) -> CallSite | None:
+    """The innermost line of a call stack that is the user's own; None where there is none."""
+    while frame is not None and not is_of_program(frame.f_code.co_filename):
+        frame = frame.f_back
+    return None if frame is None else innermost(frame)
+
+
 def of_traceback(traceback: TracebackType | None) -> CallSite | None:
     """The line of a traceback that is the user's own, the innermost one.
 

@@ -119,9 +119,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
         **_each("FlinkKafkaConsumer FlinkKafkaConsumerBase", _OLD_KAFKA),
         **_each("FlinkKafkaProducer FlinkKafkaProducerBase Semantic", _OLD_KAFKA_SINK),
     },
-    "datastream.data_stream": {
-        "CachedDataStream": Missing("DS-27", "write the stream to files and read those in the next job"),
-    },
     "datastream.functions": {
         "PassThroughAllWindowFunction": _never("WI-14", "use apply(lambda window, inputs: inputs)"),
         "SinkFunction": _OLD_SINK,
@@ -149,7 +146,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
 
 MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     "DataStream": {
-        "cache": Missing("DS-27", "write the stream to files and read those in the next job"),
         "add_sink": _OLD_SINK,
         "set_uid_hash": _UID,
     },

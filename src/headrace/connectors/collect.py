@@ -79,7 +79,9 @@ class _CollectWriter(SinkWriter):
         self._parts: list[tuple[bytes, bytes]] = []
 
     def write(self, batch: Batch) -> None:
-        if batch.is_columnar:
+        if (
+            batch.is_columnar or batch.type.arrow_type is not None
+        ):  # the batch knows who has made a record that does not fit
             columns, kinds = batch.columns, batch.kinds_beside_columns
         else:
             columns, kinds = self._layout.rows_to_columns_and_kinds(batch.rows)

@@ -6,9 +6,9 @@ A :class:`MessageSerializationSchema` says what a message is made of; a sink get
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,13 +16,14 @@ import numpy as np
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
+from headrace.common.message_headers import checked_headers, headers_to_array
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.key_fields import KeyFields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import numpy.typing as npt
     import pyarrow as pa
@@ -34,6 +35,15 @@ if TYPE_CHECKING:
 TopicSelector = Callable[[Any], str]
 """Gives the topic of a record."""
 
+HeaderFunction = Callable[[Any], Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] | None]
+"""Gives the headers of the message of a record, None for none."""
+
+PartitionFunction = Callable[[Any, bytes | None, bytes | None, str, Sequence[int]], int]
+"""Gives the partition for a record, the key and value of its message, its topic, and the partitions of that."""
+
+PartitionsOf = Callable[[str], int]
+"""Tells how many partitions a topic has."""
+
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessages:
@@ -44,12 +54,17 @@ class OutgoingMessages:
         values: binary; null for a message without a value, which deletes its key in a topic that is compacted.
         keys: binary, null for a message without a key; None where none has one.
         timestamps: in milliseconds, ``NO_TIMESTAMP`` where a record has none.
+        headers: as :data:`~headrace.common.message_headers.HEADERS`, null for a message without any; None where none
+            has any.
+        partitions: where each belongs; None where keys decide.
     """
 
     topic: str
     values: pa.Array
     keys: pa.Array | None
     timestamps: npt.NDArray[np.int64]
+    headers: pa.Array | None = None
+    partitions: npt.NDArray[np.int32] | None = None
 
     def __len__(self) -> int:
         return len(self.timestamps)
@@ -57,7 +72,8 @@ class OutgoingMessages:
     @property
     def size(self) -> int:
         """In bytes."""
-        return int(self.values.nbytes) + (0 if self.keys is None else int(self.keys.nbytes))
+        columns = (self.values, self.keys, self.headers)
+        return sum(int(column.nbytes) for column in columns if column is not None)
 
     def timestamps_or(self, now: int) -> npt.NDArray[np.int64]:
         """The timestamps, with another one where there is none."""
@@ -74,6 +90,10 @@ class MessageSerializationSchema:
         key: writes keys, which decide the partition; messages have none without it.
         key_fields: names of fields of the record that the key is made of: ``key`` gets rows of these fields. Without
             ``key`` it is one field of text or bytes, as it is.
+        headers: a function that gives the headers of a record, as pairs of a name and bytes, or as a mapping.
+        partitioner: a function that gives the partition of a record, of the record, the key and the value of its
+            message, its topic, and the partitions that this has; without it, keys decide. It should give the same for
+            the same record, as a record that is sent again after a failure should have its place.
 
     Raises:
         InvalidTypeError: when an argument is of another class.
@@ -94,12 +114,17 @@ class MessageSerializationSchema:
         key: SerializationSchema | None = None,
         *,
         key_fields: Sequence[str] = (),
+        headers: HeaderFunction | None = None,
+        partitioner: PartitionFunction | None = None,
     ) -> None:
         if not isinstance(topic, str) and not callable(topic):
             raise refused(f"a topic is a name, or a function that gives one, not {topic!r}", InvalidTypeError)
         expect(value, SerializationSchema, "MessageSerializationSchema")
         if key is not None:
             expect(key, SerializationSchema, "MessageSerializationSchema")
+        for name, function in (("headers", headers), ("partitioner", partitioner)):
+            if function is not None and not callable(function):
+                raise refused(f"{name} is a function of the record, not {function!r}", InvalidTypeError)
         if isinstance(key_fields, str):
             raise refused(f"key_fields are several names, as in key_fields=[{key_fields!r}]", InvalidTypeError)
         if len(key_fields) > 1 and key is None:
@@ -107,6 +132,8 @@ class MessageSerializationSchema:
         self.topic = topic
         self.value = value
         self.key = KeyFields(key_fields, key) if key_fields else key
+        self.headers = headers
+        self.partitioner = partitioner
 
     @property
     def takes_changes(self) -> bool:
@@ -123,20 +150,53 @@ class MessageSerializationSchema:
         if self.key is not None:
             self.key.validate(input_type)
 
-    def encode(self, batch: Batch) -> Iterator[OutgoingMessages]:
+    def encode(self, batch: Batch, partitions_of: PartitionsOf) -> Iterator[OutgoingMessages]:
         """The messages of some records, topic by topic.
 
+        Args:
+            batch: the records.
+            partitions_of: is asked where there is a partitioner.
+
         Raises:
-            InvalidTypeError: when a record has no such form, or its topic is no text.
+            InvalidTypeError: when a record has no such form, or its topic is no text, or its headers or partition are
+                none.
         """
         keys = None if self.key is None else self.key.serialize_batch(batch)
-        messages = OutgoingMessages("", self.value.serialize_batch(batch), keys, batch.timestamps)
+        messages = OutgoingMessages(
+            "", self.value.serialize_batch(batch), keys, batch.timestamps, self._headers_of(batch)
+        )
         if isinstance(self.topic, str):
-            yield _of_topic(messages, self.topic)
+            yield self._partitioned(_of_topic(messages, self.topic), batch, partitions_of)
             return
         topics = np.array([_checked(self.topic(row), row) for row in batch.rows], object)
         for topic in dict.fromkeys(topics.tolist()):
-            yield _of_topic(messages, topic, np.flatnonzero(topics == topic))
+            rows = np.flatnonzero(topics == topic)
+            yield self._partitioned(_of_topic(messages, topic, rows), batch, partitions_of, rows)
+
+    def _headers_of(self, batch: Batch) -> pa.Array | None:
+        if self.headers is None:
+            return None
+        given = map(self.headers, batch.rows)
+        return headers_to_array([None if each is None else checked_headers(each) for each in given])
+
+    def _partitioned(
+        self,
+        messages: OutgoingMessages,
+        batch: Batch,
+        partitions_of: PartitionsOf,
+        rows: npt.NDArray[np.intp] | None = None,
+    ) -> OutgoingMessages:
+        """Messages with the partitions that the program gives them; ``rows`` are their places in the batch."""
+        if self.partitioner is None:
+            return messages
+        partitions = range(partitions_of(messages.topic))
+        records = batch.rows if rows is None else [batch.rows[row] for row in rows]
+        keys = repeat(None) if messages.keys is None else messages.keys.to_pylist()
+        found = [
+            _one_of(self.partitioner(record, key, value, messages.topic, partitions), partitions, messages.topic)
+            for record, key, value in zip(records, keys, messages.values.to_pylist(), strict=False)
+        ]
+        return replace(messages, partitions=np.array(found, np.int32))
 
 
 class MessageEncoder:
@@ -146,21 +206,27 @@ class MessageEncoder:
         schema: what messages are made of.
         reject: is told of records that cannot be written; None makes such a record fail the job.
         check: raises where messages of a topic are such that it does not take.
+        partitions_of: tells how many partitions a topic has.
     """
 
     def __init__(
-        self, schema: MessageSerializationSchema, reject: Reject | None, check: Callable[[OutgoingMessages], None]
+        self,
+        schema: MessageSerializationSchema,
+        reject: Reject | None,
+        check: Callable[[OutgoingMessages], None],
+        partitions_of: PartitionsOf,
     ) -> None:
         self._schema = schema
         self._reject = reject
         self._check = check
+        self._partitions_of = partitions_of
 
     def encode(self, batch: Batch) -> Iterator[OutgoingMessages]:
         """The messages of some records, topic by topic."""
         return chain.from_iterable(encode_or_reject(self._checked, batch, self._reject))
 
     def _checked(self, batch: Batch) -> list[OutgoingMessages]:
-        found = list(self._schema.encode(batch))
+        found = list(self._schema.encode(batch, self._partitions_of))
         for messages in found:
             self._check(messages)
         return found
@@ -168,14 +234,27 @@ class MessageEncoder:
 
 def _of_topic(messages: OutgoingMessages, topic: str, rows: npt.NDArray[np.intp] | None = None) -> OutgoingMessages:
     """Those of the messages at some places, or all, as messages of a topic."""
-    values, keys, timestamps = messages.values, messages.keys, messages.timestamps
-    if rows is not None:
-        values, timestamps = values.take(rows), timestamps[rows]
-        keys = None if keys is None else keys.take(rows)
-    return OutgoingMessages(topic, values, keys, timestamps)
+    if rows is None:
+        return replace(messages, topic=topic)
+    return OutgoingMessages(
+        topic,
+        messages.values.take(rows),
+        None if messages.keys is None else messages.keys.take(rows),
+        messages.timestamps[rows],
+        None if messages.headers is None else messages.headers.take(rows),
+    )
 
 
 def _checked(topic: Any, row: Any) -> str:
     if not isinstance(topic, str) or not topic:
         raise InvalidTypeError(f"the topic selector gave {topic!r} for {row!r:.200}: return the name of a topic")
     return topic
+
+
+def _one_of(partition: Any, partitions: range, topic: str) -> int:
+    if isinstance(partition, bool) or not isinstance(partition, (int, np.integer)) or partition not in partitions:
+        raise InvalidTypeError(
+            f"the partitioner gave {partition!r}, and topic {topic} has the partitions 0 to {partitions[-1]}: return "
+            "one of those that it is given"
+        )
+    return int(partition)

@@ -203,6 +203,7 @@ class Lookup:
             InvalidProgramError: when a name is none, or a number is not positive.
         """
         check_call(connect, "connect")
+        expect(columns, Mapping, 'columns, as {"name": str},')
         keys, names = _names("key", key), _names("columns", tuple(columns))
         for name in (table, *keys, *names):
             if not _NAME.fullmatch(name):

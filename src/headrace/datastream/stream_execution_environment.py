@@ -25,6 +25,7 @@ from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
 from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.cached_stream import CachedDataStream
 from headrace.datastream.streams.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import checked_text
@@ -311,6 +312,10 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """A stream: what most operators give."""
         return DataStream(self, edges, origin=origin)
 
+    def _cached(self, stream: DataStream[T_co]) -> CachedDataStream[T_co]:
+        """What ``cache`` gives."""
+        return CachedDataStream(stream)
+
     def _keyed(
         self, stream: DataStream[T_co], key: KeySelection, partitioning: Partitioning = HASH
     ) -> KeyedStream[T_co, Any]:
@@ -349,7 +354,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         """
         from headrace.client.running import result_of
 
-        return result_of(self.execute_async(job_name))
+        return result_of(self._start(job_name, is_awaited=True))
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts everything that was built since the last job, and does not wait.
@@ -357,12 +362,17 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
+        return self._start(job_name)
+
+    def _start(self, job_name: str | None, *, is_awaited: bool = False) -> JobClient:
         from headrace.client.submission import submit
 
         if job_name is not None:
             expect(job_name, str, "execute")
         job = self.transformations.take_next_job()
-        return submit(job, self.get_configuration(), job_name)
+        client = submit(job, self.get_configuration(), job_name)
+        self.transformations.started(client, is_awaited=is_awaited)
+        return client
 
     def get_execution_plan(self) -> str:
         """The plan of the next job as JSON, in Flink's shape: nodes with parallelism, predecessors and ship strategy.
@@ -407,8 +417,9 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         return environment_html(type(self).__name__, self._configuration, self.transformations, self._plan)
 
     def close(self) -> None:
-        """Forgets what was built and not executed."""
+        """Forgets what was built and not executed, and what ``cache()`` has kept."""
         self.transformations.discard()
+        self.transformations.caches.clear()
 
     def _plan(self) -> JobPlan:
         from headrace.client.submission import effective_configuration, plan_graph

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.common.errors import InvalidProgramError
+from headrace.datastream.caches import Caches
 from headrace.graph.stream_graph import StreamGraph
 
 if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
     from headrace.graph.nodes import Edge, Node
     from headrace.graph.specs import OperatorSpec
+
+
+class WhenStarted(Protocol):
+    """Is called when a job was started."""
+
+    def __call__(self, client: JobClient, *, is_awaited: bool) -> None:
+        """The job runs; the program may wait for its end before it does anything else."""
 
 
 class Transformations:
@@ -20,11 +29,15 @@ class Transformations:
 
     Attributes:
         graph: every operator that was ever asked for.
+        caches: what jobs have left of streams for later ones.
     """
 
     def __init__(self) -> None:
         self.graph = StreamGraph()
+        self.caches = Caches()
         self._pending: set[int] = set()
+        self._when_started: list[WhenStarted] = []
+        self._starting: list[WhenStarted] = []
 
     def add_source(self, spec: OperatorSpec, name: str, inputs: tuple[Edge, ...] = ()) -> Node:
         """Add a source, or a part of one: it belongs to a job only when something reads from it."""
@@ -57,14 +70,31 @@ class Transformations:
                 "the job has no operators: nothing was built since the last execute(); end a stream in print() or "
                 "sink_to(), then call execute()"
             )
-        return self.graph.subgraph(self._pending)
+        return self.caches.applied(self.graph.subgraph(self._pending), self._pending)
+
+    def when_started(self, call: WhenStarted) -> None:
+        """Have the next job call something when it was started."""
+        self._when_started.append(call)
 
     def take_next_job(self) -> StreamGraph:
         """As :meth:`next_job`; the one after it begins anew."""
-        job = self.next_job()
-        self.discard()
+        job, self._starting = self.next_job(), self._when_started
+        self._when_started = []
+        self._pending.clear()
         return job
+
+    def started(self, client: JobClient, *, is_awaited: bool) -> None:
+        """The job that was taken last runs.
+
+        Args:
+            client: the job.
+            is_awaited: whether the program waits for its end.
+        """
+        self.caches.filled_by(client)
+        for call in self._starting:
+            call(client, is_awaited=is_awaited)
 
     def discard(self) -> None:
         """Forget what the next job would have been."""
         self._pending.clear()
+        self._when_started.clear()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from headrace.common.message_headers import Headers
     from headrace.log.partitioner import Partitioner
-    from headrace.log.records import Headers
 
 
 _JOINED_BYTES: Final = 1 << 30
@@ -50,7 +50,7 @@ class ProducerBatch:
     Args:
         topic: the topic.
         columns: the records, in columns as the log stores them; when left out they are added one by one.
-        partition: the partition of all of them; None when their keys decide.
+        partition: the partition of all of them, or of each one; None when their keys decide.
         needs_keys: whether every record has to have a key.
 
     Attributes:
@@ -80,7 +80,7 @@ class ProducerBatch:
         self,
         topic: str,
         columns: pa.RecordBatch | None = None,
-        partition: int | None = None,
+        partition: int | NDArray[np.int32] | None = None,
         *,
         needs_keys: bool = False,
     ) -> None:

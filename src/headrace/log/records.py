@@ -14,19 +14,16 @@ import pyarrow.compute as pc
 
 from headrace.common.arguments import with_article
 from headrace.common.errors import InvalidTypeError
+from headrace.common.message_headers import HEADERS, headers_to_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from headrace.common.message_headers import Headers
     from headrace.common.topic_partition import TopicPartition
-
-Headers = tuple[tuple[str, bytes | None], ...]
 
 TIMESTAMP: Final = pa.timestamp("ms")
 """Milliseconds since the epoch, in UTC."""
-
-HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())]))
-"""Names may come more than once, so it is no map."""
 
 STORED: Final = pa.schema(
     [
@@ -124,35 +121,7 @@ def to_columns(
     if not headers:
         return pa.record_batch(columns, schema=STORED)
     rows = (headers.get(row) for row in range(len(timestamps)))
-    pairs = [None if row is None else [{"key": key, "value": value} for key, value in row] for row in rows]
-    return pa.record_batch([*columns, pa.array(pairs, HEADERS)], schema=STORED.append(HEADERS_FIELD))
-
-
-def checked_headers(headers: Iterable[Any]) -> Headers:
-    """Headers, if a record can have them.
-
-    Raises:
-        InvalidTypeError: when they are not pairs of text and bytes.
-    """
-    try:
-        found = tuple((name, value) for name, value in headers)
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"headers of a record are pairs of a name and bytes or None, not {headers!r}") from error
-    for name, value in found:
-        if not _is_text(name) or not (value is None or isinstance(value, bytes)):
-            raise InvalidTypeError(f"a header of a record is a name and bytes or None, not {name!r} and {value!r}")
-    return found
-
-
-def _is_text(name: object) -> bool:
-    """Whether something is text that UTF-8 has bytes for."""
-    if not isinstance(name, str):
-        return False
-    try:
-        name.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
+    return pa.record_batch([*columns, headers_to_array(list(rows))], schema=STORED.append(HEADERS_FIELD))
 
 
 def batches_of(data: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import LogCorruptedError
-from headrace.log.records import FETCHED, HEADERS
+from headrace.common.message_headers import HEADERS
+from headrace.log.records import FETCHED
 from headrace.log.segments import HAS_HEADERS, HAS_OFFSETS, Segment, schema_of
 
 if TYPE_CHECKING:

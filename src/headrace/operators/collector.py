@@ -11,6 +11,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.operators.user_code import note_returned
+from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,12 @@ def results_of(returned: Any, function: Any) -> Iterable[Any]:
         note_returned(error, function)
         raise
     return results
+
+
+def _apart(side_rows: list[Any], rows: list[Any]) -> list[Any]:
+    """The records of a side output; one that is in the main output, too, is copied: functions may change it there."""
+    shared = set(map(id, rows))
+    return [copy_value(row) if id(row) in shared else row for row in side_rows]
 
 
 class RowCollector:
@@ -95,6 +102,8 @@ class RowCollector:
 
     def flush(self, output: Output) -> None:
         """Hand everything on."""
+        sides = {tag_id: (_apart(side[0], self.rows), *side[1:]) for tag_id, side in self._sides.items()}
+        self._sides = {}
         if self.rows:
             batch = Batch.of_rows(self._output_type, self.rows[:], self.timestamps, self.watermarks)
             # Emptied in place: an operator may hold on to the lists.
@@ -102,7 +111,6 @@ class RowCollector:
             self.timestamps.clear()
             self.watermarks.clear()
             output.emit(batch)
-        sides, self._sides = self._sides, {}
         for tag_id, (rows, timestamps, watermarks) in sides.items():
             output.emit_side(tag_id, Batch.of_rows(self._side_types[tag_id], rows, timestamps, watermarks))
 
@@ -150,12 +158,14 @@ class ElementCollector:
         """Hand everything on that was made of ``batch``."""
         rows, sources, sides = self._rows, self._sources, self._sides
         self._begin()
+        sides = {
+            tag_id: (_apart(side[0], rows), side[1]) for tag_id, side in sides.items() if tag_id in self._side_types
+        }
         if rows:
             output.emit(batch.replaced(self._output_type, rows=rows, sources=np.asarray(sources)))
         for tag_id, (side_rows, side_sources) in sides.items():
-            if tag_id in self._side_types:
-                made = batch.replaced(self._side_types[tag_id], rows=side_rows, sources=np.asarray(side_sources))
-                output.emit_side(tag_id, made)
+            made = batch.replaced(self._side_types[tag_id], rows=side_rows, sources=np.asarray(side_sources))
+            output.emit_side(tag_id, made)
 
     def _begin(self) -> None:
         self._rows: list[Any] = []

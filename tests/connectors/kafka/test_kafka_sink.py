@@ -10,8 +10,6 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from confluent_kafka import Consumer, Message, TopicPartition
-
 from headrace.common import SerializationSchema, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
@@ -65,26 +63,8 @@ def batch_of(texts: list[str], timestamps: list[int] | None = None) -> Batch:
     return Batch.of_rows(Types.STRING(), texts, times, [0] * len(texts))
 
 
-def messages(topic: Topic) -> list[Message]:
-    """All messages of a topic, partition by partition."""
-    consumer = Consumer({"bootstrap.servers": topic.servers, "group.id": "test", "fetch.wait.max.ms": 10})
-    partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
-    found: list[Message] = []
-    for partition in sorted(partitions):
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic.name, partition), timeout=30)
-        consumer.assign([TopicPartition(topic.name, partition, 0)])
-        while end:
-            message = consumer.poll(30)
-            assert message is not None
-            assert message.error() is None
-            found.append(message)
-            end = 0 if message.offset() == end - 1 else end
-    consumer.close()
-    return found
-
-
 def texts_in(topic: Topic) -> list[str]:
-    return sorted(value.decode() for message in messages(topic) if (value := message.value()) is not None)
+    return sorted(value.decode() for message in topic.messages() if (value := message.value()) is not None)
 
 
 def environment(tmp_path: Path) -> StreamExecutionEnvironment:
@@ -98,7 +78,7 @@ def test_keys_decide_the_partition_as_those_of_java_do_and_order_is_kept(topic: 
     writer.write(batch_of(texts[:90]))
     writer.write(batch_of(texts[90:]))
     assert list(writer.prepare_commit()) == []
-    found = messages(topic)
+    found = topic.messages()
     assert sorted(message.value() for message in found) == sorted(text.encode() for text in texts)
     numbers: dict[bytes, list[int]] = {}
     for message in found:
@@ -113,7 +93,7 @@ def test_timestamps_and_messages_without_a_key(topic: Topic) -> None:
     writer = writer_of(sink_to(topic))
     writer.write(batch_of(["-a", "-b", "-c", "-d", "-é"], [NO_TIMESTAMP, -5, 0, 1, NOW - 10]))
     writer.prepare_commit()
-    found = {message.value().decode(): (message.key(), message.timestamp()[1]) for message in messages(topic)}
+    found = {message.value().decode(): (message.key(), message.timestamp()[1]) for message in topic.messages()}
     of_epoch = (None, NOW)
     assert found == {"-a": of_epoch, "-b": of_epoch, "-c": of_epoch, "-d": (None, 1), "-é": (None, NOW - 10)}
 

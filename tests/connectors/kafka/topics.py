@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any, ClassVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headrace.common import ByteArraySchema
@@ -127,6 +127,17 @@ class Topic(TopicDriver):
         """A client of a group that does not join it; an admin client's requests may end the process."""
         return closing(Consumer({**self.client, "group.id": group, "enable.auto.commit": False}))
 
+    def messages(self) -> list[Message]:
+        """All committed messages, partition by partition."""
+        settings = {"bootstrap.servers": self.servers, "group.id": "test", "enable.partition.eof": True}
+        found: list[Message] = []
+        with closing(Consumer({**settings, "fetch.wait.max.ms": 10})) as consumer:
+            for partition in sorted(consumer.list_topics(self.name, timeout=30).topics[self.name].partitions):
+                consumer.assign([TopicPartition(self.name, partition, 0)])
+                while (read := _polled(consumer)) is not None:
+                    found.append(read)
+        return found
+
     def delete_group(self, group: str) -> None:
         self.admin.delete_consumer_groups([group])[group].result(_PATIENCE)
 
@@ -161,3 +172,14 @@ class _KafkaTransaction(OpenTransaction):
 
     def abort(self) -> None:
         self._producer.abort_transaction(_PATIENCE)
+
+
+def _polled(consumer: Consumer) -> Message | None:
+    """The next message, None at the end of the partition."""
+    message = consumer.poll(30)
+    assert message is not None
+    error = message.error()
+    if error is None:
+        return message
+    assert error.code() == KafkaError._PARTITION_EOF, error.str()
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ asked: list[Any] = []
 
 in_flight: set[Any] = set()
 
+is_heard = threading.Event()
+"""Set when a test has heard of what blocks the loop."""
+
 
 class Service(AsyncFunction):
     """Answers with what it is asked, at once."""
@@ -32,6 +36,24 @@ class Service(AsyncFunction):
             in_flight.discard(value)
 
     async def answer(self, value: Any) -> list[Any]:
+        return [value]
+
+
+class Blocks(Service):
+    """Holds up its event loop, in a request or in ``open``, until somebody has heard of it.
+
+    Args:
+        where: the method that does so.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    async def open(self, runtime_context: object) -> None:
+        assert self._where != "open" or is_heard.wait(MINUTE / 1000)
+
+    async def answer(self, value: Any) -> list[Any]:
+        assert self._where != "answer" or is_heard.wait(MINUTE / 1000)
         return [value]
 
 

@@ -158,6 +158,21 @@ class First(JoinFunction):
         return first[1]
 
 
+def test_records_that_a_function_changes_and_returns_are_those_of_one_pair() -> None:
+    order = Types.ROW_NAMED(["id", "paid"], [Types.STRING(), Types.LIST(Types.INT())])
+
+    def pay(left: Row, right: Row) -> Row:
+        left.paid.extend(right.paid)
+        right.paid.clear()
+        return left
+
+    lefts = [(Row(id="a", paid=[]), 1), (Row(id="a", paid=[0]), 2)]
+    rights = [(Row(id="a", paid=[5]), 3), (Row(id="a", paid=[6]), 4)]
+    join = lambda a, b: a.join(b).where("id").equal_to("id").window(TEN).apply(pay, output_type=order)  # noqa: E731
+    found = run(join, lefts, rights, (order, order))
+    assert [row.paid for row, _ in found] == [[5], [6], [0, 5], [0, 6]]
+
+
 def test_settings_are_those_of_windows() -> None:
     """A trigger, an evictor and lateness go by the tagged records of both streams; late ones say which they are."""
 

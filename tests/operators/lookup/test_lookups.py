@@ -421,6 +421,7 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
     [
         (7, {}, "expected a function of (key), got 7"),
         (lambda: 1, {}, "write a function of (key)"),
+        (Lookup, {}, "enrich takes a Lookup, not the class: Lookup.function(f)"),
         (country, {"on": "nobody"}, "nobody"),
         (country, {"misses": "ignore"}, "misses is 'keep', 'drop' or an OutputTag, not 'ignore'"),
         (country, {"cache": LookupCache.full()}, "LookupCache.full() is for Lookup.table(...)"),
@@ -446,6 +447,7 @@ def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> N
         (lambda: Lookup.of_many(countries, keys_per_request=0), "keys_per_request has to be positive"),
         (lambda: Lookup.dataframe([1], key="id"), "Lookup.dataframe takes a Table, not [1]"),
         (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (lambda: Lookup.table(print, "a", "id", ["c"]), "columns, as {\"name\": str}, takes a Mapping, not ['c']"),
         (lambda: Lookup.table(print, "a; DROP TABLE b", "id", {"c": str}), "'a; DROP TABLE b' is no name of a table"),
     ],
 )

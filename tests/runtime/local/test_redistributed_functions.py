@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Types
 from headrace.datastream import (
+    BroadcastProcessFunction,
     CheckpointedFunction,
     FlatMapFunction,
     FunctionInitializationContext,
@@ -19,7 +21,7 @@ from headrace.datastream import (
 from headrace.datastream.state import ListStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.checkpoint import Checkpoint
-from tests.runtime.checkpointed_ledger import Ledger
+from tests.runtime.checkpointed_ledger import RULES, Ledger
 
 SPLITS = 4
 
@@ -103,6 +105,49 @@ def test_nothing_is_lost_at_any_parallelism(
         assert Counter(number for _, added, _, _, _ in shown.values() for number in added) == pushed
         assert Counter(number for _, _, claimed, _, _ in shown.values() for number in claimed) == pushed
         assert len(shown) == parallelism
+
+
+class Noting(BroadcastProcessFunction, CheckpointedFunction):
+    """Has a list of its subtask beside the state that all subtasks have alike."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        numbers = ListStateDescriptor("numbers", Types.LONG())
+        self.numbers = context.get_operator_state_store().get_list_state(numbers)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Everything is in state already."""
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
+        if value < 0:
+            yield self.numbers.get(), dict(ctx.get_broadcast_state(RULES).items())
+        else:
+            self.numbers.add(value)
+
+    def process_broadcast_element(self, value: int, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(str(value), value)
+
+
+@pytest.mark.parametrize("now", [2, 3])
+def test_lists_beside_broadcast_state(now: int) -> None:
+    def build(job: JobHarness) -> None:
+        numbers, rules = job.add_source("in", Types.LONG(), splits=SPLITS), job.add_source("rules", Types.LONG())
+        job.add_sink("out", numbers.connect(rules.broadcast(RULES)).process(Noting()).uid("noting"))
+
+    with JobHarness(build, parallelism=3) as job:
+        job.push("rules", 7)
+        for epoch in range(3):
+            for split in range(SPLITS):
+                first = 10 * epoch + split
+                job.push_all("in", range(first, 10 * epoch + 10, SPLITS), split=split)
+            job.run_epoch()
+        held = job.checkpoint()
+    with JobHarness(build, parallelism=now, restore=held) as job:
+        for split in range(SPLITS):
+            job.push_all("in", [-1] * SPLITS, split=split)
+        job.run_epoch()
+        shown = {tuple(numbers): rules for numbers, rules in job.take("out")}
+    assert sorted(number for numbers in shown for number in numbers) == list(range(30))
+    assert list(shown.values()) == [{"7": 7}] * now
 
 
 def test_what_an_instance_is_told() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,14 @@ import pytest
 
 from headrace.common import Configuration, Row, Types
 from headrace.common.errors import UserFunctionError
-from headrace.datastream import CoMapFunction, DataStream, StreamExecutionEnvironment
+from headrace.datastream import (
+    CoMapFunction,
+    DataStream,
+    KeyedProcessFunction,
+    OutputTag,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+)
 
 
 @dataclass
@@ -81,6 +88,33 @@ def test_two_branches(
     records: DataStream, first: Callable[[DataStream], DataStream], second: Callable[[DataStream], DataStream]
 ) -> None:
     assert list(first(records).union(second(records)).execute_and_collect()) == [1] * 6
+
+
+MIRROR = OutputTag("mirror")
+
+
+class Mirrors(ProcessFunction):
+    """Emits each record to the main output and to a side output."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        yield value
+        yield MIRROR, value
+
+
+class MirrorsOfKeys(KeyedProcessFunction):
+    """The same by key."""
+
+    process_element = Mirrors.process_element
+
+
+@pytest.mark.parametrize("is_keyed", [False, True])
+def test_a_record_in_both_outputs(records: DataStream, is_keyed: bool) -> None:
+    if is_keyed:
+        mirrored = records.key_by(sensor_of, key_type=str).process(MirrorsOfKeys())
+    else:
+        mirrored = records.process(Mirrors())
+    both = in_place(mirrored).union(in_place(mirrored.get_side_output(MIRROR)))
+    assert list(both.execute_and_collect()) == [1] * 6
 
 
 def test_a_stream_with_itself(records: DataStream) -> None:

@@ -2,6 +2,8 @@
 
 from headrace.common.topic_partition import TopicPartition as KafkaTopicPartition
 from headrace.connectors.kafka.serializer import (
+    HeaderProvider,
+    KafkaPartitioner,
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaTopicSelector,
@@ -13,8 +15,10 @@ from headrace.connectors.partitions.offsets import OffsetResetStrategy as KafkaO
 from headrace.connectors.partitions.offsets import OffsetsInitializer as KafkaOffsetsInitializer
 
 __all__ = [
+    "HeaderProvider",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
+    "KafkaPartitioner",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",

@@ -7,14 +7,14 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
 
+from headrace.common.message_headers import array_to_headers
 from headrace.connectors.kafka.clients.errors import ClientErrors, delivery_error, error_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    import numpy.typing as npt
-    import pyarrow as pa
     from confluent_kafka import KafkaError, Message, Producer
 
     from headrace.common.errors import HeadraceError
@@ -25,6 +25,8 @@ _WAIT_SECONDS: Final = 0.2
 """After that long, waiting begins again: so a job can be cancelled meanwhile."""
 
 _ANY_PARTITION: Final = -1
+
+_BYTES: Final = pa.large_binary()
 
 _POLL_ROWS: Final = 10_000
 """After so many messages librdkafka is asked for those that were not delivered."""
@@ -51,16 +53,12 @@ class MessageSender:
         self._undelivered = _Undelivered(settings.servers)
         self.producer: Producer = settings.producer(purpose, self._errors, self._undelivered.report, more or {})
 
-    def send(
-        self, topic: str, values: pa.Array, keys: pa.Array | None, timestamps: npt.NDArray[np.int64] | pa.Array
-    ) -> None:
+    def send(self, topic: str, messages: pa.RecordBatch) -> None:
         """Send messages of a topic; some of them may be on their way when this returns.
 
         Args:
             topic: the topic.
-            values: binary; null for none.
-            keys: likewise; None where no message has one.
-            timestamps: in milliseconds, above 0.
+            messages: the columns of :func:`columns_of`.
 
         Raises:
             HeadraceError: when one was not delivered, of those before also.
@@ -68,10 +66,9 @@ class MessageSender:
         from confluent_kafka import KafkaException
 
         try:
-            for start in range(0, len(values), _POLL_ROWS):
+            for start in range(0, messages.num_rows, _POLL_ROWS):
                 self.producer.poll(0)
-                part = slice(start, start + _POLL_ROWS)
-                self._produce(topic, values[part], None if keys is None else keys[part], timestamps[part])
+                self._produce(topic, messages.slice(start, _POLL_ROWS))
         except KafkaException as error:
             self._undelivered.report(error.args[0], topic)
         self._undelivered.check()
@@ -119,22 +116,20 @@ class MessageSender:
         with suppress(KafkaException):  # that it is of no use any more is known to whoever asks
             self.producer.poll(0)
 
-    def _produce(
-        self, topic: str, values: pa.Array, keys: pa.Array | None, timestamps: npt.NDArray[np.int64] | pa.Array
-    ) -> None:
-        produce, keys_or_none = self.producer.produce, repeat(None) if keys is None else keys.to_pylist()
-        for value, key, time in zip(values.to_pylist(), keys_or_none, timestamps.tolist(), strict=False):
+    def _produce(self, topic: str, messages: pa.RecordBatch) -> None:
+        produce = self.producer.produce
+        for message in _arguments(topic, messages):
             try:
-                produce(topic, value, key, _ANY_PARTITION, None, None, time)  # by name they take half as long again
+                produce(*message)  # by name they take half as long again
             except BufferError:
-                self._produce_when_there_is_room(topic, value, key, time)
+                self._produce_when_there_is_room(message)
 
-    def _produce_when_there_is_room(self, topic: str, value: bytes | None, key: bytes | None, time: int) -> None:
+    def _produce_when_there_is_room(self, message: tuple[Any, ...]) -> None:
         while True:
             self.producer.poll(_WAIT_SECONDS)
             self._check_while_waiting()
             with suppress(BufferError):
-                self.producer.produce(topic, value, key, timestamp=time)
+                self.producer.produce(*message)
                 return
 
     def _check_while_waiting(self) -> None:
@@ -142,9 +137,38 @@ class MessageSender:
         self._errors.check(f"messages cannot be sent to {self._servers}")
 
 
-def timestamps_of(messages: OutgoingMessages, now: int) -> npt.NDArray[np.int64]:
-    """The timestamps of messages, or now: 0 means that for librdkafka, and there is nothing before 1970 in Kafka."""
-    return np.where(messages.timestamps > 0, messages.timestamps, now)
+def columns_of(messages: OutgoingMessages, now: int) -> pa.RecordBatch:
+    """Messages of a topic in columns: timestamp, key and value, and where they have such, partition and headers.
+
+    Args:
+        messages: the messages.
+        now: their timestamp in milliseconds where they have none, or one that Kafka cannot hold: one below 0, or 0,
+            which means "now" for librdkafka.
+    """
+    times = pa.array(np.where(messages.timestamps > 0, messages.timestamps, now))
+    keys = pa.nulls(len(messages)) if messages.keys is None else messages.keys
+    columns = {"timestamp": times, "key": keys.cast(_BYTES), "value": messages.values.cast(_BYTES)}
+    if messages.partitions is not None:
+        columns["partition"] = pa.array(messages.partitions)
+    if messages.headers is not None:
+        columns["headers"] = messages.headers
+    return pa.record_batch(columns)
+
+
+def _arguments(topic: str, messages: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """What ``produce()`` is called with for each message."""
+    names = messages.schema.names
+    return zip(
+        repeat(topic),
+        messages["value"].to_pylist(),
+        repeat(None) if messages["key"].null_count == messages.num_rows else messages["key"].to_pylist(),
+        messages["partition"].to_pylist() if "partition" in names else repeat(_ANY_PARTITION),
+        repeat(None),
+        repeat(None),
+        messages["timestamp"].to_numpy().tolist(),
+        *([array_to_headers(messages["headers"])] if "headers" in names else []),
+        strict=False,
+    )
 
 
 class _Undelivered:

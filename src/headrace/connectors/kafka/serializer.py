@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect, refused, with_article
 from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -14,6 +14,8 @@ from headrace.connectors.outgoing_messages import MessageSerializationSchema
 
 if TYPE_CHECKING:
     from typing import Self
+
+    from headrace.connectors.outgoing_messages import HeaderFunction, PartitionFunction
 
 
 class KafkaTopicSelector(ABC):
@@ -31,6 +33,45 @@ class KafkaTopicSelector(ABC):
     @abstractmethod
     def apply(self, data: Any) -> str:
         """The topic of a record."""
+
+
+class HeaderProvider(ABC):
+    """Gives the headers of every record's message.
+
+    Examples:
+        >>> from headrace.datastream.connectors.kafka import HeaderProvider
+        >>> class Trace(HeaderProvider):
+        ...     def get_headers(self, record):
+        ...         return [("trace", record["trace"].encode())]
+        >>> Trace().get_headers({"trace": "7f"})
+        [('trace', b'7f')]
+    """
+
+    @abstractmethod
+    def get_headers(self, record: Any) -> Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] | None:
+        """Pairs of a name and bytes, in their order; a name may come more than once. None for no headers."""
+
+
+class KafkaPartitioner(ABC):
+    """Chooses the partition of every record's message.
+
+    Examples:
+        >>> from headrace.datastream.connectors.kafka import KafkaPartitioner
+        >>> class ByShard(KafkaPartitioner):
+        ...     def partition(self, record, key, value, target_topic, partitions):
+        ...         return partitions[record["shard"] % len(partitions)]
+        >>> ByShard().partition({"shard": 5}, None, b"", "alerts", range(4))
+        1
+    """
+
+    @abstractmethod
+    def partition(
+        self, record: Any, key: bytes | None, value: bytes | None, target_topic: str, partitions: Sequence[int]
+    ) -> int:
+        """One of the partitions that a topic has.
+
+        A record that is sent again after a failure should get the same one: else it may be before what it was behind.
+        """
 
 
 @hides_engine_of_methods
@@ -72,6 +113,8 @@ class KafkaRecordSerializationSchemaBuilder:
         self._key: SerializationSchema | None = None
         self._key_fields: tuple[str, ...] = ()
         self._value: SerializationSchema | None = None
+        self._headers: HeaderFunction | None = None
+        self._partitioner: PartitionFunction | None = None
 
     def set_topic(self, topic: str) -> Self:
         """Have all messages go to one topic.
@@ -90,13 +133,10 @@ class KafkaRecordSerializationSchemaBuilder:
             InvalidProgramError: when a topic or a selector is given already.
             InvalidTypeError: when it is neither.
         """
-        if isinstance(topic_selector, KafkaTopicSelector):
-            return self._set_topic(topic_selector.apply)
-        if not callable(topic_selector):
-            raise refused(
-                f"a topic selector is a KafkaTopicSelector or a function, not {topic_selector!r}", InvalidTypeError
-            )
-        return self._set_topic(topic_selector)
+        given = topic_selector
+        return self._set_topic(
+            _function(given.apply if isinstance(given, KafkaTopicSelector) else given, KafkaTopicSelector)
+        )
 
     def set_key_serialization_schema(self, key_serialization_schema: SerializationSchema) -> Self:
         """Say how keys are written; messages have none without it."""
@@ -120,6 +160,28 @@ class KafkaRecordSerializationSchemaBuilder:
         self._value = value_serialization_schema
         return self
 
+    def set_header_provider(self, header_provider: HeaderProvider | HeaderFunction) -> Self:
+        """Have a provider, or a function of the record, give the headers of each message.
+
+        Raises:
+            InvalidTypeError: when it is neither.
+        """
+        given = header_provider
+        self._headers = _function(given.get_headers if isinstance(given, HeaderProvider) else given, HeaderProvider)
+        return self
+
+    def set_partitioner(self, partitioner: KafkaPartitioner | PartitionFunction) -> Self:
+        """Have a partitioner, or a function of what it is given, say to which partition each message goes.
+
+        Raises:
+            InvalidTypeError: when it is neither.
+        """
+        given = partitioner
+        self._partitioner = _function(
+            given.partition if isinstance(given, KafkaPartitioner) else given, KafkaPartitioner
+        )
+        return self
+
     def build(self) -> KafkaRecordSerializationSchema:
         """The schema.
 
@@ -130,7 +192,14 @@ class KafkaRecordSerializationSchemaBuilder:
             raise refused("messages need a topic: call set_topic() or set_topic_selector()")
         if self._value is None:
             raise refused("messages need values: call set_value_serialization_schema()")
-        return KafkaRecordSerializationSchema(self._topic, self._value, self._key, key_fields=self._key_fields)
+        return KafkaRecordSerializationSchema(
+            self._topic,
+            self._value,
+            self._key,
+            key_fields=self._key_fields,
+            headers=self._headers,
+            partitioner=self._partitioner,
+        )
 
     def _set_topic(self, topic: str | Callable[[Any], str]) -> Self:
         if self._topic is not None:
@@ -139,3 +208,10 @@ class KafkaRecordSerializationSchemaBuilder:
             )
         self._topic = topic
         return self
+
+
+def _function(given: Any, kind: type) -> Any:
+    """What is called for each record; errors as the setters tell them."""
+    if not callable(given):
+        raise refused(f"this takes {with_article(kind)} or a function, not {given!r}", InvalidTypeError)
+    return given

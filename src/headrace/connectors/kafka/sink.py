@@ -15,6 +15,7 @@ from headrace.connectors.kafka.clients.client import ClientSettings, check_libra
 from headrace.connectors.kafka.clients.known_settings import check_known
 from headrace.connectors.kafka.clients.properties import SINK
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+from headrace.connectors.kafka.topics import PartitionCounts
 from headrace.connectors.kafka.transactions.committer import (
     KafkaCommitter,
     TransactionSettings,
@@ -85,7 +86,8 @@ class KafkaSink(TopicSink[T_contra]):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         check_library()
         max_bytes = self._settings.number("message.max.bytes", _MAX_BYTES)
-        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes))
+        counts = PartitionCounts(self._settings, context.clients)
+        encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes), counts.of)
         if self._transactions is None:
             return SendingWriter(self._settings, encoder, context)
         return StagingWriter(context, encoder, folder_of(context.folder), self._transactions)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.connectors.kafka.sender import MessageSender, timestamps_of
+from headrace.connectors.kafka.sender import MessageSender, columns_of
 from headrace.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_sizes(messages: OutgoingMessages, max_bytes: int) -> None:
-    """Refuse messages with more bytes in key and value than a topic takes.
+    """Refuse messages with more bytes in key, value and headers than a topic takes.
 
     Raises:
         ValueError: when there is one.
@@ -59,7 +61,7 @@ class SendingWriter(SinkWriter):
     def write(self, batch: Batch) -> None:
         self._is_flushed = False
         for messages in self._encoder.encode(batch):
-            self._sender.send(messages.topic, messages.values, messages.keys, timestamps_of(messages, self._now))
+            self._sender.send(messages.topic, columns_of(messages, self._now))
 
     def prepare_commit(self) -> Sequence[Json]:
         self._sender.flush()
@@ -75,4 +77,16 @@ class SendingWriter(SinkWriter):
 
 def _sizes(messages: OutgoingMessages) -> Any:
     sizes = pc.fill_null(pc.binary_length(messages.values), 0)
-    return sizes if messages.keys is None else pc.add(sizes, pc.fill_null(pc.binary_length(messages.keys), 0))
+    if messages.keys is not None:
+        sizes = pc.add(sizes, pc.fill_null(pc.binary_length(messages.keys), 0))
+    return sizes if messages.headers is None else pc.add(sizes, _sizes_of_headers(messages.headers))
+
+
+def _sizes_of_headers(headers: pa.Array) -> pa.Array:
+    """The bytes of all names and values that each message has."""
+    pairs = headers.flatten()
+    names, values = (pc.fill_null(pc.binary_length(pairs.field(part)), 0).to_numpy() for part in ("key", "value"))
+    before = np.concatenate(([0], np.cumsum(names + values)))
+    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
+    ends = np.cumsum(counts)
+    return pa.array(before[ends] - before[ends - counts])

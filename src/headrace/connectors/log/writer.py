@@ -43,7 +43,7 @@ class StagingWriter(SinkWriter):
 
     def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
         self._journal = log.journal
-        self._encoder = MessageEncoder(schema, context.reject, self._check_topic)
+        self._encoder = MessageEncoder(schema, context.reject, self._check_topic, self._partitions)
         self._subtask = context.subtask
         self._producer = producer_of(context.job_id, context.operator_id)
         self._epoch = 0
@@ -63,7 +63,10 @@ class StagingWriter(SinkWriter):
             columns = {"value": messages.values, "timestamp": pa.array(messages.timestamps_or(self._now))}
             if messages.keys is not None:
                 columns["key"] = messages.keys
-            sent = ProducerBatch(messages.topic, normalised(pa.record_batch(columns), self._now))
+            if messages.headers is not None:
+                columns["headers"] = messages.headers
+            records = normalised(pa.record_batch(columns), self._now)
+            sent = ProducerBatch(messages.topic, records, messages.partitions)
             self._pieces += sent.pieces(self._partitions(messages.topic), self._partitioner)
             self._bytes += messages.size
         if self._bytes >= _STAGED_TOGETHER:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.connectors.kafka import (
+    HeaderProvider,
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
+    KafkaPartitioner,
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaSink,
@@ -18,8 +20,10 @@ from headrace.connectors.kafka import (
 )
 
 __all__ = [
+    "HeaderProvider",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",
+    "KafkaPartitioner",
     "KafkaRecordSerializationSchema",
     "KafkaRecordSerializationSchemaBuilder",
     "KafkaSink",

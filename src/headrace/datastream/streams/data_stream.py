@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from headrace.datastream.streams.cached_stream import CachedDataStream
     from headrace.datastream.streams.connected_streams import ConnectedStreams
 
 
@@ -98,6 +99,15 @@ class DataStream(
                 that of the tag.
         """
         return side_stream(self._environment, self, output_tag)
+
+    def cache(self) -> CachedDataStream[T_co]:
+        """This stream, of which the first job that finishes keeps the records for later jobs of the environment.
+
+        Raises:
+            InvalidProgramError: when it is not directly the output of an operator, a source is unbounded, or jobs have
+                a checkpoint directory.
+        """
+        return self._environment._cached(self)
 
     # --- for the classes of this package -----------------------------------------------------------------------------
 

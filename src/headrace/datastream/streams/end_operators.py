@@ -11,7 +11,7 @@ from headrace.connectors.print_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.connectors.sink.checks import check_properties
 from headrace.datastream.streams.pre_write import NO_TOPOLOGY, PreWriteTopology, before_writers
-from headrace.datastream.streams.results import CloseableIterator, collected, to_dataframe
+from headrace.datastream.streams.results import CloseableIterator, collected, collected_later, to_dataframe
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.stream_sink import DataStreamSink
 from headrace.datastream.streams.types import TypeOrigin
@@ -69,6 +69,28 @@ class EndOperators(Stream[T_co], Generic[T_co]):
             it in a ``with`` statement, or close it: that ends the job.
         """
         return collected(self, job_execution_name, limit)
+
+    def collect_async(self) -> CloseableIterator[T_co]:
+        """Gives the records of the stream to the program while the next job runs, which it starts itself.
+
+        So several streams of one job can be collected. Start the job with ``execute_async()``, and take the records of
+        all of them: it waits where four epochs of one are waiting to be taken. With ``execute()`` they are all kept in
+        memory until the job is over.
+
+        Raises:
+            InvalidProgramError: of the iterator, when it is asked for records before the job was started.
+
+        Examples:
+            >>> from headrace.datastream import StreamExecutionEnvironment
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> numbers = env.from_sequence(1, 4)
+            >>> squares = numbers.map(lambda number: number * number, output_type=int).collect_async()
+            >>> halves = numbers.filter(lambda number: number % 2 == 0).collect_async()
+            >>> _ = env.execute_async("squares and halves")
+            >>> list(squares), list(halves)
+            ([1, 4, 9, 16], [2, 4])
+        """
+        return collected_later(self)
 
     def to_dataframe(self, job_name: str | None = None) -> Any:
         """Runs the bounded job, with everything else that was built, and gives its records as a Spark DataFrame.

@@ -51,6 +51,10 @@ def lookup_spec(
     requests: RequestSettings,
 ) -> LookupSpec:
     """What the operator does; the arguments but the first are those of ``enrich``."""
+    if lookup is Lookup:
+        raise refused(
+            "enrich takes a Lookup, not the class: Lookup.function(f), Lookup.table(...), say", InvalidTypeError
+        )
     found = lookup if isinstance(lookup, Lookup) else Lookup.function(lookup)
     tag = misses if isinstance(misses, OutputTag) else None
     if tag is None and misses not in (KEEP, DROP):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import array_to_values, layout_of
@@ -11,6 +12,8 @@ from headrace.datastream.streams.adapters import Adapter
 from headrace.expressions import evaluate
 from headrace.operators.collector import results_of
 from headrace.operators.functions import method_of
+from headrace.operators.join.tagged import pair_type
+from headrace.state.copying import copier
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -36,13 +39,15 @@ class JoinApply(Adapter, WindowFunction):
     Args:
         function: the function.
         outer: of which streams records without a partner are shown as well.
+        types: those of both streams.
     """
 
     method = "join"
 
-    def __init__(self, function: Any, outer: Outer) -> None:
+    def __init__(self, function: Any, outer: Outer, types: Sequence[TypeInformation]) -> None:
         super().__init__(function)
         self._outer = outer
+        self._copy_left, self._copy_right = map(copier, types)
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
         join = method_of(self.function, self.method)
@@ -52,11 +57,19 @@ class JoinApply(Adapter, WindowFunction):
         """Each record of the left stream with each of the right one."""
         lefts, rights = _sides(inputs)
         if lefts and rights:
-            yield from ((left, right) for left in lefts for right in rights)
+            yield from self._matched(lefts, rights)
         elif self._outer.left and lefts:
             yield from ((left, None) for left in lefts)
         elif self._outer.right:
             yield from ((None, right) for right in rights)
+
+    def _matched(self, lefts: Sequence[Any], rights: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        """No two pairs share a record, as the function may change it and return it; the last one has it itself."""
+        last_left, last_right = len(lefts) - 1, len(rights) - 1
+        for i, left in enumerate(lefts):
+            for j, right in enumerate(rights):
+                own_left = left if j == last_right else self._copy_left(left)
+                yield own_left, right if i == last_left else self._copy_right(right)
 
 
 class FlatJoinApply(JoinApply):
@@ -73,13 +86,16 @@ class SelectApply(JoinApply):
 
     Args:
         columns: the expressions.
-        pairs: the type of the pairs.
+        types: those of both streams.
         outer: of which streams records without a partner are shown as well.
     """
 
-    def __init__(self, columns: Sequence[Bound], pairs: TypeInformation, outer: Outer) -> None:
-        super().__init__(None, outer)
-        self._columns, self._type = columns, pairs
+    def __init__(self, columns: Sequence[Bound], types: Sequence[TypeInformation], outer: Outer) -> None:
+        super().__init__(None, outer, types)
+        self._columns, self._type = columns, pair_type(*types)
+
+    def _matched(self, lefts: Sequence[Any], rights: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        return product(lefts, rights)
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
         pairs = [Row(*pair) for pair in self._pairs(inputs)]

@@ -28,7 +28,7 @@ from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
 from headrace.graph.join_specs import CoGroupSpec
-from headrace.operators.join.tagged import INNER, Outer, pair_type
+from headrace.operators.join.tagged import INNER, Outer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -268,7 +268,8 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         check_function(function, FlatJoinFunction if is_flat else JoinFunction, "join")
         if not is_flat:
             check_returns(function, "join")
-        adapter = (FlatJoinApply if is_flat else JoinApply)(function, self._outer)
+        types = self._keyed_stream.get_type(), self._second.get_type()
+        adapter = (FlatJoinApply if is_flat else JoinApply)(function, self._outer, types)
         role = Role.MANY if is_flat else Role.ONE
         found: DataStream[OUT] = self._applied("Join", adapter, function, output_type, role)
         return found
@@ -287,7 +288,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         values, found = selected(columns, *types)
         spec = self._row_spec(CoGroupSpec, found, columns=values, outer=self._outer)
         if not spec.ends_at_once:
-            adapter = SelectApply(values, pair_type(*types), self._outer)
+            adapter = SelectApply(values, types, self._outer)
             spec = self._row_spec(CoGroupSpec, found, window_function=adapter)
         name = titled("Join", *columns)
         return self._keyed_stream._apply(spec, name, self._second, origin=TypeOrigin.DECLARED)

@@ -42,15 +42,25 @@ def collected(stream: EndOperators[T], job_name: str | None, limit: int | None) 
         expect(limit, int, "limit")
         if limit < 1:
             raise refused(f"limit is a number of records above zero, not {limit!r}")
-    handover = Handover()
-    stream._end(CollectSink(handover.put), "Collect")
-    records: CloseableIterator[T] = CloseableIterator(
-        handover, stream.get_execution_environment().execute_async(job_name)
-    )
+    records = _ended(stream)
+    records.begin(stream.get_execution_environment().execute_async(job_name))
     if limit is None:
         return records
     with records:
         return list(islice(records, limit))
+
+
+def collected_later(stream: EndOperators[T]) -> CloseableIterator[T]:
+    """Ends a stream in a sink that hands its records over, once the next job of its environment runs."""
+    records = _ended(stream)
+    stream.get_execution_environment().transformations.when_started(records.begin)
+    return records
+
+
+def _ended(stream: EndOperators[T]) -> CloseableIterator[T]:
+    handover = Handover()
+    stream._end(CollectSink(handover.put), "Collect")
+    return CloseableIterator(handover)
 
 
 def to_dataframe(stream: EndOperators[Any], job_name: str | None) -> Any:
@@ -95,12 +105,17 @@ class Handover:
         self._epochs: deque[list[Any]] = deque()
         self._is_ended = False
         self._is_closed = False
+        self._holds_all = False
         self._error: BaseException | None = None
+
+    def hold_all(self) -> None:
+        """Nobody takes records before the job is over: it does not wait for that."""
+        self._holds_all = True
 
     def put(self, records: list[Any]) -> None:
         """Hand over the records of an epoch; waits for the program unless it wants no more."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or len(self._epochs) < _EPOCHS_HELD)
+            self._changed.wait_for(lambda: self._is_closed or self._holds_all or len(self._epochs) < _EPOCHS_HELD)
             if not self._is_closed:
                 self._epochs.append(records)
                 self._changed.notify_all()
@@ -145,7 +160,6 @@ class CloseableIterator(Generic[T_co]):
 
     Args:
         handover: where the job's sink puts the records.
-        client: the job.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -155,18 +169,30 @@ class CloseableIterator(Generic[T_co]):
         [2, 4, 6]
     """
 
-    def __init__(self, handover: Handover, client: JobClient) -> None:
+    def __init__(self, handover: Handover) -> None:
         self._handover = handover
-        self._client = client
-        client.get_job_execution_result().add_done_callback(
-            lambda result: handover.end(result.exception() or client.interruption())
-        )
+        self._client: JobClient | None = None
         self._records: Iterator[T_co] = iter(())
+
+    def begin(self, client: JobClient, *, is_awaited: bool = False) -> None:
+        """Takes the records of a job that has been started.
+
+        Args:
+            client: the job.
+            is_awaited: whether the program waits for its end before it comes for records.
+        """
+        self._client = client
+        if is_awaited:
+            self._handover.hold_all()
+        client.get_job_execution_result().add_done_callback(
+            lambda result: self._handover.end(result.exception() or client.interruption())
+        )
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T_co:
+        self.get_job_client()
         record: Any = next(self._records, _NO_RECORD)
         while record is _NO_RECORD:
             records = self._handover.take()
@@ -182,21 +208,28 @@ class CloseableIterator(Generic[T_co]):
         return next(self)
 
     def get_job_client(self) -> JobClient:
-        """The job."""
+        """The job.
+
+        Raises:
+            InvalidProgramError: when none was started yet.
+        """
+        if self._client is None:
+            raise refused("there are no records yet, as the job was not started: call execute_async() before")
         return self._client
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._client!r})"
+        return f"{type(self).__name__}({'no job yet' if self._client is None else repr(self._client)})"
 
     def _repr_html_(self) -> str:
         """What notebooks show: the job whose records these are."""
-        return framed(type(self).__name__, {}, self._client._repr_html_())
+        job = "no job yet" if self._client is None else self._client._repr_html_()
+        return framed(type(self).__name__, {}, job)
 
     def close(self) -> None:
         """Cancels the job if it runs, and waits for its end; a second time does nothing."""
         self._handover.close()
         self._records = iter(())
-        if not self._client.get_job_execution_result().done():
+        if self._client is not None and not self._client.get_job_execution_result().done():
             self._client.cancel().result()
 
     def __enter__(self) -> Self:

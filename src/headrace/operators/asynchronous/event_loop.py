@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
+import time
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.call_site import of_stack
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
@@ -17,6 +20,14 @@ LOOK_AROUND_SECONDS: Final = 0.05
 
 _CLOSING_SECONDS: Final = 5.0
 """So long the end of the loop may take; then it is left to itself."""
+
+_BLOCKED_SECONDS: Final = 1.0
+"""A loop that answers nobody for so long is held up by what should have been awaited."""
+
+_HELD_UP: Final = (
+    "%s: nothing else could run in its event loop for %.1f s, at %s: use a client that can be awaited, or "
+    "await asyncio.to_thread(...)"
+)
 
 logger = get_logger(__name__)
 
@@ -34,6 +45,8 @@ class EventLoopThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._is_closing = False
+        self._asked_at: float | None = None
+        self._has_warned = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -50,13 +63,28 @@ class EventLoopThread:
         """Wait for a coroutine; what it raises is raised here, and when the wait is interrupted, it is cancelled."""
         future = asyncio.run_coroutine_threadsafe(_failure_of(coroutine), self._loop)
         try:
-            while not future.done():
-                wait([future], LOOK_AROUND_SECONDS)
+            while not wait([future], LOOK_AROUND_SECONDS).done:
+                self.look_after()
         except BaseException:
             future.cancel()
             raise
         if (error := future.result()) is not None:
             raise error
+
+    def look_after(self) -> None:
+        """Warn, once, of the line that holds up the loop; called now and then by who waits for it."""
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            self.call(self._answer)
+        elif now - self._asked_at > _BLOCKED_SECONDS and not self._has_warned:
+            line = of_stack(sys._current_frames().get(self._thread.ident or 0))
+            if line is not None:
+                self._has_warned = True
+                logger.warning(_HELD_UP, self._thread.name, now - self._asked_at, line)
+
+    def _answer(self) -> None:
+        self._asked_at = None
 
     def close(self) -> None:
         """End the loop; a coroutine that blocks it is left behind."""

@@ -142,6 +142,7 @@ class RequestingOperator(Operator):
             while not answers.are_whole.wait(LOOK_AROUND_SECONDS):
                 if self._requests.failure is not None:
                     raise self._requests.failure
+                self._loop.look_after()
 
 
 def out_of_time(_: Any) -> Any:

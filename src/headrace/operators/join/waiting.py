@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 128 << 20
 """Records that take so much memory are many, however few they are."""
 
+_WEIGHED_ROWS: Final = 64
+"""One batch of so many records is weighed for all of them: of a few records that takes longer than all else."""
+
 
 class TakenBatches:
     """Records of both inputs in the order in which they came.
@@ -62,13 +65,16 @@ class WaitingBatches:
     def forget(self) -> None:
         """None waits any more."""
         self._batches: list[tuple[int, KeyedBatch]] = []
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self._unweighed = 0
 
     def add(self, input_index: int, batch: KeyedBatch) -> bool:
         """Has records of one input wait; tells whether there are many now."""
         self._batches.append((input_index, batch))
         self._rows += len(batch)
-        self._bytes += batch.columns.nbytes if batch.is_columnar else 0
+        self._unweighed += len(batch)
+        if self._unweighed >= _WEIGHED_ROWS and batch.is_columnar:
+            self._bytes += batch.columns.nbytes * self._unweighed // len(batch)
+            self._unweighed = 0
         return self._rows >= self._most_rows or self._bytes >= _MOST_BYTES
 
     def take(self) -> TakenBatches:

@@ -28,6 +28,7 @@ _MARKS: Final = {
     "qmark": lambda number: "?",
     "format": lambda number: "%s",
     "pyformat": lambda number: "%s",
+    "named": lambda number: f":{number}",  # a driver that wants names takes numbers, too
     "numeric": lambda number: f":{number}",
     "numeric_dollar": lambda number: f"${number}",
 }

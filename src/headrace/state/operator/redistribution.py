@@ -61,7 +61,7 @@ class Redistribution:
         """The old subtasks whose state of a kind without keys the new one has to know."""
         if kind is StateKind.UNION or (kind is StateKind.LIST and self.before != self.now):
             return range(self.before)
-        number = 0 if self.shares else self.subtask % self.before
+        number = 0 if self.shares and kind is StateKind.BROADCAST else self.subtask % self.before
         return range(number, number + 1)
 
     def runs(self, stores: Mapping[str, Held]) -> dict[str, list[Run]]:

@@ -20,43 +20,33 @@ _UNKNOWN: Final = 'No such configuration property: "{}"'
 _PLUGINS: Final = "plugin.library.paths"
 """A plugin of librdkafka is loaded when this is set, and may know settings of its own."""
 
-PROPOSED: Final = (
-    *("acks", "allow.auto.create.topics", "auto.commit.interval.ms", "auto.offset.reset", "batch.num.messages"),
-    *(
-        "batch.size",
-        "bootstrap.servers",
-        "broker.address.family",
-        "broker.address.ttl",
-        "check.crcs",
-        "client.dns.lookup",
-    ),
-    *("client.id", "client.id.prefix", "client.rack", "commit.offsets.on.checkpoint", "compression.codec"),
-    *("compression.level", "compression.type", "connections.max.idle.ms", "debug", "delivery.timeout.ms"),
-    *("enable.idempotence", "enable.metrics.push", "enable.ssl.certificate.verification", "fetch.error.backoff.ms"),
-    *("fetch.max.bytes", "fetch.max.wait.ms", "fetch.message.max.bytes", "fetch.min.bytes", "fetch.queue.backoff.ms"),
-    *("fetch.wait.max.ms", "group.id", "group.instance.id", "group.protocol", "heartbeat.interval.ms"),
-    *("https.ca.location", "https.ca.pem", "isolation.level", "linger.ms", "log.connection.close", "log.thread.name"),
-    *("log_level", "max.in.flight.requests.per.connection", "max.partition.fetch.bytes", "max.poll.interval.ms"),
-    *("max.request.size", "message.copy.max.bytes", "message.max.bytes", "message.send.max.retries"),
-    *("message.timeout.ms", "metadata.max.age.ms", "metadata.recovery.strategy", "partition.assignment.strategy"),
-    *("partition.discovery.interval.ms", "partitioner", "queue.buffering.backpressure.threshold"),
-    *("queue.buffering.max.kbytes", "queue.buffering.max.messages", "queue.buffering.max.ms"),
-    *("queued.max.messages.kbytes", "queued.min.messages", "receive.message.max.bytes", "reconnect.backoff.max.ms"),
-    *("reconnect.backoff.ms", "request.required.acks", "request.timeout.ms", "retries", "retry.backoff.max.ms"),
-    *("retry.backoff.ms", "sasl.jaas.config", "sasl.kerberos.keytab", "sasl.kerberos.kinit.cmd"),
-    *("sasl.kerberos.principal", "sasl.kerberos.service.name", "sasl.mechanism", "sasl.mechanisms"),
-    *("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"),
-    *("sasl.oauthbearer.extensions", "sasl.oauthbearer.method", "sasl.oauthbearer.scope"),
-    *("sasl.oauthbearer.token.endpoint.url", "sasl.password", "sasl.username", "security.protocol"),
-    *("session.timeout.ms", "socket.connection.setup.timeout.ms", "socket.keepalive.enable", "socket.max.fails"),
-    *("socket.nagle.disable", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "socket.timeout.ms"),
-    *("ssl.ca.certificate.stores", "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.certificate.pem"),
-    *("ssl.cipher.suites", "ssl.crl.location", "ssl.endpoint.identification.algorithm", "ssl.key.location"),
-    *("ssl.key.password", "ssl.key.pem", "ssl.keystore.certificate.chain", "ssl.keystore.key"),
-    *("ssl.keystore.location", "ssl.keystore.password", "ssl.truststore.certificates", "statistics.interval.ms"),
-    *("sticky.partitioning.linger.ms", "topic.metadata.propagation.max.ms", "topic.metadata.refresh.interval.ms"),
-    "transaction.timeout.ms",
-)
+_NAMES: Final = """
+acks allow.auto.create.topics auto.commit.interval.ms auto.offset.reset batch.num.messages batch.size
+bootstrap.servers broker.address.family broker.address.ttl check.crcs client.dns.lookup client.id client.id.prefix
+client.rack commit.offsets.on.checkpoint compression.codec compression.level compression.type connections.max.idle.ms
+debug delivery.timeout.ms enable.idempotence enable.metrics.push enable.ssl.certificate.verification
+fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes
+fetch.queue.backoff.ms fetch.wait.max.ms group.id group.instance.id group.protocol heartbeat.interval.ms
+https.ca.location https.ca.pem isolation.level linger.ms log.connection.close log.thread.name log_level
+max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms max.request.size
+message.copy.max.bytes message.max.bytes message.send.max.retries message.timeout.ms metadata.max.age.ms
+metadata.recovery.strategy partition.assignment.strategy partition.discovery.interval.ms partitioner
+queue.buffering.backpressure.threshold queue.buffering.max.kbytes queue.buffering.max.messages queue.buffering.max.ms
+queued.max.messages.kbytes queued.min.messages receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms
+request.required.acks request.timeout.ms retries retry.backoff.max.ms retry.backoff.ms sasl.jaas.config
+sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.principal sasl.kerberos.service.name sasl.mechanism
+sasl.mechanisms sasl.oauthbearer.client.id sasl.oauthbearer.client.secret sasl.oauthbearer.config
+sasl.oauthbearer.extensions sasl.oauthbearer.method sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
+sasl.password sasl.username security.protocol session.timeout.ms socket.connection.setup.timeout.ms
+socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes
+socket.timeout.ms ssl.ca.certificate.stores ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem
+ssl.cipher.suites ssl.crl.location ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem
+ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password
+ssl.truststore.certificates statistics.interval.ms sticky.partitioning.linger.ms topic.metadata.propagation.max.ms
+topic.metadata.refresh.interval.ms transaction.timeout.ms
+"""
+
+PROPOSED: Final = tuple(_NAMES.split())
 """Names that somebody may mean, librdkafka's and those that stand for them here; librdkafka itself has no list."""
 
 

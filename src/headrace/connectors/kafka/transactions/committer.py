@@ -10,7 +10,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointError, HeadraceError, InfrastructureError
-from headrace.connectors.kafka.topics import require_topic
+from headrace.connectors.kafka.topics import partition_count
 from headrace.connectors.kafka.transactions.markers import Marker, read_marker
 from headrace.connectors.kafka.transactions.publisher import Publication, Publisher
 from headrace.connectors.kafka.transactions.staging import StagedEpoch, remove_staged_before
@@ -152,7 +152,7 @@ class KafkaCommitter(Committer):
         """
         if not ids:
             return
-        require_topic(self._settings.client, self._settings.marker_topic)
+        partition_count(self._settings.client, self._settings.marker_topic)  # it has to be there
         claim = Marker(self._settings.marker_topic, epoch, self._owner)
         self._do_here({id_: methodcaller("claim", claim) for id_ in ids})
         self._set_at.update(dict.fromkeys(ids, time.monotonic()))

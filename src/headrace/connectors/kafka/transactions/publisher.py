@@ -150,7 +150,7 @@ class Publisher:
     def _run_transaction(self, publication: Publication) -> None:
         self._begin()
         for topic, batch in publication.staged.batches(publication.folder):
-            self._sender.send(topic, batch["value"], batch["key"], batch["timestamp"])
+            self._sender.send(topic, batch)
         try:  # the marker and the messages are on their way together
             self._mark(Marker(publication.staged.marker_topic, publication.epoch, publication.owner))
         finally:

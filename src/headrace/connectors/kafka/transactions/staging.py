@@ -14,23 +14,12 @@ from headrace.common.errors import CommitRefusedError
 from headrace.storage.output import ContentDigest
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from headrace.connectors.outgoing_messages import OutgoingMessages
     from headrace.connectors.sink import Json
     from headrace.storage.folder import Folder
 
 _SUFFIX: Final = ".arrow"
 _NAME: Final = re.compile(rf"[0-9]+-([0-9]+)-[0-9]+-[0-9a-f]+\{_SUFFIX}")
 _TOPIC: Final = "topic"
-_SCHEMA: Final = pa.schema(
-    [
-        pa.field("timestamp", pa.int64(), nullable=False),
-        pa.field("key", pa.large_binary()),
-        pa.field("value", pa.large_binary()),
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +64,7 @@ class StagedEpoch:
         return sum(file.messages for file in self.files)
 
     def batches(self, folder: Folder) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Batches of timestamp, key and value, with their topics.
+        """Batches of messages in columns, with their topics.
 
         Args:
             folder: where the files are.
@@ -102,12 +91,12 @@ class StagedEpoch:
         return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))
 
 
-def content_of(pieces: Sequence[tuple[OutgoingMessages, npt.NDArray[np.int64]]]) -> pa.Buffer:
-    """What a file of messages holds: messages of one topic each, with their timestamps."""
+def content_of(pieces: Sequence[tuple[str, pa.RecordBatch]]) -> pa.Buffer:
+    """What a file of messages holds: each piece messages of one topic, the columns of all alike."""
     output = pa.BufferOutputStream()
-    with pa.ipc.new_stream(output, _SCHEMA) as writer:
-        for messages, timestamps in pieces:
-            writer.write_batch(_columns(messages, timestamps), custom_metadata={_TOPIC: messages.topic})
+    with pa.ipc.new_stream(output, pieces[0][1].schema) as writer:
+        for topic, messages in pieces:
+            writer.write_batch(messages, custom_metadata={_TOPIC: topic})
     return output.getvalue()
 
 
@@ -154,12 +143,6 @@ def remove_staged_before(folder: Folder, generation: int) -> None:
 
     folder.remove_unfinished(is_older)
     folder.remove_all([name for name in folder.names() if is_older(name)])
-
-
-def _columns(messages: OutgoingMessages, timestamps: npt.NDArray[np.int64]) -> pa.RecordBatch:
-    values = messages.values.cast(pa.large_binary())
-    keys = pa.nulls(len(values), pa.large_binary()) if messages.keys is None else messages.keys.cast(pa.large_binary())
-    return pa.record_batch([pa.array(timestamps, pa.int64()), keys, values], schema=_SCHEMA)
 
 
 def _digest(content: Any) -> str:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.connectors.kafka.sender import timestamps_of
+from headrace.connectors.kafka.sender import columns_of
 from headrace.connectors.kafka.transactions.staging import StagedEpoch, content_of, stage
 from headrace.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
     from headrace.common.batch import Batch
     from headrace.connectors.kafka.transactions.committer import TransactionSettings
     from headrace.connectors.kafka.transactions.staging import StagedFile
-    from headrace.connectors.outgoing_messages import MessageEncoder, OutgoingMessages
+    from headrace.connectors.outgoing_messages import MessageEncoder
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.storage.folder import Folder
 
@@ -52,7 +50,7 @@ class StagingWriter(SinkWriter):
         self._marker_topic = transactions.marker_topic
         self._epoch: WriterEpoch | None = None
         self._in_manifest = _IN_MANIFEST_BYTES // context.parallelism
-        self._pieces: list[tuple[OutgoingMessages, npt.NDArray[np.int64]]] = []
+        self._pieces: list[tuple[str, pa.RecordBatch]] = []
         self._bytes = 0
         self._staged: list[StagedFile] = []
 
@@ -62,14 +60,14 @@ class StagingWriter(SinkWriter):
     def write(self, batch: Batch) -> None:
         assert self._epoch is not None
         for messages in self._encoder.encode(batch):
-            self._pieces.append((messages, timestamps_of(messages, self._epoch.processing_time)))
+            self._pieces.append((messages.topic, columns_of(messages, self._epoch.processing_time)))
             self._bytes += messages.size
         if self._bytes >= _STAGED_TOGETHER:
             self._stage(content_of(self._pieces))
 
     def prepare_commit(self) -> Sequence[Json]:
         content = b""
-        if any(len(messages) for messages, _ in self._pieces):
+        if any(messages.num_rows for _, messages in self._pieces):
             last = content_of(self._pieces)
             if self._staged or last.size > self._in_manifest:
                 self._stage(last)
@@ -84,7 +82,7 @@ class StagingWriter(SinkWriter):
 
     def _stage(self, content: pa.Buffer) -> None:
         assert self._epoch is not None
-        messages = sum(len(messages) for messages, _ in self._pieces)
+        messages = sum(messages.num_rows for _, messages in self._pieces)
         self._staged.append(stage(self._folder, f"{self._epoch.number}-{self._place}", content, messages))
         self._pieces, self._bytes = [], 0
 
