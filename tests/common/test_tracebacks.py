@@ -162,7 +162,7 @@ MISTAKES = [
     lambda: environment().from_collection([1]).key_by(inverse).window(5),  # type: ignore[arg-type]
     lambda: environment().from_collection([1]).print().uid(""),
     lambda: environment().set_parallelism(0),
-    lambda: environment().from_collection([1]).cache,  # type: ignore[attr-defined]
+    lambda: environment().from_collection([1]).key_by(inverse).cache(),
     lambda: Types.TUPLE("abc"),
     lambda: headrace.datastream.TimeCharacteristic,  # type: ignore[attr-defined]
     lambda: headrace.datastream.nonsense,  # type: ignore[attr-defined]
