@@ -56,6 +56,18 @@ def pairs_of(left: Sequence[Event], right: Sequence[Event], lower: int, upper: i
 @examples(20, left=a_stream, right=a_stream, interval=bounds, cut=cuts)
 def test_interval_joins(left: list[Steps], right: list[Steps], interval: list[int], cut: Cut) -> None:
     """Two sources of several splits."""
+    check_interval_join(left, right, interval, cut)
+
+
+def test_tables_that_two_subtasks_have_shared_count_once() -> None:
+    """At two subtasks both have the table of the first epoch; the one that comes after them has it twice."""
+    one_key = [[("a", number, 0) for number in range(7)]]
+    cut = Cut(shares=(3,), parallelism=(1, 2), restarts=frozenset({1, 2}), inline_threshold=0)
+    check_interval_join(one_key, one_key, [-50, 50], cut)
+
+
+def check_interval_join(left: list[Steps], right: list[Steps], interval: list[int], cut: Cut) -> None:
+    """Runs the job, and compares its pairs with those of the model."""
     streams = [[events_of(split) for split in stream] for stream in (left, right)]
 
     def build(job: Job) -> None:

@@ -91,7 +91,8 @@ class JoinLog:
 
     def sections(self, watermark: int) -> list[Section]:
         """What may hold rows that are not over when the watermark is ``watermark``, oldest first."""
-        return [*(run.section for run in self._runs.runs if run.meta[_OVER] > watermark), *self._written]
+        stored = [_own_section(run) for run in self._runs.runs if run.meta[_OVER] > watermark]
+        return [*(section for section in stored if section.rows), *self._written]
 
     def append(self, batch: pa.RecordBatch, watermark: int) -> None:
         """Adds rows, in order and newer than all others; those that are over at ``watermark`` are left out."""
@@ -127,6 +128,15 @@ class JoinLog:
         if is_due:
             self._runs.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
         return is_due
+
+
+def _own_section(run: Run) -> Section:
+    """The rows of a run that count: after a rescale two runs may have one table, each with some of its keys."""
+    if run.whole:
+        return run.section
+    own = run.own_rows()
+    assert isinstance(own, slice), "runs are sorted by hash"
+    return Section(run.section.slice(own.start, own.stop))
 
 
 def key_time_order(hashes: Hashes, keys: pa.Array, times: Longs) -> tuple[Longs, Longs]:
