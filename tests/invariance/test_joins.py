@@ -14,6 +14,7 @@ from headrace.datastream.window import EventTimeSessionWindows, SlidingEventTime
 from headrace.expressions import left as left_field
 from headrace.expressions import right as right_field
 from headrace.operators.join import find_pairs
+from headrace.state.runs import spilling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
 
 DISORDER = 20
@@ -23,6 +24,7 @@ NOBODY = (None, None, None)
 @pytest.fixture(autouse=True)
 def a_few_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_pairs, "PAIRS", 5)
+    monkeypatch.setattr(spilling, "SPILLED_BYTES", 500)  # about ten records
 
 
 Steps = list[tuple[str, int, int]]

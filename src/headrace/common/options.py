@@ -103,7 +103,8 @@ CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.timeout",
     positive_duration,
     600_000,
-    "How long an epoch may take before it is given up and run again; when not set, two hours in batch mode.",
+    "How long an epoch may take before it is given up and run again; when not set, two hours in batch mode, and a week "
+    "where a job joins all of its input in one epoch.",
 )
 CHECKPOINT_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
@@ -213,7 +214,8 @@ EPOCH_MAX_RECORDS: Final = ConfigOption(
     # are tiny.
     20_000_000,
     "The most records that one source subtask reads in an epoch. When not set, 5000000 in batch mode, where epochs may "
-    "take long, and 10000000 where no operator has state but windows that are computed column by column.",
+    "take long, 10000000 where no operator has state but windows that are computed column by column, and no limit "
+    "where none has any but joins on Spark that can spill.",
 )
 EPOCH_FIRST_RECORDS: Final = ConfigOption(
     "headrace.epoch.first-records",
@@ -224,10 +226,15 @@ EPOCH_FIRST_RECORDS: Final = ConfigOption(
     "How many records all sources together read in a run's first epoch, when nothing is known of what a record costs. "
     "Later epochs follow the target duration, each with eight times the records of the one before at most, unless that "
     "was a first one of 250000 or more. Where a function takes milliseconds a record, one that asks a service say, set "
-    "it to what can be done in some seconds. When not set, 500000 in batch mode.",
+    "it to what can be done in some seconds. When not set, 500000 in batch mode, and as many as "
+    "headrace.epoch.max-records allows where no operator has state but joins.",
 )
 EPOCH_MAX_BYTES: Final = ConfigOption(
-    "headrace.epoch.max-bytes", memory_size, 256 << 20, "The most bytes that one source subtask reads in an epoch."
+    "headrace.epoch.max-bytes",
+    memory_size,
+    256 << 20,
+    "The most bytes that one source subtask reads in an epoch. When not set, there is no limit in batch mode where no "
+    "operator has state but joins on Spark that can spill.",
 )
 EPOCH_TARGET_DURATION: Final = ConfigOption(
     "headrace.epoch.target-duration",

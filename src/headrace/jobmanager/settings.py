@@ -9,12 +9,13 @@ from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
-from headrace.plan.window_paths import BY_COLUMNS, path_of
+from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from headrace.common.configuration import Configuration
+    from headrace.graph.specs import OperatorSpec
     from headrace.plan.job_plan import JobPlan
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
@@ -36,12 +37,14 @@ class _EpochDefaults(NamedTuple):
         first_records: how many records the first one reads.
         max_records: how many records one subtask reads at most.
         timeout: how long one may take before it is run again, in milliseconds.
+        max_bytes: how many bytes one subtask reads at most.
     """
 
     target_duration: int
     first_records: int
     max_records: int
     timeout: int
+    max_bytes: int = options.EPOCH_MAX_BYTES.default
 
 
 _IN_STREAMING_MODE: Final = _EpochDefaults(
@@ -59,6 +62,12 @@ ends in time. What an epoch holds in memory is bounded by its records, as an epo
 
 _MOST_IN_COLUMNS: Final = 10_000_000
 """So many records one subtask reads at most where all state is in columns: they take less memory than objects."""
+
+_UNBOUNDED: Final = 1 << 40
+
+_IN_ONE_EPOCH: Final = _EpochDefaults(_WHERE_NOBODY_WAITS, _UNBOUNDED, _UNBOUNDED, 7 * 24 * 3_600_000, _UNBOUNDED)
+"""With all input in one epoch joins in batch mode have nothing to keep between two, which would be written into state
+and read again. What they hold within it goes to the machine's own disk when it is much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +101,13 @@ class JobSettings:
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     """How the job manager works."""
     readers = plan.stages[0].parallelism
-    defaults = _defaults(plan)
+    defaults = _defaults(configuration, plan)
     target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
     longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return JobSettings(
         limits=EpochLimits(
             max_records=configuration.get(options.EPOCH_MAX_RECORDS, defaults.max_records) * readers,
-            max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
+            max_bytes=configuration.get(options.EPOCH_MAX_BYTES, defaults.max_bytes) * readers,
             target_seconds=(target if longest is None else min(target, longest)) / 1000,
             first_records=configuration.get(options.EPOCH_FIRST_RECORDS, defaults.first_records),
             backlog_seconds=(configuration.get(options.BACKLOG_INTERVAL) or _WHERE_NOBODY_WAITS) / 1000,
@@ -114,12 +123,28 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     )
 
 
-def _defaults(plan: JobPlan) -> _EpochDefaults:
+def _defaults(configuration: Configuration, plan: JobPlan) -> _EpochDefaults:
     if not plan.settings.is_batch:
         return _IN_STREAMING_MODE
-    kept = [path_of(operator.node.spec) for operator in plan.operators() if operator.state_kinds]
-    is_in_columns = all(path is not None and path.name == BY_COLUMNS for path in kept)
+    kept = [operator.node.spec for operator in plan.operators() if operator.state_kinds]
+    if kept and all(map(is_join, kept)) and not _wants_checkpoints(configuration):
+        return _of_joins(configuration, kept)
+    paths = map(path_of, kept)
+    is_in_columns = all(path is not None and path.name == BY_COLUMNS for path in paths)
     return _IN_BATCH_MODE._replace(max_records=_MOST_IN_COLUMNS) if is_in_columns else _IN_BATCH_MODE
+
+
+def _wants_checkpoints(configuration: Configuration) -> bool:
+    """Whether it is said how long an epoch takes at most, so that a run that is broken off loses no more than that."""
+    is_timed = configuration.contains_key(options.EPOCH_TARGET_DURATION.key)
+    return is_timed or configuration.get(options.CHECKPOINT_INTERVAL) is not None
+
+
+def _of_joins(configuration: Configuration, joins: Sequence[OperatorSpec]) -> _EpochDefaults:
+    """One epoch; where it is held in memory, as the local runtime holds it, for as many records as memory is for."""
+    if configuration.get(options.RUNTIME) == "local" or not all(map(spills, joins)):
+        return _IN_BATCH_MODE._replace(first_records=_IN_BATCH_MODE.max_records)
+    return _IN_ONE_EPOCH
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.graph.join_specs import CoGroupSpec
+from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -167,6 +167,16 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
         return None
     met = _first_met(_OBSTACLES, spec)
     return WindowPath(BY_COLUMNS) if met is None else WindowPath(BY_RECORDS, met)
+
+
+def is_join(spec: OperatorSpec) -> bool:
+    """Whether an operator joins two streams."""
+    return isinstance(spec, IntervalJoinSpec | CoGroupSpec)
+
+
+def spills(spec: OperatorSpec) -> bool:
+    """Whether what an operator holds of an epoch goes to the machine's own disk when it is much."""
+    return isinstance(spec, IntervalJoinSpec) or (isinstance(spec, CoGroupSpec) and not _first_met(_WHY_ASKED, spec))
 
 
 def _first_met(obstacles: tuple[_Obstacle, ...], spec: TriggeredWindowSpec) -> str | None:

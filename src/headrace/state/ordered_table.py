@@ -34,6 +34,7 @@ from headrace.state.runs.ordered import (
     rows_above,
 )
 from headrace.state.runs.sections import Section
+from headrace.state.runs.spilling import is_large, spilled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,18 +105,29 @@ class OrderedTable:
         layout: what they hold.
         combine: makes one batch of several, as compaction does for runs of this kind.
         small_rows: runs of more rows together are left to compaction; by default ``SMALL_ROWS``.
+        spills: whether what an epoch appends goes to the machine's own disk when it is much; it is not combined then
+            before the epoch ends.
 
     Raises:
         StateMigrationError: when something else is stored.
     """
 
-    def __init__(self, store: RunStore, layout: OrderedLayout, combine: Combine, small_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        layout: OrderedLayout,
+        combine: Combine,
+        small_rows: int | None = None,
+        *,
+        spills: bool = False,
+    ) -> None:
         for run in store.runs:
             layout.check(run)
         self._store = store
         self._meta = layout.meta
         self._combine = combine
         self._small_rows = SMALL_ROWS if small_rows is None else small_rows
+        self._spills = spills
         self._stored: list[_Cursor] = []
         self._appended: list[_Cursor] = []
 
@@ -143,7 +155,7 @@ class OrderedTable:
 
     def times_between(self, after: int, up_to: int) -> Longs:
         """The different times of these rows, ascending."""
-        found = [batch.column(0).to_numpy() for batch in self.between(after, up_to)]
+        found = [np.unique(batch.column(0).to_numpy()) for batch in self.between(after, up_to)]
         return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
 
     def find(self, times: Longs, hashes: Hashes) -> list[pa.RecordBatch]:
@@ -166,7 +178,13 @@ class OrderedTable:
             return
         # Batches double in size from the newest to the oldest, so a row is combined a logarithmic number of times.
         while self._appended and self._appended[-1].rows <= 2 * batch.num_rows:
-            batch = self._combine(self._meta, [self._appended.pop().rest(), batch])
+            newest = self._appended[-1].rest()
+            if self._spills and is_large(newest):
+                break
+            self._appended.pop()
+            batch = self._combine(self._meta, [newest, batch])
+        if self._spills and is_large(batch):
+            batch = spilled(batch)
         self._appended.append(_Cursor(Run(Section(batch), described(self._meta, batch), ALL_HASHES)))
 
     def forget(self, up_to: int) -> None:

@@ -81,7 +81,7 @@ class AloneLog:
             "lonely records of a join", _KIND, schema, len(_ORDER), about, {"keys": "key type"}
         )
         self._store = store
-        self._table = OrderedTable(store, self._layout, newest, INLINE_ROWS)
+        self._table = OrderedTable(store, self._layout, newest, INLINE_ROWS, spills=True)
         self._kept = kept
 
     def begin_epoch(self) -> None:

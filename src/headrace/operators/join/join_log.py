@@ -22,6 +22,7 @@ from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merge_input import concat, same_values
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
+from headrace.state.runs.spilling import is_large, spilled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,9 +101,9 @@ class JoinLog:
         if not batch.num_rows:
             return
         # Sections double in size from the newest to the oldest, so a row is merged a logarithmic number of times.
-        while self._written and self._written[-1].rows <= 2 * batch.num_rows:
+        while self._written and self._written[-1].rows <= 2 * batch.num_rows and not is_large(self._written[-1].batch):
             batch = _merged([self._written.pop().batch, batch], self._kept, watermark)
-        self._written.append(Section(batch))
+        self._written.append(Section(spilled(batch) if is_large(batch) else batch))
 
     def end_epoch(self, watermark: int) -> bool:
         """Puts what was added into state, and drops runs of which all rows are over.

@@ -8,7 +8,7 @@ window that fires, run after run.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -58,6 +58,9 @@ class KeysOfWindow(NamedTuple):
 class OrderedContents(WindowContents):
     """What the windows of one subtask hold; the namespace of a window is its end.
 
+    Attributes:
+        spills: whether what an epoch adds goes to the machine's own disk when it is much.
+
     Args:
         context: the operator.
         kind: the kind of the runs in state.
@@ -66,6 +69,8 @@ class OrderedContents(WindowContents):
         type_: the type of what is kept.
         lateness: how long windows are kept after their ends, in milliseconds.
     """
+
+    spills: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -85,7 +90,7 @@ class OrderedContents(WindowContents):
         types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
         kept_as = contents_layout(kind, pa.schema(types), codec, windows, types=type_.to_json())
         self._schema, self._meta = kept_as.schema, kept_as.meta
-        self._table = OrderedTable(context.state.store(STORE), kept_as, combine)
+        self._table = OrderedTable(context.state.store(STORE), kept_as, combine, spills=self.spills)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 

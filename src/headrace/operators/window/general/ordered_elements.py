@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,7 @@ from headrace.operators.window.general.ordered_contents import KeysOfWindow, Ord
 from headrace.operators.window.lateness import passed_end
 from headrace.operators.window.stores import ELEMENTS_KIND
 from headrace.state.keys import KeyColumn
+from headrace.state.runs import spilling
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows
@@ -75,6 +76,8 @@ class OrderedElements(OrderedContents):
         lateness: how long windows are kept after their ends, in milliseconds.
     """
 
+    spills: ClassVar[bool] = True
+
     def __init__(
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int
     ) -> None:
@@ -83,6 +86,7 @@ class OrderedElements(OrderedContents):
 
     def _begin(self) -> None:
         self._new: list[pa.RecordBatch] = []
+        self._new_bytes = 0
         self._new_ends: set[int] = set()
         self._late: list[tuple[int, Any, Any]] = []
         self._recalled: dict[int, Held] = {}
@@ -97,8 +101,12 @@ class OrderedElements(OrderedContents):
         keys, values = batch.keys, batch.as_array()
         if not pairs.is_identity:
             keys, values = keys.take(pairs.records), gather(values, pairs.records)
-        self._new.append(self._rows(pa.array(pairs.ends), keys, values))
+        new = self._rows(pa.array(pairs.ends), keys, values)
+        self._new.append(new)
+        self._new_bytes += new.nbytes
         self._new_ends.update(np.unique(pairs.ends).tolist())
+        if self._new_bytes >= spilling.SPILLED_BYTES:
+            self._append_new()
 
     def recall(self, ends: Longs, keys: KeyColumn) -> None:
         self._append_new()
@@ -141,7 +149,7 @@ class OrderedElements(OrderedContents):
             self._new.append(self._late_rows())
         if self._new:
             self._table.append(all_rows(self._meta, self._new))
-        self._new, self._new_ends, self._late = [], set(), []
+        self._new, self._new_bytes, self._new_ends, self._late = [], 0, set(), []
 
     def _late_rows(self) -> pa.RecordBatch:
         ends, keys, elements = zip(*self._late, strict=True)
