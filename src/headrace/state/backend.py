@@ -338,6 +338,9 @@ class StateBackend(Plugin):
 STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
     StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
-    {DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend"},
+    {
+        DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
+        "rocksdb": "headrace.state.rocksdb.backend:RocksDBStateBackend",
+    },
 )
 """All that are there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow as pa
 from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.common.typeinfo.basic import PICKLED
 from headrace.state.backend import StateBackend
-from headrace.state.compaction import plan_compaction, run_compaction
+from headrace.state.compaction import entry_of_run, plan_compaction, run_compaction, run_of_entry
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
@@ -21,7 +22,7 @@ from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.state.backend import StateOwner
     from headrace.state.compaction import CompactionResult, CompactionTask
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
 FORMAT = 1
+
+SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
+"""Opens the section that an index describes: its entry, the name of its file, and what maps that."""
 
 StoreKey = tuple[str, str]
 """The uid of an operator and the name of one of its stores."""
@@ -43,11 +47,19 @@ class HashMapTaskStates:
     long as that epoch begins from :attr:`ref`. After a failed epoch it has to be thrown away.
     """
 
-    def __init__(self, storage: Folder, stage: int, partition: int, operators: Mapping[str, StateOwner]) -> None:
+    def __init__(
+        self,
+        storage: Folder,
+        stage: int,
+        partition: int,
+        operators: Mapping[str, StateOwner],
+        section_of: SectionOf = Section.stored,
+    ) -> None:
         self._storage = storage
         self._stage = stage
         self._partition = partition
         self._owners = operators
+        self._section_of = section_of
         self._ranges = _ranges(operators, partition)
         self._maps: dict[str, MappedFile] = {}
         self._stores: dict[StoreKey, RunStore] = {}
@@ -61,9 +73,13 @@ class HashMapTaskStates:
         stage: int,
         partition: int,
         operators: Mapping[str, StateOwner],
+        section_of: SectionOf = Section.stored,
     ) -> HashMapTaskStates:
-        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`."""
-        task = HashMapTaskStates(storage, stage, partition, operators)
+        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`.
+
+        ``section_of`` opens what an index describes.
+        """
+        task = HashMapTaskStates(storage, stage, partition, operators, section_of)
         held: dict[StoreKey, dict[int, list[Run]]] = {}
         same_owner = [task._read_version(ref, held) for ref in refs]
         runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
@@ -171,7 +187,8 @@ class HashMapTaskStates:
         Returns:
             False when these runs are not all there (any more): the outcome is then of no use.
         """
-        return result.adopt_into(self.store(result.uid, result.store), self._loader)
+        run = None if result.run is None else self._run(result.run, result.file, self._loader(result.file))
+        return result.adopt_into(self.store(result.uid, result.store), run)
 
     def close(self) -> None:
         """Lets go of the files."""
@@ -222,11 +239,14 @@ class HashMapTaskStates:
         for entry in index["runs"]:
             uid, store = entry["uid"], entry["store"]
             name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
-            section = Section.stored(entry, name, load if entry["file"] < 0 else self._loader(name))
+            whole = self._run(entry, name, load if entry["file"] < 0 else self._loader(name))
             owned = tuple(index["owned"][uid]) if kind_of_store(store) is None else ALL_HASHES
-            run = run_of_entry(entry, section).restricted(owned)
+            run = whole.restricted(owned)
             if run is not None:
                 yield (uid, store), run
+
+    def _run(self, entry: dict[str, Any], name: str, load: Callable[[], MappedFile]) -> Run:
+        return run_of_entry(entry, self._section_of(entry, name, load))
 
     def _loader(self, name: str) -> Callable[[], MappedFile]:
         return lambda: self._map(name)
@@ -324,17 +344,6 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
 def _is_alike(run: Run) -> bool:
     """Whether equal entries have equal bytes: those of pickled objects follow from how these are put together."""
     return PICKLED not in json.dumps(run.meta.get("types"))
-
-
-def entry_of_run(run: Run) -> dict[str, Any]:
-    """What an index says about a run, besides the place of its section."""
-    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
-
-
-def run_of_entry(entry: dict[str, Any], section: Section) -> Run:
-    """The run that :func:`entry_of_run` described."""
-    low, high = entry["hashes"]
-    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
 def _inline_loader(data: bytes) -> Callable[[], MappedFile]:
