@@ -25,6 +25,7 @@ from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.common.configuration import Configuration
     from headrace.state.backend import StateOwner
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder, MappedFile
@@ -42,6 +43,9 @@ class RocksDBStateBackend(HashMapStateBackend):
         rocksdict()
         self.settings = settings or RocksDBSettings()
 
+    def configured(self, configuration: Configuration) -> RocksDBStateBackend:
+        return RocksDBStateBackend(self.name, RocksDBSettings.of(configuration))
+
     def open(
         self,
         storage: Folder,
@@ -54,10 +58,10 @@ class RocksDBStateBackend(HashMapStateBackend):
         return HashMapTaskStates.open(storage, refs, stage, partition, operators, section_of)
 
     def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation, is_worth_a_table)
+        return plan_compaction(storage, ref, now, generation, partial(is_worth_a_table, settings=self.settings))
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
-        if not becomes_table(work):
+        if not becomes_table(work, self.settings):
             return run_compaction(storage, work)
         tables = LocalTables(storage, self.settings)
         section_of = _Sections(tables)

@@ -36,31 +36,25 @@ if TYPE_CHECKING:
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
-SMALLEST_TABLE: Final = 1 << 20
-"""Bytes of runs that are worth a table; what is smaller stays in columns."""
-
-LARGEST_COLUMNS: Final = 16 << 20
-"""Runs of columns of so many bytes become a table, also where nothing is to be merged."""
-
 CHUNK_ROWS: Final = 1 << 16
 CHUNK_BYTES: Final = 8 << 20
 """So many rows, or elements of lists, and bytes are merged at once, as far as hashes are spread evenly."""
 
 
-def becomes_table(task: CompactionTask) -> bool:
+def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
     """Whether a table is made of the runs that a task merges."""
     if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
         return False
-    return any(TABLE in entry for entry in task.runs) or _size(task) >= SMALLEST_TABLE
+    return any(TABLE in entry for entry in task.runs) or _size(task) >= settings.smallest_table
 
 
-def is_worth_a_table(task: CompactionTask) -> bool:
+def is_worth_a_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
     """Whether runs are to become a table for their size alone, or a table is full of what has expired."""
     if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
         return False
     newest = task.runs[-1]
     if TABLE not in newest:
-        return _size(task) >= LARGEST_COLUMNS
+        return _size(task) >= settings.largest_columns
     over = newest[TABLE]["half_over"]
     return len(task.runs) == 1 and bool(newest["meta"].get("ttl")) and over is not None and over <= task.now
 
