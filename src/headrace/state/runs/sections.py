@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.keys import KeyColumn
-    from headrace.state.runs.run import HashRange
     from headrace.storage.folder import MappedFile
 
     Indices = npt.NDArray[np.int64]
@@ -138,7 +137,7 @@ class Section:
         """A section with the rows of keys (in the order of runs), which may lack others; here it is this one."""
         return self
 
-    def between(self, hashes: HashRange) -> pa.RecordBatch:
+    def between(self, hashes: tuple[int, int]) -> pa.RecordBatch:
         """The rows of a range of hashes, where rows are in the order of these."""
         column = self.column(HASH).to_numpy()
         start = int(np.searchsorted(column, np.uint64(hashes[0])))
