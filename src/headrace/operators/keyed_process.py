@@ -225,14 +225,13 @@ class KeyedProcessOperator(FunctionOperator):
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
         context, backend, collect = self._context, self._backend, self._collector.collect
         has_event_time = domain is TimeDomain.EVENT_TIME
-        on_timer = self._function.on_timer
         timer = None
         context._domain = domain
         try:
             for timer in due:
                 time, backend.current, _ = timer
                 context._timestamp = time
-                results = on_timer(time, context)
+                results = self._function.on_timer(time, context)
                 if results is not None:
                     collect(results, time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
