@@ -13,7 +13,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headrace.datastream.streams.broadcast_misuse import check_broadcast_use
-from headrace.datastream.streams.checks import check_methods
+from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
@@ -94,8 +94,8 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """
 
     def __init__(self, stream: DataStream[T_co], broadcast: BroadcastStream[T2_co]) -> None:
-        if stream.get_execution_environment() is not broadcast._stream.get_execution_environment():
-            raise refused("connect takes a stream of the same environment")
+        environments = stream.get_execution_environment(), broadcast._stream.get_execution_environment()
+        check_same_environment(*environments, "connect")
         self._stream = stream
         self._broadcast = broadcast
         self._in_order = False

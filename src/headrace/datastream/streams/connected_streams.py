@@ -19,7 +19,7 @@ from headrace.datastream.functions import (
     KeyedCoProcessFunction,
 )
 from headrace.datastream.streams.adapters import CoFlatMap, CoMap
-from headrace.datastream.streams.checks import check_methods
+from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
@@ -66,8 +66,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
     """
 
     def __init__(self, first: DataStream[T_co], second: DataStream[T2_co]) -> None:
-        if first.get_execution_environment() is not second.get_execution_environment():
-            raise refused("connect takes a stream of the same environment")
+        check_same_environment(first.get_execution_environment(), second.get_execution_environment(), "connect")
         self._first = first
         self._second = second
         self._in_order = False
