@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.process_protocols import SupportsBroadcastProcess
 
 
 @hides_engine_of_methods
@@ -142,11 +143,15 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         ordered._in_order = True
         return ordered
 
+    @overload
     def process(
-        self,
-        func: BroadcastProcessFunction[T_co, T2_co, OUT] | KeyedBroadcastProcessFunction[Any, T_co, T2_co, OUT],
-        output_type: DeclaredType[OUT] | None = None,
-    ) -> DataStream:
+        self, func: SupportsBroadcastProcess[T_co, T2_co, OUT], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def process(
+        self, func: SupportsBroadcastProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function to the records of both streams.
 
         Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
@@ -30,6 +30,7 @@ from headrace.operators.functions import TWO_INPUTS
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.process_protocols import SupportsCoFlatMap, SupportsCoMap, SupportsCoProcess
     from headrace.graph.specs import OperatorSpec
 
 
@@ -153,7 +154,11 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         ordered._in_order = True
         return ordered
 
-    def map(self, func: CoMapFunction[T_co, T2_co, OUT], output_type: DeclaredType[OUT] | None = None) -> DataStream:
+    @overload
+    def map(self, func: SupportsCoMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def map(self, func: SupportsCoMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Makes one record of each record, or none where the function returns None.
 
         Args:
@@ -165,9 +170,13 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         found = result_type(output_type, func, Role.ONE)
         return self._transform(CoMap(func), "Co-Map", found, output_type, sees_time=False)
 
+    @overload
+    def flat_map(self, func: SupportsCoFlatMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
     def flat_map(
-        self, func: CoFlatMapFunction[T_co, T2_co, OUT], output_type: DeclaredType[OUT] | None = None
-    ) -> DataStream:
+        self, func: SupportsCoFlatMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def flat_map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Makes any number of records of each record.
 
         Args:
@@ -179,11 +188,11 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         found = result_type(output_type, func, Role.MANY)
         return self._transform(CoFlatMap(func), "Co-Flat-Map", found, output_type, sees_time=False)
 
-    def process(
-        self,
-        func: CoProcessFunction[T_co, T2_co, OUT] | KeyedCoProcessFunction[Any, T_co, T2_co, OUT],
-        output_type: DeclaredType[OUT] | None = None,
-    ) -> DataStream:
+    @overload
+    def process(self, func: SupportsCoProcess[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def process(self, func: SupportsCoProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function that sees timestamps and the time, and may write to side outputs.
 
         Args:
