@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
@@ -13,7 +13,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headrace.datastream.streams.broadcast_misuse import check_broadcast_use
-from headrace.datastream.streams.checks import check_methods
+from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.process_protocols import SupportsBroadcastProcess
 
 
 @hides_engine_of_methods
@@ -94,8 +95,8 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """
 
     def __init__(self, stream: DataStream[T_co], broadcast: BroadcastStream[T2_co]) -> None:
-        if stream.get_execution_environment() is not broadcast._stream.get_execution_environment():
-            raise refused("connect takes a stream of the same environment")
+        environments = stream.get_execution_environment(), broadcast._stream.get_execution_environment()
+        check_same_environment(*environments, "connect")
         self._stream = stream
         self._broadcast = broadcast
         self._in_order = False
@@ -140,11 +141,15 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         ordered._in_order = True
         return ordered
 
+    @overload
     def process(
-        self,
-        func: BroadcastProcessFunction[T_co, T2_co, OUT] | KeyedBroadcastProcessFunction[Any, T_co, T2_co, OUT],
-        output_type: DeclaredType[OUT] | None = None,
-    ) -> DataStream:
+        self, func: SupportsBroadcastProcess[T_co, T2_co, OUT], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def process(
+        self, func: SupportsBroadcastProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function to the records of both streams.
 
         Args:
