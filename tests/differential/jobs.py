@@ -460,9 +460,16 @@ def two_streams(env: StreamExecutionEnvironment) -> Streams:
     """Both as one function sees them; none of their records is late."""
     first, second = events(env, 1, bound=300), events(env, 2, bound=300)
     keyed = first.connect(second).key_by(lambda event: event[0], lambda event: event[0], Types.STRING())
-    listed = first.connect(second.broadcast(NUMBERS)).process(_Listed(), RESULT)
+    with_broadcast = first.connect(second.broadcast(NUMBERS))
+    listed = with_broadcast.process(_Listed(), RESULT)
+    listed_in_order = with_broadcast.in_event_time_order().process(_Listed(), RESULT)
     ordered = keyed.in_event_time_order().process(_Seen(), RESULT)
-    return {"seen": keyed.process(_Seen(), RESULT), "ordered": ordered, "listed": listed}
+    return {
+        "seen": keyed.process(_Seen(), RESULT),
+        "ordered": ordered,
+        "listed": listed,
+        "listed in order": listed_in_order,
+    }
 
 
 JOBS = {

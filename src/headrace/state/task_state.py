@@ -11,20 +11,24 @@ from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.common.typeinfo.basic import PICKLED
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
+from headrace.state.exporting import exported
+from headrace.state.importing import imported
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, Run, RunStore
+from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import ImageWriter, SharedName, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from headrace.state.backend import StateOwner
+    from headrace.state.backend import NewVersion, StateOwner
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
@@ -77,6 +81,22 @@ class HashMapTaskStates:
         if len(refs) == 1 and same_owner[0] and refs[0].partition == partition and refs[0].stage == stage:
             task.ref = refs[0]
         return task
+
+    @staticmethod
+    def stored_runs(storage: Folder, ref: VersionRef) -> dict[StoreKey, list[Run]]:
+        """The runs of a version by operator and store, each for the keys that its partition owned."""
+        task = HashMapTaskStates(storage, ref.stage, ref.partition, {})
+        load = _inline_loader(ref.inline) if ref.inline else task._loader(ref.name)
+        found: dict[StoreKey, list[Run]] = {}
+        for key, run in task._read_runs(read_index(load(), ref), ref, load):
+            found.setdefault(key, []).append(run)
+        return found
+
+    def fill(self, table: ExportedTable) -> None:
+        """Puts what an exported table holds into a store, which is empty."""
+        store = self.store(table.uid, table.store)
+        batch = imported(table, self._hashes_of(table.uid, table.store))
+        store.append(batch, describe_run(table.about, batch) if batch.num_rows else table.about)
 
     def operator(self, uid: str) -> HashMapOperatorStates:
         """The state of the operator with that uid in this task."""
@@ -269,6 +289,18 @@ class HashMapStateBackend(StateBackend):
         operators: Mapping[str, StateOwner],
     ) -> HashMapTaskStates:
         return HashMapTaskStates.open(storage, refs, stage, partition, operators)
+
+    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
+        if ref.name or ref.inline:
+            yield from exported(HashMapTaskStates.stored_runs(storage, ref), now)
+
+    def import_tables(
+        self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
+    ) -> VersionRef:
+        task = HashMapTaskStates(storage, version.stage, version.partition, operators)
+        for table in tables:
+            task.fill(table)
+        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
     def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
         return plan_compaction(storage, ref, now, generation)
