@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
-from headrace.state.backend import DEFAULT_BACKEND, StateBackend, StateOwner
+from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackend, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
@@ -166,6 +166,16 @@ class Job:
         self.parallelism = parallelism
         self.tasks = []
         self.results = []
+
+    def transplant(self) -> None:
+        """Goes on from tables that all state was exported to, in a storage of its own, between two epochs."""
+        old, self.storage, self.tasks, self.results = self.storage, MemoryFolder(), [], []
+        owners = {UID: StateOwner(len(self.refs), MAX_PARALLELISM)}
+        for index, ref in enumerate(self.refs):
+            tables = list(self.backend.export_tables(old, ref, self.clock))
+            version = NewVersion(1, ref.partition, self.epoch, 1, self.inline_threshold)
+            self.refs[index] = self.backend.import_tables(self.storage, tables, version, owners)
+        self.epoch += 1
 
     def compact(self, now: int = 0) -> int:
         """Merges what is worth merging; the next epoch adopts it. Returns how many tasks there were."""

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from headrace.common.errors import UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.state.kinds import KEYED
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.common.configuration import Configuration
     from headrace.state import descriptors as d
+    from headrace.state.exported import ExportedTable
     from headrace.state.interfaces import ListState, MapState
     from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keys import KeyCodec, KeyColumn
@@ -154,6 +156,12 @@ class StatesWithoutKeys(Protocol):
     def broadcast_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
         """A map, which has to be changed alike in all subtasks."""
 
+    def list_log(self, name: str) -> RunStore:
+        """A log of tables, as :meth:`OperatorStates.store` gives one, whose rows are dealt out as elements of a list.
+
+        Of ordered tables the rows that are over are nobody's: :meth:`Redistribution.runs` knows how to cut them.
+        """
+
 
 class OperatorStates(Protocol):
     """Everything that one operator keeps in one task.
@@ -253,6 +261,10 @@ class CompactionWork(Protocol):
     def partition(self) -> int:
         """The partition of the task."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the outcome is for all tasks of the stage: they adopt it in the same epoch."""
+
 
 class CompactionOutcome(Protocol):
     """What became of background work; it travels to the task as a pickle."""
@@ -285,6 +297,17 @@ class StateOwner:
     kinds: StateKinds = KEYED
     before: int | None = None
     shares: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """Which version of the state of a task is to be written; attributes as in :class:`VersionRef` and ``snapshot``."""
+
+    stage: int
+    partition: int
+    epoch: int
+    generation: int
+    inline_threshold: int
 
 
 class StateBackend(Plugin):
@@ -326,6 +349,37 @@ class StateBackend(Plugin):
         Raises:
             StateCorruptedError: when a file is missing or damaged.
         """
+
+    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
+        """What a version holds, in tables that every backend can take in; called in any process, beside the epochs.
+
+        Args:
+            storage: where state files are.
+            ref: the version; its files stay as long as this goes on.
+            now: processing time in milliseconds; what has expired by then is left out.
+
+        Raises:
+            UnsupportedOperationError: when the backend cannot.
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        raise UnsupportedOperationError(f"{self} cannot export its state: take a native savepoint")
+
+    def import_tables(
+        self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
+    ) -> VersionRef:
+        """Writes a version that holds what tables do; called in any process, before the first epoch.
+
+        Args:
+            storage: where state files are.
+            tables: all tables of the task, to be gone through once.
+            version: which version it becomes; the same tables give the same bytes under the same name.
+            operators: the operators whose tables these are; ``before`` is None.
+
+        Raises:
+            UnsupportedOperationError: when the backend cannot.
+            StateError: when a table has keys that the task does not own.
+        """
+        raise UnsupportedOperationError(f"{self} cannot import state: start from a native savepoint of its own")
 
     def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> Sequence[CompactionWork]:
         """What is worth doing with a version beside the epochs; nothing by default. Called in the driver.

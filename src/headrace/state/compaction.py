@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.operator.redistribution import is_broadcast
 from headrace.state.runs import Run
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
+from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.storage.folder import MappedFile
 
@@ -50,6 +50,7 @@ class CompactionTask:
         is_oldest: whether the store has no older run.
         now: processing time in milliseconds; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
+        is_shared: whether all subtasks of the operator have these runs, and have to adopt the outcome together.
     """
 
     stage: int
@@ -60,6 +61,7 @@ class CompactionTask:
     is_oldest: bool
     now: int
     generation: int = 0
+    is_shared: bool = False
 
     @property
     def rows(self) -> int:
@@ -144,16 +146,11 @@ def plan_compaction(
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = (
-        _plan_store(ref, uid, name, entries, now)
-        for (uid, name), entries in sorted(stores.items())
-        # All subtasks have to keep the same runs: those of broadcast state are merged by the epochs alone.
-        if not is_broadcast(name)
-    )
+    planned = [(_plan_store(ref, *key, entries, now), len(entries)) for key, entries in sorted(stores.items())]
     return [
         replace(task, generation=generation)
         for task, total in planned
-        if task.runs and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task)))
+        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task)))
     ]
 
 
@@ -181,13 +178,19 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     return CompactionResult(task, {**entry, "file": name})
 
 
-def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> tuple[CompactionTask, int]:
-    """The runs of a store that would be merged, if that is worth it; and how many it has."""
-    # Runs that no file holds are small and the newest ones, unless they come from several versions.
-    end = next((index for index, entry in enumerate(entries) if not entry["file"]), len(entries))
+def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
+    """What would merge runs of a store, if that is worth it; None where others do it, or nobody can."""
+    is_shared = uid in dict(ref.shared) and is_alike(store, entries[-1]["meta"])
+    if is_shared and ref.partition:
+        return None  # what all subtasks have alike is merged once, and planned with the first of them
+    can_be_read = is_for_all if is_shared else bool
+    # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
+    end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
     start = _start(entries[:end])
     chosen = tuple(entries[start:end])
-    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now), len(entries)
+    if not chosen:
+        return None
+    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now, is_shared=is_shared)
 
 
 def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:

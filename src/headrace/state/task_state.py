@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
-from headrace.common.typeinfo.basic import PICKLED
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import entry_of_run, plan_compaction, run_compaction, run_of_entry
+from headrace.state.exporting import exported
+from headrace.state.importing import imported
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, Run, RunStore
+from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import ImageWriter, SharedName, VersionName, read_index
+from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
+from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from headrace.state.backend import StateOwner
+    from headrace.state.backend import NewVersion, StateOwner
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
@@ -94,6 +98,22 @@ class HashMapTaskStates:
             task.ref = refs[0]
         return task
 
+    @staticmethod
+    def stored_runs(storage: Folder, ref: VersionRef, section_of: SectionOf) -> dict[StoreKey, list[Run]]:
+        """The runs of a version by operator and store, each for the keys that its partition owned."""
+        task = HashMapTaskStates(storage, ref.stage, ref.partition, {}, section_of)
+        load = _inline_loader(ref.inline) if ref.inline else task._loader(ref.name)
+        found: dict[StoreKey, list[Run]] = {}
+        for key, run in task._read_runs(read_index(load(), ref), ref, load):
+            found.setdefault(key, []).append(run)
+        return found
+
+    def fill(self, table: ExportedTable) -> None:
+        """Puts what an exported table holds into a store, which is empty."""
+        store = self.store(table.uid, table.store)
+        batch = imported(table, self._hashes_of(table.uid, table.store))
+        store.append(batch, describe_run(table.about, batch) if batch.num_rows else table.about)
+
     def operator(self, uid: str) -> HashMapOperatorStates:
         """The state of the operator with that uid in this task."""
         state = self._operators.get(uid)
@@ -140,11 +160,13 @@ class HashMapTaskStates:
         whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
         """
         self._let_go_of_surplus()
-        if self.ref is not None and not any(store.changed for store in self._stores.values()):
+        is_changed = any(store.changed for store in self._stores.values())
+        if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref
-        for uid in self.uids():
-            if self._shares(uid):
-                self._share(uid, epoch, generation)
+        most_inside = inline_threshold // PART_INSIDE
+        is_first = self._partition == 0
+        sharing = SharedRuns(epoch, generation, self._stage, is_first, most_inside, self._storage, self._loader)
+        shared = tuple((uid, sharing.place(uid, runs)) for uid, runs in self._shared_runs())
         owned = {uid: self._owned_by(uid) for uid in self.uids()}
         image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
@@ -152,6 +174,7 @@ class HashMapTaskStates:
             ref = self._inline_version(image, chunks, epoch)
         else:
             ref = self._file_version(image, chunks, epoch, generation)
+        ref = replace(ref, shared=shared)
         for store in self._stores.values():
             store.changed = False
         self.ref = ref
@@ -161,25 +184,18 @@ class HashMapTaskStates:
         """Whether an operator has its broadcast state in common with the other tasks."""
         return uid in self._owners and self._owners[uid].shares
 
-    def _share(self, uid: str, epoch: int, generation: int) -> None:
-        """Puts what is new in the broadcast state of an operator into one file for all subtasks.
+    def _shared_runs(self) -> Iterator[tuple[str, list[tuple[str, Run]]]]:
+        """By operator, the runs that all subtasks have alike, each with its store."""
+        for uid in filter(self._shares, self.uids()):
+            stores = [(name, self._stores[of, name]) for of, name in sorted(self._stores) if of == uid]
+            runs = [(name, run) for name, store in stores for run in store.runs if is_alike(name, run.meta)]
+            if runs:
+                yield uid, runs
 
-        The first one writes it. The others refer to it by the digest of what they would have written, so that it shows
-        when that is something else.
-        """
-        stores = [self._stores[of, name] for of, name in sorted(self._stores) if of == uid and is_broadcast(name)]
-        new = [run.section for store in stores for run in store.runs if not run.section.file and _is_alike(run)]
-        if not new:
-            return
-        writer = ImageWriter()
-        offsets = [writer.add(section) for section in new]
-        described = [section.describe(offset) for section, offset in zip(new, offsets, strict=True)]
-        chunks = writer.finish({"shared": uid, "stage": self._stage, "runs": described})
-        name = str(SharedName(epoch, generation, self._stage, SharedName.owner_of(uid), writer.digest))
-        if self._partition == 0:
-            self._storage.write(name, chunks)
-        for section, offset in zip(new, offsets, strict=True):
-            section.moved_to(name, offset, self._loader(name))
+    def _has_digests(self, ref: VersionRef) -> bool:
+        """Whether a version tells what others are to have alike; those that earlier releases wrote do not."""
+        known = dict(ref.shared)
+        return all(uid in known for uid, _ in self._shared_runs())
 
     def adopt(self, result: CompactionResult) -> bool:
         """Puts the outcome of a compaction in the place of the runs that it merged; only between two epochs.
@@ -280,6 +296,10 @@ class HashMapTaskStates:
 class HashMapStateBackend(StateBackend):
     """State in columns, in files that are mapped into memory; only what has changed is written."""
 
+    def sections(self, storage: Folder) -> SectionOf:
+        """What opens the sections that an index describes."""
+        return Section.stored
+
     def open(
         self,
         storage: Folder,
@@ -288,7 +308,19 @@ class HashMapStateBackend(StateBackend):
         partition: int,
         operators: Mapping[str, StateOwner],
     ) -> HashMapTaskStates:
-        return HashMapTaskStates.open(storage, refs, stage, partition, operators)
+        return HashMapTaskStates.open(storage, refs, stage, partition, operators, self.sections(storage))
+
+    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
+        if ref.name or ref.inline:
+            yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
+
+    def import_tables(
+        self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
+    ) -> VersionRef:
+        task = HashMapTaskStates(storage, version.stage, version.partition, operators)
+        for table in tables:
+            task.fill(table)
+        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
     def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
         return plan_compaction(storage, ref, now, generation)
@@ -339,11 +371,6 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
         for uid, owner in operators.items()
         if partition < owner.parallelism
     }
-
-
-def _is_alike(run: Run) -> bool:
-    """Whether equal entries have equal bytes: those of pickled objects follow from how these are put together."""
-    return PICKLED not in json.dumps(run.meta.get("types"))
 
 
 def _inline_loader(data: bytes) -> Callable[[], MappedFile]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
@@ -13,7 +13,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headrace.datastream.streams.broadcast_misuse import check_broadcast_use
-from headrace.datastream.streams.checks import check_methods
+from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.process_protocols import SupportsBroadcastProcess
 
 
 @hides_engine_of_methods
@@ -94,8 +95,8 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """
 
     def __init__(self, stream: DataStream[T_co], broadcast: BroadcastStream[T2_co]) -> None:
-        if stream.get_execution_environment() is not broadcast._stream.get_execution_environment():
-            raise refused("connect takes a stream of the same environment")
+        environments = stream.get_execution_environment(), broadcast._stream.get_execution_environment()
+        check_same_environment(*environments, "connect")
         self._stream = stream
         self._broadcast = broadcast
         self._in_order = False
@@ -108,7 +109,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         record comes at once. Flink has no such method.
 
         Raises:
-            InvalidProgramError: when the stream is not keyed, or one of both has no event time.
+            InvalidProgramError: when one of both streams has no event time.
 
         Examples:
             >>> from headrace.common import Types
@@ -134,19 +135,21 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             ...     print(harness.results("euros"))
             [('GBP', 20)]
         """
-        if not isinstance(self._stream, KeyedStream):
-            raise refused("in_event_time_order() is for a keyed stream: call key_by(...) before connect(...)")
         for stream, which in ((self._stream, "first"), (self._broadcast._stream, "broadcast")):
             check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
         ordered = BroadcastConnectedStream(self._stream, self._broadcast)
         ordered._in_order = True
         return ordered
 
+    @overload
     def process(
-        self,
-        func: BroadcastProcessFunction[T_co, T2_co, OUT] | KeyedBroadcastProcessFunction[Any, T_co, T2_co, OUT],
-        output_type: DeclaredType[OUT] | None = None,
-    ) -> DataStream:
+        self, func: SupportsBroadcastProcess[T_co, T2_co, OUT], output_type: None = None
+    ) -> DataStream[OUT]: ...
+    @overload
+    def process(
+        self, func: SupportsBroadcastProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function to the records of both streams.
 
         Args:
@@ -166,10 +169,9 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         check_methods(func, base, *BROADCAST_INPUT)
         check_broadcast_use(func, self._broadcast._descriptors)
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
-        given = func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors
-        spec: specs.OperatorSpec = specs.BroadcastProcessSpec(*given)
-        if is_keyed:
-            spec = specs.KeyedBroadcastProcessSpec(*given, self._in_order)
+        make = specs.KeyedBroadcastProcessSpec if is_keyed else specs.BroadcastProcessSpec
+        found = result_type(output_type, func, Role.MANY)
+        spec = make(func, found, self._broadcast._descriptors, self._in_order)
         name = "Co-Keyed-Broadcast-Process" if is_keyed else "Co-Broadcast-Process"
         return self._stream._apply(spec, name, self._broadcast._stream, origin=origin_of(output_type))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
@@ -19,7 +19,7 @@ from headrace.datastream.functions import (
     KeyedCoProcessFunction,
 )
 from headrace.datastream.streams.adapters import CoFlatMap, CoMap
-from headrace.datastream.streams.checks import check_methods
+from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
@@ -30,6 +30,7 @@ from headrace.operators.functions import TWO_INPUTS
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.process_protocols import SupportsCoFlatMap, SupportsCoMap, SupportsCoProcess
     from headrace.graph.specs import OperatorSpec
 
 
@@ -66,8 +67,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
     """
 
     def __init__(self, first: DataStream[T_co], second: DataStream[T2_co]) -> None:
-        if first.get_execution_environment() is not second.get_execution_environment():
-            raise refused("connect takes a stream of the same environment")
+        check_same_environment(first.get_execution_environment(), second.get_execution_environment(), "connect")
         self._first = first
         self._second = second
         self._in_order = False
@@ -116,10 +116,11 @@ class ConnectedStreams(Generic[T_co, T2_co]):
 
         So what a function sees does not depend on which records are read together: timers, too, fire between the
         records where their times are. Of records with one timestamp those of the first stream come first, and those of
-        one stream and one key keep their order. A late record comes at once. Flink has no such method.
+        one stream and one key keep their order. Without keys a function sees those of its subtask in that order. A late
+        record comes at once. Flink has no such method.
 
         Raises:
-            InvalidProgramError: when not both streams are keyed, or one has no event time.
+            InvalidProgramError: when one of both streams has no event time.
 
         Examples:
             >>> from headrace.common import Types
@@ -146,15 +147,17 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             ...     print(harness.results("priced"))
             [('tea', 20)]
         """
-        if not self._is_keyed:
-            raise refused("in_event_time_order() is for streams that are both keyed: call key_by(...) first")
         for stream, which in ((self._first, "first"), (self._second, "second")):
             check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
         ordered = ConnectedStreams(self._first, self._second)
         ordered._in_order = True
         return ordered
 
-    def map(self, func: CoMapFunction[T_co, T2_co, OUT], output_type: DeclaredType[OUT] | None = None) -> DataStream:
+    @overload
+    def map(self, func: SupportsCoMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def map(self, func: SupportsCoMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Makes one record of each record, or none where the function returns None.
 
         Args:
@@ -166,9 +169,13 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         found = result_type(output_type, func, Role.ONE)
         return self._transform(CoMap(func), "Co-Map", found, output_type, sees_time=False)
 
+    @overload
+    def flat_map(self, func: SupportsCoFlatMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
     def flat_map(
-        self, func: CoFlatMapFunction[T_co, T2_co, OUT], output_type: DeclaredType[OUT] | None = None
-    ) -> DataStream:
+        self, func: SupportsCoFlatMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def flat_map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Makes any number of records of each record.
 
         Args:
@@ -180,11 +187,11 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         found = result_type(output_type, func, Role.MANY)
         return self._transform(CoFlatMap(func), "Co-Flat-Map", found, output_type, sees_time=False)
 
-    def process(
-        self,
-        func: CoProcessFunction[T_co, T2_co, OUT] | KeyedCoProcessFunction[Any, T_co, T2_co, OUT],
-        output_type: DeclaredType[OUT] | None = None,
-    ) -> DataStream:
+    @overload
+    def process(self, func: SupportsCoProcess[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def process(self, func: SupportsCoProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
         """Applies a function that sees timestamps and the time, and may write to side outputs.
 
         Args:
@@ -213,7 +220,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
     def _transform(
         self, function: Any, name: str, found: TypeInformation, declared: Any, *, sees_time: bool = True
     ) -> DataStream:
-        spec: OperatorSpec = specs.CoProcessSpec(function, found, sees_time)
+        spec: OperatorSpec = specs.CoProcessSpec(function, found, sees_time or self._in_order, self._in_order)
         if self._is_keyed:
             self._checked()
             spec = specs.KeyedCoProcessSpec(function, found, self._in_order)

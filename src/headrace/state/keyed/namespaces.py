@@ -167,6 +167,14 @@ def decoded_pair(data: bytes) -> tuple[int | str | bytes, GivenNamespace]:
     return key, namespace
 
 
+def paired(keys: KeyColumn, namespaces: Iterable[Any]) -> KeyColumn:
+    """The pairs of keys and namespaces, as they are stored."""
+    encode = KeyEncoder(ClassRegistry()).encode
+    pairs = zip(keys.values.to_pylist(), namespaces, strict=True)
+    values = pa.array([encode(pair) for pair in pairs], pa.binary())
+    return KeyColumn(values, _hashes(keys.hashes, values))
+
+
 def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:
     """Moves, once, what earlier versions stored: all pairs of a key had the hash of the key, in a store of its own."""
     for run in list(earlier.runs):

@@ -20,13 +20,13 @@ from headrace.state.rocksdb.settings import RocksDBSettings
 from headrace.state.rocksdb.table import rocksdict
 from headrace.state.rocksdb.table_section import TABLE, TableSection
 from headrace.state.runs.sections import Section
-from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
+from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from headrace.common.configuration import Configuration
-    from headrace.state.backend import StateOwner
+    from headrace.state.task_state import SectionOf
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder, MappedFile
 
@@ -46,16 +46,8 @@ class RocksDBStateBackend(HashMapStateBackend):
     def configured(self, configuration: Configuration) -> RocksDBStateBackend:
         return RocksDBStateBackend(self.name, RocksDBSettings.of(configuration))
 
-    def open(
-        self,
-        storage: Folder,
-        refs: Sequence[VersionRef],
-        stage: int,
-        partition: int,
-        operators: Mapping[str, StateOwner],
-    ) -> HashMapTaskStates:
-        section_of = _Sections(LocalTables(storage, self.settings))
-        return HashMapTaskStates.open(storage, refs, stage, partition, operators, section_of)
+    def sections(self, storage: Folder) -> SectionOf:
+        return _Sections(LocalTables(storage, self.settings))
 
     def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
         return plan_compaction(storage, ref, now, generation, partial(is_worth_a_table, settings=self.settings))

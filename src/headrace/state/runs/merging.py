@@ -87,6 +87,15 @@ def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.Re
     return batch, describe(given.meta, batch)
 
 
+def describe_run(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    """The ``meta`` of a run with these rows, after the model of another one of its kind.
+
+    Raises:
+        StateError: when no merger of the kind is known in this process.
+    """
+    return _merger_of(meta.get(KIND))[1](meta, batch)
+
+
 def _merger_of(kind: str | None) -> tuple[Merger, Describe]:
     """How runs of a kind are merged; to keep all their rows without knowing them would be a guess."""
     if kind is None:

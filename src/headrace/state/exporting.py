@@ -1,0 +1,89 @@
+"""From runs to exported tables: all runs of a store are merged, and lists and maps become a row for each element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.errors import StateError
+from headrace.state.exported import NAMESPACE, ExportedTable
+from headrace.state.keyed.backend import EARLIER_WINDOW_STATE, NAMESPACED_PREFIX
+from headrace.state.keyed.namespaces import decoded_pair, ordered_bytes
+from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_HASH, HASH, KEY, KIND, PLACE, TIMERS
+from headrace.state.runs.list_columns import rows_as_they_happened
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.ordered import LIVE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from headrace.state.runs import Run
+
+_OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
+"""Columns that say how runs of keyed state are to be merged, or found in."""
+
+_STORAGE: Final = {"int64": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+
+
+def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Iterator[ExportedTable]:
+    """The tables of a task, by operator and store.
+
+    Args:
+        stores: the runs of each store, oldest first, by the uid of its operator and its name.
+        now: processing time in milliseconds; what has expired by then is left out.
+
+    Raises:
+        StateError: when a store is in the form of an earlier version.
+    """
+    for (uid, store), runs in sorted(stores.items()):
+        if store.startswith(EARLIER_WINDOW_STATE):
+            raise StateError(
+                f"operator {uid!r}: {store!r} was stored by an earlier version, and has not been used since; run the "
+                "job for one epoch first"
+            )
+        batch, about = merge_runs(runs, is_oldest=True, now=now)
+        if batch is None:
+            continue
+        rows = _rows_of(batch, about)
+        if store.startswith(NAMESPACED_PREFIX):
+            rows = _with_namespaces(rows, about["keys"]["key"])
+        yield ExportedTable(uid, store, about, rows.schema, [rows])
+
+
+def _rows_of(batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
+    kind = about.get(KIND)
+    if kind in ("list", "map"):
+        return _elements(batch)
+    return _without(batch, {HASH, LIVE} if kind == TIMERS else {HASH})
+
+
+def _elements(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each element of lists, or for each entry of maps in the order of insertion."""
+    lists = [field.name for field in batch.schema if pa.types.is_list(field.type)]
+    lengths = batch.column(lists[0]).value_lengths().to_numpy().astype(np.int64)
+    offsets = batch.column(lists[0]).offsets.to_numpy().astype(np.int64)
+    if PLACE in lists:
+        order = rows_as_they_happened(offsets[:-1], lengths, batch.column(PLACE).values)
+    else:
+        order = np.arange(offsets[0], offsets[-1])
+    names = [name for name in lists if name not in _OF_RUNS]
+    keys = batch.column(KEY).take(pa.array(np.repeat(np.arange(batch.num_rows), lengths)))
+    indices = pa.array(order)
+    return pa.RecordBatch.from_pydict({KEY: keys, **{name: batch.column(name).values.take(indices) for name in names}})
+
+
+def _with_namespaces(batch: pa.RecordBatch, keys: dict[str, Any]) -> pa.RecordBatch:
+    """Pairs of key and namespace as two columns."""
+    pairs = [decoded_pair(data) for data in batch.column(KEY).to_pylist()]
+    columns = {
+        KEY: pa.array([key for key, _ in pairs], _STORAGE[keys["storage"]]),
+        NAMESPACE: pa.array([ordered_bytes(namespace) for _, namespace in pairs], pa.binary()),
+    }
+    rest = {name: batch.column(name) for name in batch.schema.names if name != KEY}
+    return pa.RecordBatch.from_pydict({**columns, **rest})
+
+
+def _without(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
+    return batch.select([name for name in batch.schema.names if name not in names])
