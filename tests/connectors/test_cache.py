@@ -1,16 +1,20 @@
-"""What a cache keeps lies in a file, of which an epoch reads its share."""
+"""What a cache keeps lies in files, of which an epoch reads its share."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.common.batch import Batch
+from headrace.common.errors import InfrastructureError
 from headrace.common.typeinfo import Types
-from headrace.connectors.cache import CachedSource, CacheFile
+from headrace.connectors import cache
+from headrace.connectors.cache import CachedSource, CacheFiles
 from headrace.connectors.driver_sink import EncodedRecords
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.storage.posix import PosixFolder
@@ -29,12 +33,12 @@ def numbers(start: int, end: int) -> EncodedRecords:
     return EncodedRecords.of(Batch.of_rows(LONG, values, [value * 10 for value in values], values))
 
 
-def filled() -> CacheFile:
-    file = CacheFile()
+def filled() -> CacheFiles:
+    files = CacheFiles()
     for epoch in range(4):
         start = epoch * 1_000
-        file.commit("job", epoch, [numbers(start, start + 500), numbers(start + 500, start + 1_000)], LONG)
-    return file
+        files.commit("job", epoch, [numbers(start, start + 500), numbers(start + 500, start + 1_000)], LONG)
+    return files
 
 
 @pytest.mark.parametrize("records", [1, 700, 1_700, 1 << 30])
@@ -68,25 +72,30 @@ def test_an_epoch_reads_no_more_bytes_than_it_may() -> None:
 
 
 def test_an_epoch_that_is_committed_again_is_there_once() -> None:
-    file = filled()
-    file.commit("job", 3, [numbers(0, 5)], LONG)
-    assert sum(place.count for place in file.places) == 4_000
+    files = filled()
+    files.commit("job", 3, [numbers(0, 5)], LONG)
+    assert sum(place.count for place in files.places) == 4_000
 
 
-def test_what_failed_half_way_is_written_again() -> None:
-    file = filled()
-    wrong = EncodedRecords(b"some bytes", b"", None, 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        file.commit("job", 4, [numbers(4_000, 4_100), wrong], LONG)
-    file.commit("job", 4, [numbers(4_000, 4_001)], LONG)
-    assert [part.as_rows(LONG) for part in file.read(8, 9)] == [[4_000]]
+def test_an_epoch_that_could_not_be_written_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = filled()
+
+    def full(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cache, "write_file", full)
+        with pytest.raises(InfrastructureError, match=r"cache\(\) cannot write its temporary files.*TMPDIR.*No space"):
+            files.commit("job", 4, [numbers(4_000, 4_100)], LONG)
+    files.commit("job", 4, [numbers(4_000, 4_001)], LONG)
+    assert [part.as_rows(LONG) for part in files.read(8, 9)] == [[4_000]]
 
 
-def test_the_file_goes_with_the_cache(folder: Path) -> None:
-    file = filled()
-    (records,) = folder.glob("headrace-cache-*/records")
-    assert records.stat().st_size == sum(place.size for place in file.places)
-    assert records.stat().st_mode & 0o077 == 0
-    del file
+def test_the_files_go_with_the_cache(folder: Path) -> None:
+    files = filled()
+    records = sorted(folder.glob("headrace-cache-*/[0-9]*"))
+    assert sum(path.stat().st_size for path in records) == sum(place.size for place in files.places)
+    assert [path.stat().st_mode & 0o077 for path in records] == [0] * 4
+    del files
     gc.collect()
     assert list(folder.glob("headrace-cache-*")) == []

@@ -1,15 +1,18 @@
 """What a job leaves of a stream for later jobs of the same program: a sink that fills a cache, a source that reads it.
 
-The records lie in a temporary file of the driver. What an epoch reads of them goes to the tasks with the pieces of this
-epoch: so they need not see the file, and the driver holds no more than what is on its way.
+The records lie in temporary files of the driver, one for each epoch. What an epoch reads of them goes to the tasks with
+the pieces of this epoch: so they need not see the files, and the driver holds no more than what is on its way.
 """
 
 from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.durable import Permissions, write_file
 from headrace.common.temporary import TemporaryFolder, writing
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
 from headrace.connectors.ranges import cut_evenly
@@ -25,6 +28,7 @@ from headrace.connectors.source import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
@@ -34,14 +38,16 @@ _SPLIT: Final = "cache"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where some records are in the file.
+    """Where some records are.
 
     Attributes:
-        start: where they begin: the columns, then what they do in a changelog, then their event times.
+        file: the number of the file.
+        start: where they begin in it: the columns, then what they do in a changelog, then their event times.
         sizes: how many bytes each of these three takes.
         count: how many records there are.
     """
 
+    file: int
     start: int
     sizes: tuple[int, int, int]
     count: int
@@ -52,8 +58,8 @@ class _Place:
         return sum(self.sizes)
 
 
-class CacheFile(Receiver):
-    """The records of a stream in a temporary file of this process, which goes with this object.
+class CacheFiles(Receiver):
+    """The records of a stream in temporary files of this process, which go with this object.
 
     Attributes:
         places: where the records are, in the order in which they came.
@@ -62,51 +68,54 @@ class CacheFile(Receiver):
     def __init__(self) -> None:
         super().__init__()
         self.places: list[_Place] = []
-        self._size = 0
+        self._written = 0
         with writing("cache()"):
             folder = TemporaryFolder("cache-")
-            weakref.finalize(self, folder.remove)
-            self._path = folder.path / "records"
-            self._path.touch(0o600)
+        weakref.finalize(self, folder.remove)
+        self._folder = folder.path
 
     def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
-        """Writes the records behind all others; where that fails half-way, they are written again from there."""
-        places, start = [], self._size
-        with writing("cache()"), self._path.open("r+b") as file:
-            file.seek(start)
-            for part in records:
-                file.writelines((part.columns, part.kinds, part.times))
-                places.append(_Place(start, (len(part.columns), len(part.kinds), len(part.times)), part.count))
-                start += part.size
+        """Writes the records of an epoch; a file that was not written as a whole is written again."""
+        places, start = [], 0
+        for part in records:
+            sizes = (len(part.columns), len(part.kinds), len(part.times))
+            places.append(_Place(self._written, start, sizes, part.count))
+            start += part.size
+        chunks = [chunk for part in records for chunk in (part.columns, part.kinds, part.times)]
+        with writing("cache()"):
+            write_file(self._path(self._written), chunks, Permissions.OWNER, durable=False)
         self.places += places
-        self._size = start
+        self._written += 1
 
     def read(self, first: int, end: int) -> list[EncodedRecords]:
         """The records at some of the places."""
-        with self._path.open("rb") as file:
-            return [self._read(file, place) for place in self.places[first:end]]
+        found = []
+        for number, places in groupby(self.places[first:end], attrgetter("file")):
+            with self._path(number).open("rb") as file:
+                for place in places:
+                    file.seek(place.start)
+                    columns, kinds, times = (file.read(size) for size in place.sizes)
+                    found.append(EncodedRecords(columns, kinds, times, place.count))
+        return found
 
-    @staticmethod
-    def _read(file: Any, place: _Place) -> EncodedRecords:
-        file.seek(place.start)
-        columns, kinds, times = (file.read(size) for size in place.sizes)
-        return EncodedRecords(columns, kinds, times, place.count)
+    def _path(self, number: int) -> Path:
+        return self._folder / str(number)
 
 
 class CacheSink(DriverSink):
-    """Has a :class:`CacheFile` take the records of every complete epoch, each epoch once."""
+    """Has :class:`CacheFiles` take the records of every complete epoch, each epoch once."""
 
 
 class CachedSource(Source[Any]):
     """Reads a cache: the records with their timestamps, in the order in which they were put there.
 
     Args:
-        file: holds the records; it stays in the driver while the source travels.
+        files: hold the records; they stay in the driver while the source travels.
         type_info: their type.
     """
 
-    def __init__(self, file: CacheFile, type_info: TypeInformation) -> None:
-        self._file: CacheFile | None = file
+    def __init__(self, files: CacheFiles, type_info: TypeInformation) -> None:
+        self._files: CacheFiles | None = files
         self._type = type_info
 
     @property
@@ -122,14 +131,14 @@ class CachedSource(Source[Any]):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        assert self._file is not None, "enumerators are made in the driver"
-        return _CacheEnumerator(self._file)
+        assert self._files is not None, "enumerators are made in the driver"
+        return _CacheEnumerator(self._files)
 
     def create_reader(self) -> SourceReader:
         return _CacheReader(self._type)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_file": None, "_type": self._type}
+        return {"_files": None, "_type": self._type}
 
     def __repr__(self) -> str:
         return f"CachedSource({self._type})"
@@ -138,8 +147,8 @@ class CachedSource(Source[Any]):
 class _CacheEnumerator(SplitEnumerator):
     """One split of all places; a position is the number of a place."""
 
-    def __init__(self, file: CacheFile) -> None:
-        self._file = file
+    def __init__(self, files: CacheFiles) -> None:
+        self._files = files
 
     def discover(self, now: int) -> Sequence[str]:
         return (_SPLIT,)
@@ -149,7 +158,7 @@ class _CacheEnumerator(SplitEnumerator):
 
     def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
         end, records, size = position, 0, 0
-        for place in self._file.places[position:]:
+        for place in self._files.places[position:]:
             records, size = records + place.count, size + place.size
             if end > position and (records > budget.records or size > budget.bytes):
                 records, size = records - place.count, size - place.size
@@ -157,15 +166,15 @@ class _CacheEnumerator(SplitEnumerator):
             end += 1
         if end == position:
             return None
-        pieces = tuple(self._file.read(*piece) for piece in cut_evenly(position, end, budget.pieces))
+        pieces = tuple(self._files.read(*piece) for piece in cut_evenly(position, end, budget.pieces))
         return SplitRead(split_id, position, end, pieces, records=records, bytes=size)
 
     def pending(self, split_id: str, position: Json, now: int) -> Pending:
-        left = self._file.places[position:]
+        left = self._files.places[position:]
         return Pending(sum(place.count for place in left), sum(place.size for place in left))
 
     def is_finished(self, split_id: str, position: Json) -> bool:
-        return bool(position >= len(self._file.places))
+        return bool(position >= len(self._files.places))
 
 
 class _CacheReader(SourceReader):
