@@ -18,6 +18,7 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.jobmanager.rescaling import Rescale
 
 if TYPE_CHECKING:
     from headrace.jobmanager.job_manager import JobManager
@@ -113,6 +114,21 @@ class JobClient:
         else:
             self._manager.stop()
         return self._when_ended()
+
+    def rescale(self, parallelism: int) -> CompletableFuture[None]:
+        """Have the job go on at another parallelism, from the end of the epoch that runs; the session stays.
+
+        Operators for which the program sets a parallelism keep it. Flink's REST API has this for its adaptive scheduler
+        (``/jobs/:jobid/resource-requirements``), PyFlink has not.
+
+        Args:
+            parallelism: how many subtasks all other operators have from then on.
+
+        Returns:
+            Done when the job goes on. An ``InvalidProgramError`` when it cannot be planned so, above its maximum
+            parallelism, say: then it goes on as it was. A ``JobExecutionError`` when it has ended before.
+        """
+        return self._manager.request(Rescale(parallelism))
 
     def interrupt(self) -> CompletableFuture[None]:
         """Stop as for :meth:`stop`, at the wish of a signal and not of the program, which may not know of it."""

@@ -23,6 +23,7 @@ from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.connectors.collect import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
@@ -35,7 +36,7 @@ from headrace.state.task_state import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.graph.specs import OperatorSpec
     from headrace.graph.stream_graph import StreamGraph
@@ -83,8 +84,16 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
     storage_options = options_for_tasks(configuration.storage_options())
-    blob = blob_of(plan, store.storage, dependencies, storage_options, LogSettings.of(configuration))
-    manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), listener)
+    ship = partial(
+        blob_of,
+        storage=store.storage,
+        dependencies=dependencies,
+        storage_options=storage_options,
+        logs=LogSettings.of(configuration),
+    )
+    replan = partial(_replanned, graph, configuration, job_name, ship)
+    job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
+    manager = JobManager(job, runtime, store, listener, replan=replan)
     client = JobClient(manager)
     client.start()
     return client
@@ -136,6 +145,20 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     )
 
 
+def _replanned(
+    graph: StreamGraph,
+    configuration: Configuration,
+    job_name: str | None,
+    ship: Callable[[JobPlan], JobBlob],
+    parallelism: int,
+) -> PlannedJob:
+    """The same job at another parallelism, whatever the configuration says of that."""
+    changed = Configuration(configuration)
+    changed.set(options.PARALLELISM, str(parallelism))
+    plan = plan_graph(graph, changed, job_name, parallelism)
+    return PlannedJob(plan, ship(plan), job_settings(changed, plan))
+
+
 def _state_backend(name: str) -> StateBackend:
     if name.lower() == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
         return HashMapStateBackend(DEFAULT_BACKEND)
@@ -183,7 +206,8 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
         ConfigurationError: when Spark is to execute them, and is not installed.
     """
     if configuration.get(options.RUNTIME) == "local":
-        return LocalRuntime(), os.cpu_count() or 1
+        runtime = LocalRuntime()
+        return runtime, runtime.slots()
     _check_spark_is_installed()
     # Imported here so that the local runtime works where PySpark is not installed.
     from headrace.runtime.spark.runtime import SparkRuntime
