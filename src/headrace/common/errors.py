@@ -180,6 +180,10 @@ class InfrastructureError(HeadraceError, RuntimeError):
     """A machine, a process or a connection failed, not the program; the epoch may be run again."""
 
 
+class CheckpointFailedError(InfrastructureError):
+    """The checkpoint of an epoch was not written, or not in time; the epoch may be run again."""
+
+
 class SchemaRegistryError(HeadraceError, RuntimeError):
     """A schema registry refuses a schema, or what it was asked for; the message says why."""
 

@@ -26,6 +26,11 @@ _MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError,
 """What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""
 
 
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 10.0
+"""After each checkpoint that is tolerated to fail the job waits twice as long as before: storage has to come back."""
+
+
 class FailureHandler:
     """Judges the failures of one run of a job, wherever they come from, by one account.
 
@@ -36,6 +41,7 @@ class FailureHandler:
         cancelled: set when it is to end at once; then epochs fail because of that.
         restarts_functions: whether failures of user functions may pass as well.
         most_deaths: so many workers that die in a row in one epoch end the job; None for no such limit.
+        tolerable_checkpoints: so many checkpoints in a row may fail before ``restarts`` are asked.
 
     Attributes:
         is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
@@ -50,6 +56,7 @@ class FailureHandler:
         cancelled: threading.Event,
         restarts_functions: bool,
         most_deaths: int | None = None,
+        tolerable_checkpoints: int = 0,
     ) -> None:
         self.is_begun = False
         self._restarts = restarts
@@ -58,16 +65,23 @@ class FailureHandler:
         self._cancelled = cancelled
         self._restarts_functions = restarts_functions
         self._most_deaths = most_deaths
+        self._tolerable_checkpoints = tolerable_checkpoints
+        self._failed_checkpoints = 0
         self._restarted = 0
         self._deaths = 0
         self._epoch_of_deaths = 0
 
-    def await_restart(self, error: Exception, epoch: int) -> bool:
+    def epoch_completed(self) -> None:
+        """A checkpoint was written: the next one that fails is the first again."""
+        self._failed_checkpoints = 0
+
+    def await_restart(self, error: Exception, epoch: int, *, is_of_checkpoint: bool = False) -> bool:
         """Take a failure into account, and wait until the job may begin again.
 
         Args:
             error: what was raised.
             epoch: the epoch that was at work, or about to be.
+            is_of_checkpoint: whether it was its checkpoint that failed.
 
         Returns:
             False when the job was stopped meanwhile.
@@ -79,7 +93,7 @@ class FailureHandler:
             raise error
         if isinstance(error, WorkerDiedError):
             error = self._counted(error, epoch)
-        delay = None if self._deaths == self._most_deaths else self._restarts.next_delay()
+        delay = self._next_delay(is_of_checkpoint=is_of_checkpoint)
         if delay is None:
             logger.error(
                 "epoch %d failed for good: the restart strategy allows no other after %d", epoch, self._restarted
@@ -94,6 +108,14 @@ class FailureHandler:
         self._restarted += 1
         self._listener.epoch_failed(epoch, error, delay)
         return not self._stop.wait(delay)
+
+    def _next_delay(self, *, is_of_checkpoint: bool) -> float | None:
+        """How long to wait; None when that was one failure too many."""
+        if is_of_checkpoint and self._failed_checkpoints < self._tolerable_checkpoints:
+            self._failed_checkpoints += 1
+            doubled = min(self._failed_checkpoints - 1, 10)
+            return min(_FIRST_PAUSE_SECONDS * (1 << doubled), _LONGEST_PAUSE_SECONDS)
+        return None if self._deaths == self._most_deaths else self._restarts.next_delay()
 
     def _counted(self, error: WorkerDiedError, epoch: int) -> WorkerDiedError:
         """The death of a worker, as the first or a later one in its epoch."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.common.errors import (
     EXITS,
+    CheckpointFailedError,
     InfrastructureError,
     JobCancelledError,
     JobExecutionError,
@@ -33,6 +34,7 @@ from headrace.jobmanager.failure_handler import FailureHandler
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.rescaling import SlotWatcher
+from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.sinks import JobSinks
 from headrace.time.clock import SystemClock
@@ -292,6 +294,7 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self.close()
+            self._discard_checkpoints(error)
             manifest = self.manifest
             self._log_fields.epoch = 0 if manifest is None else manifest.epoch
             finished = manifest is not None and manifest.finished
@@ -307,7 +310,7 @@ class JobManager:
             if statistics is None:
                 self._rest(self._idle_seconds())
             else:
-                self._rest(self._settings.min_interval_seconds - statistics.seconds)
+                self._rest(self._pause_after(statistics))
         self._commands.run_all(self)
         self.complete_commits()
 
@@ -336,10 +339,21 @@ class JobManager:
             return None
         self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
+        self._failures.epoch_completed()
         self._has_unseen_state = False
         self._latest = statistics
         self._listener.epoch_completed(statistics)
         return statistics
+
+    def _pause_after(self, last: EpochStatistics) -> float:
+        """How long the next epoch has to wait."""
+        if self._checkpoints.known().finished:
+            return 0.0
+        return max(
+            self._settings.min_interval_seconds - last.seconds,
+            # The next one, which is taken to work as long as the last, is to end so long after the last checkpoint.
+            self._settings.min_pause_seconds - last.planning - last.running,
+        )
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
@@ -399,6 +413,7 @@ class JobManager:
             cancelled=self._cancelled,
             restarts_functions=settings.restarts_functions,
             most_deaths=settings.most_deaths,
+            tolerable_checkpoints=settings.tolerable_checkpoint_failures,
         )
 
     def _running(self) -> JobExecution:
@@ -448,7 +463,9 @@ class JobManager:
         while True:
             with contextlib.suppress(OSError):  # it cannot be told while the directory cannot be read
                 self._checkpoints.check_owner()
-            if not self._failures.await_restart(failure, self._checkpoints.known().epoch + 1):
+            of_checkpoint = isinstance(failure, CheckpointFailedError) or self._is_checkpointing()
+            epoch = self._checkpoints.known().epoch + 1
+            if not self._failures.await_restart(failure, epoch, is_of_checkpoint=of_checkpoint):
                 return False
             try:
                 self._restart()
@@ -456,6 +473,9 @@ class JobManager:
                 failure = another
             else:
                 return True
+
+    def _is_checkpointing(self) -> bool:
+        return self._execution is not None and self._execution.is_checkpointing
 
     def _restart(self) -> None:
         """Abandon the execution, which may be ahead of the manifests, and begin another from the newest one."""
@@ -492,6 +512,23 @@ class JobManager:
                 f"{failure}; it has to raise an exception instead"
             )
         return failure
+
+    def _discard_checkpoints(self, error: BaseException | None) -> None:
+        """Delete the checkpoints, when the configuration wants that after such an end."""
+        ending = self._ending(error)
+        if ending is not None and self._settings.retention.deletes(ending):
+            try:
+                self._checkpoints.discard()
+            except Exception:
+                logger.warning("job %r: deleting its checkpoints failed", self.plan.name, exc_info=True)
+
+    def _ending(self, error: BaseException | None) -> Ending | None:
+        """How the run ended; None when the checkpoints are somebody else's, or it failed before it had an epoch."""
+        if error is None:
+            return Ending.FINISHED if self._checkpoints.known().finished else Ending.STOPPED
+        if isinstance(error, JobCancelledError):
+            return Ending.CANCELLED
+        return None if isinstance(error, JobSupersededError) or self._latest is None else Ending.FAILED
 
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch
