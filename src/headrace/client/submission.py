@@ -71,6 +71,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         raise GraphCaptured
     _configure_logging(configuration)
     check_interpreter(configuration)
+    _check_scheduler_mode(configuration)
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     listener = _listener(configuration)
@@ -225,6 +226,14 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
     if handle.warnings:
         logger.warning("%s", mismatch_table(handle.warnings))
     return SparkRuntime(handle), handle.default_parallelism
+
+
+def _check_scheduler_mode(configuration: Configuration) -> None:
+    if configuration.get(options.SCHEDULER_MODE) is not None and configuration.get(options.PARALLELISM) is not None:
+        raise ConfigurationError(
+            f"{options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and {options.PARALLELISM.key} "
+            "says another: leave one of them out; set_parallelism(...) of an operator holds in any mode"
+        )
 
 
 def _check_spark_is_installed() -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
 
-_MILLIS = 1000
+LOOK_MILLIS = 1_000
+"""How often a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class SlotWatcher:
             most: the highest that it can have.
         """
         now = self._clock.now()
-        if self._looked_at is not None and now - self._looked_at < _MILLIS:
+        if self._looked_at is not None and now - self._looked_at < LOOK_MILLIS:
             return None
         self._looked_at = now
         slots = max(1, min(self._slots(), most))
