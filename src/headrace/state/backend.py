@@ -257,6 +257,10 @@ class CompactionWork(Protocol):
     def partition(self) -> int:
         """The partition of the task."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the outcome is for all tasks of the stage: they adopt it in the same epoch."""
+
 
 class CompactionOutcome(Protocol):
     """What became of background work; it travels to the task as a pickle."""
