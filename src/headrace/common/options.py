@@ -168,6 +168,18 @@ STATE_BACKEND: Final = ConfigOption(
     "larger than that), or one that a plugin brings. Fixed for the life of the state.",
     ("state.backend",),
 )
+FAILURE_ENRICHERS: Final = ConfigOption[str | None](
+    "jobmanager.failure-enrichers",
+    str,
+    None,
+    "The plugins that label the failures of the job, with commas between their names.",
+)
+EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
+    "web.exception-history-size",
+    _COUNT,
+    16,
+    "How many of the job's latest failures are kept beside its checkpoints; `headrace failures` shows them.",
+)
 RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",
     choice(
