@@ -210,16 +210,17 @@ class KeyedProcessOperator(FunctionOperator):
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
-        context, backend, collector = self._context, self._backend, self._collector
+        context, backend, collect = self._context, self._backend, self._collector.collect
         has_event_time = domain is TimeDomain.EVENT_TIME
         timer = None
         context._domain = domain
         try:
             for timer in due:
-                backend.current = timer.entry
-                context._timestamp = timer.time
-                results = self._function.on_timer(timer.time, context)
-                collector.collect(results, timer.time if has_event_time else NO_TIMESTAMP, watermark)
+                time, backend.current, _ = timer
+                context._timestamp = time
+                results = self._function.on_timer(time, context)
+                if results is not None:
+                    collect(results, time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
             told = "" if timer is None else _timer_text(domain, timer)
             raise user_error(error, self.context, function=self._function.on_timer, timer=told) from error
