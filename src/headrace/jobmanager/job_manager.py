@@ -14,6 +14,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.checkpoint.failure_history import FailureHistory
 from headrace.common.errors import (
     EXITS,
     CheckpointFailedError,
@@ -28,7 +29,8 @@ from headrace.jobmanager.commands import CommandQueue
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
-from headrace.jobmanager.failure_handler import FailureHandler
+from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
+from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import holds_state
 from headrace.jobmanager.retention import Ending
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
+    from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.progress import EpochStatistics, JobListener
     from headrace.jobmanager.runtime import Runtime
@@ -107,6 +110,7 @@ class JobManager:
         self._has_unseen_state = False
         self._active_at = 0.0
         self._latest: EpochStatistics | None = None
+        self._recorder: FailureRecorder | None = None
 
     @property
     def latest(self) -> EpochStatistics | None:
@@ -121,6 +125,10 @@ class JobManager:
         now = self._services.now()
         sources = (gauge for source in latest.sources for gauge in source.gauges(now))
         return dict(sources) | ({} if latest.event_time is None else latest.event_time.gauges())
+
+    def failures(self) -> list[JobFailure]:
+        """The latest failures of the job, of earlier runs too, the last one at the end; none before it is open."""
+        return [] if self._recorder is None else self._recorder.recent()
 
     @property
     def manifest(self) -> Manifest | None:
@@ -328,7 +336,8 @@ class JobManager:
         """Make what lasts from here to the end of the run, whatever fails meanwhile."""
         clock = self._clock or SystemClock(manifest.processing_time)
         settings = self._settings
-        self._failures = self._new_failures(clock, seed=manifest.job_id)
+        self._recorder = self._new_recorder(manifest, clock)
+        self._failures = self._new_failures(clock, seed=manifest.job_id, recorder=self._recorder)
         self._runtime.start(self._blob)
         self._services = JobServices(
             plan=self.plan,
@@ -345,16 +354,22 @@ class JobManager:
             storage_options=self._blob.storage_options,
         )
 
-    def _new_failures(self, clock: Clock, seed: str) -> FailureHandler:
+    def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
+        limit = self._settings.exception_history_size
+        history = FailureHistory(self._store.storage, limit)
+        return FailureRecorder(history, self._settings.enrichers, manifest, clock.now, limit)
+
+    def _new_failures(self, clock: Clock, seed: str, recorder: FailureRecorder | None = None) -> FailureHandler:
         settings = self._settings
         return FailureHandler(
             settings.restart.begin(clock, random.Random(seed)),
             self._listener,
             self._stop,
             cancelled=self._cancelled,
-            restarts_functions=settings.restarts_functions,
-            most_deaths=settings.most_deaths,
-            tolerable_checkpoints=settings.tolerable_checkpoint_failures,
+            rules=FailureRules(
+                settings.restarts_functions, settings.most_deaths, settings.tolerable_checkpoint_failures
+            ),
+            recorder=recorder,
         )
 
     def _running(self) -> JobExecution:

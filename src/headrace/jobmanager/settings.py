@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.retention import Retention
 from headrace.plan.window_paths import BY_COLUMNS, path_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.configuration import Configuration
+    from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
@@ -76,6 +78,8 @@ class JobSettings:
         min_interval_seconds: the shortest time between two epochs.
         min_pause_seconds: how long the work of an epoch takes at least, or the next one begins later.
         retention: when checkpoints are deleted.
+        exception_history_size: how many of the latest failures are kept.
+        enrichers: what labels failures.
         tolerable_checkpoint_failures: how many checkpoints in a row may fail before the restart strategy is asked.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
@@ -91,6 +95,8 @@ class JobSettings:
     min_pause_seconds: float = 0.0
     retention: Retention = Retention.RETAIN_ON_CANCELLATION
     tolerable_checkpoint_failures: int = 0
+    exception_history_size: int = 16
+    enrichers: tuple[FailureEnricher, ...] = ()
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
@@ -115,6 +121,8 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         min_pause_seconds=configuration.get(options.MIN_PAUSE) / 1000,
         retention=Retention[configuration.get(options.CHECKPOINT_RETENTION)],
+        exception_history_size=configuration.get(options.EXCEPTION_HISTORY_SIZE),
+        enrichers=tuple(load_enrichers(configuration.get(options.FAILURE_ENRICHERS))),
         tolerable_checkpoint_failures=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
