@@ -85,7 +85,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     storage_options = options_for_tasks(configuration.storage_options())
     blob = blob_of(plan, store.storage, dependencies, storage_options, LogSettings.of(configuration))
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), listener)
-    client = JobClient(manager)
+    client = JobClient(manager, configuration.get(options.SAVEPOINT_DIR))
     client.start()
     return client
 
