@@ -70,6 +70,7 @@ def test_on_spark(place: Place) -> None:
     wait_for_records(client, 20)
     savepoint = client.stop_with_savepoint(False).result(DEADLINE)
     place.write("b", SECOND)
-    again = start(place, "three", 3, ends=True, settings=spark | {"execution.state-recovery.path": savepoint})
-    again.get_job_execution_result().result(DEADLINE)
+    again = start(place, "three", 3, settings=spark | {"execution.state-recovery.path": savepoint})
+    wait_for_records(again, 40)
+    again.stop_with_savepoint(False).result(DEADLINE)
     assert place.totals("out-three") == {f"k{key}": BOTH[f"k{key}"] for key in SECOND}
