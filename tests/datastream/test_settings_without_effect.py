@@ -43,7 +43,6 @@ SETTINGS: list[tuple[str, str, Any, str, Any, Any]] = [
     ("env", "set_buffer_timeout", -1, "get_buffer_timeout", 100, -1),
     ("env", "disable_operator_chaining", None, "is_chaining_enabled", True, False),
     ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", False, True),
-    ("env", "set_default_savepoint_directory", "/s", "get_default_savepoint_directory", None, "/s"),
     ("checkpoints", "set_min_pause_between_checkpoints", 5, "get_min_pause_between_checkpoints", 0, 5),
     ("checkpoints", "set_max_concurrent_checkpoints", 2, "get_max_concurrent_checkpoints", 1, 2),
     ("checkpoints", "set_tolerable_checkpoint_failure_number", 3, "get_tolerable_checkpoint_failure_number", 0, 3),
