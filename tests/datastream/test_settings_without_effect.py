@@ -16,7 +16,6 @@ from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason
 from headrace.common.options import CHECKPOINT_DIR, DEPRECATED, OPTIONS
 from headrace.datastream import (
     EmbeddedRocksDBStateBackend,
-    ExternalizedCheckpointRetention,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
     MemorySize,
@@ -34,21 +33,13 @@ if TYPE_CHECKING:
 FLINK_KEYS = (Path(__file__).parent / "flink_option_keys.txt").read_text().split()
 """The options of programs, their state and their checkpoints in Flink 2.3, with their older keys; those of PyFlink."""
 
-DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
-RETAIN = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-
 # The part of the environment, the setter with a value that differs from the default, the getter, default and result.
 SETTINGS: list[tuple[str, str, Any, str, Any, Any]] = [
     ("env", "set_buffer_timeout", 12_000, "get_buffer_timeout", 100, 12_000),
     ("env", "set_buffer_timeout", -1, "get_buffer_timeout", 100, -1),
     ("env", "disable_operator_chaining", None, "is_chaining_enabled", True, False),
     ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", False, True),
-    ("checkpoints", "set_min_pause_between_checkpoints", 5, "get_min_pause_between_checkpoints", 0, 5),
     ("checkpoints", "set_max_concurrent_checkpoints", 2, "get_max_concurrent_checkpoints", 1, 2),
-    ("checkpoints", "set_tolerable_checkpoint_failure_number", 3, "get_tolerable_checkpoint_failure_number", 0, 3),
-    ("checkpoints", "set_fail_on_checkpointing_errors", False, "is_fail_on_checkpointing_errors", True, False),
-    ("checkpoints", "set_externalized_checkpoint_retention", DELETE, "get_externalized_checkpoint_retention",
-     RETAIN, DELETE),
     ("checkpoints", "enable_unaligned_checkpoints", None, "is_unaligned_checkpoints_enabled", False, True),
     ("checkpoints", "set_force_unaligned_checkpoints", None, "is_force_unaligned_checkpoints", False, True),
     ("checkpoints", "set_aligned_checkpoint_timeout", Duration.of_seconds(1), "get_aligned_checkpoint_timeout",
@@ -111,7 +102,6 @@ def test_what_holds_anyway_is_set_without_a_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         getattr(part(env, name), as_it_is)()
-        env.get_checkpoint_config().set_externalized_checkpoint_retention(RETAIN)
     assert getattr(part(env, name), getter)() == default
 
 
@@ -131,6 +121,9 @@ def test_every_setter_is_in_the_table() -> None:
         "set_parallelism", "set_max_parallelism", "set_global_job_parameters", "enable_auto_generated_uids",
         "disable_auto_generated_uids", "set_checkpoint_interval", "set_checkpoint_timeout", "set_checkpointing_mode",
         "set_checkpoint_storage", "set_checkpoint_storage_dir", "set_default_local_parallelism",
+        "set_externalized_checkpoint_retention", "set_min_pause_between_checkpoints",
+        "set_tolerable_checkpoint_failure_number", "set_fail_on_checkpointing_errors",
+        "set_default_savepoint_directory",
     }  # fmt: skip
     setters = {
         name
@@ -142,16 +135,16 @@ def test_every_setter_is_in_the_table() -> None:
 
 
 def test_keys_of_a_configuration_say_so_as_well() -> None:
-    with pytest.warns(UserWarning, match="execution.checkpointing.min-pause has no effect") as caught:
-        configuration = Configuration().set_string("execution.checkpointing.min-pause", "5 s")
+    with pytest.warns(UserWarning, match="metrics.latency.interval has no effect") as caught:
+        configuration = Configuration().set_string("metrics.latency.interval", "5 s")
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Configuration(configuration).set_string("pipeline.operator-chaining", "true").validate()
     with pytest.warns(UserWarning, match="pipeline.operator-chaining has no effect"):
         Configuration().set("pipeline.operator-chaining", "false")
-    with pytest.raises(ConfigurationError, match="min-pause = 'soon': expected a duration"):
-        Configuration().set_string("execution.checkpointing.min-pause", "soon").validate()
+    with pytest.raises(ConfigurationError, match="interval = 'soon': expected a duration"):
+        Configuration().set_string("metrics.latency.interval", "soon").validate()
 
 
 def test_a_key_that_is_older_gives_way(env: StreamExecutionEnvironment) -> None:

@@ -98,7 +98,7 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             "test_event_time_session_window_with_purging_trigger",
             WINDOWS + "test_sessions",
         ),
-        "test_session_window_late_merge": "tests/operators/window/test_any_window.py::test_wi38_a_late_merge",
+        "test_session_window_late_merge": "tests/operators/window/test_any_window_merges.py::test_wi38_a_late_merge",
         "test_event_time_dynamic_gap_session_window": WINDOWS + "test_sessions_with_a_gap_for_each_element",
         "test_count_tumbling_window": WINDOWS + "test_tumbling_count_windows",
         **_each(

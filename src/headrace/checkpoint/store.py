@@ -9,10 +9,12 @@ than its own.
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.directory import folder_name, probe, warn_if_open_to_others
+from headrace.checkpoint.directory import folder_name, probe, sink_folder, warn_if_open_to_others
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.pins import PINS, Pin, Pins
@@ -20,6 +22,8 @@ from headrace.common.errors import CheckpointError, InfrastructureError, JobSupe
 from headrace.state.state_file import CompactedName, SharedName, VersionName
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from headrace.checkpoint.manifest import Manifest
     from headrace.storage.folder import Folder
 
@@ -197,6 +201,28 @@ class CheckpointStore:
         left = (name for name in self.state.names() if name not in needed)
         return self.state.remove_all([name for name in left if _is_state_before(name, generation)])
 
+    def discard(self, newest: Manifest, uids: Collection[str]) -> None:
+        """Delete all manifests and what belongs to them, unless another job manager has taken over.
+
+        The generation that is claimed first is of another job: an older job manager that is still at work has been
+        superseded by it, and what starts here next gets its id.
+
+        Args:
+            newest: the newest manifest of the owner.
+            uids: of all sources and sinks, whose folders are emptied.
+        """
+        mine = self._generations.renew(uuid.uuid4().hex) if self.is_owned_by(newest.generation) else None
+        if mine is None:
+            return
+        self._manifests.discard()
+        if not self.is_owned_by(mine):  # somebody has started just now, and may have read a manifest
+            return
+        self._retained.clear()
+        self.remove_leftovers(mine)
+        for uid in uids:
+            for folder in (self.source_folder(uid), sink_folder(self.storage, uid)):
+                _empty(folder)
+
     def _check_owner(self, manifest: Manifest) -> None:
         if not self.is_owned_by(manifest.generation):
             raise self._superseded(manifest)
@@ -209,6 +235,13 @@ class CheckpointStore:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _empty(folder: Folder) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for name in folder.names():
+            folder.remove(name)
+            folder.remove_log(name)
 
 
 def _is_copy(manifest: Manifest, older: Manifest) -> bool:

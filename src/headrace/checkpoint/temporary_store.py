@@ -13,6 +13,8 @@ from headrace.common.temporary import TemporaryFolder
 from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.pins import Pin
     from headrace.storage.folder import Folder
@@ -98,6 +100,9 @@ class TemporaryStore:
         leftovers = [name for name in self.state.names() if name not in needed]
         self.state.remove_all(leftovers)
         return sorted([*unfinished, *leftovers])
+
+    def discard(self, newest: Manifest, uids: Collection[str]) -> None:
+        """Nothing to do: all goes with :meth:`close`."""
 
     def close(self) -> None:
         """Remove the folder."""

@@ -23,6 +23,7 @@ from headrace.jobmanager.savepoints import SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 
 if TYPE_CHECKING:
+    from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.job_manager import JobManager
     from headrace.savepoint.metadata import SavepointFormat
 
@@ -224,6 +225,13 @@ class JobClient:
         manifest = self._manager.manifest
         counters = {} if manifest is None else dict(manifest.counters)
         return CompletableFuture.completed(counters | self._manager.gauges())
+
+    def get_exception_history(self) -> CompletableFuture[list[JobFailure]]:
+        """The latest failures of the job, the last one at the end; how many says ``web.exception-history-size``.
+
+        With a checkpoint directory those of earlier runs are among them.
+        """
+        return CompletableFuture.completed(self._manager.failures())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""

@@ -68,29 +68,11 @@ CHAIN_DIFFERENT_MAX_PARALLELISM: Final = _option(
     "pipeline.operator-chaining.chain-operators-with-different-max-parallelism", boolean, True, _CHAINS
 )
 CHANGELOG: Final = _option("state.changelog.enabled", boolean, False, _IS_A_LOG, "state.backend.changelog.enabled")
-MIN_PAUSE: Final = _option(
-    "execution.checkpointing.min-pause",
-    duration,
-    0,
-    "epochs follow as data arrives; see headrace.epoch.min-interval",
-)
 MAX_CONCURRENT_CHECKPOINTS: Final = _option(
     "execution.checkpointing.max-concurrent-checkpoints",
     integer(1, _COUNT),
     1,
     "the commit of one epoch overlaps the next one, and no more",
-)
-TOLERABLE_FAILED_CHECKPOINTS: Final = _option(
-    "execution.checkpointing.tolerable-failed-checkpoints",
-    integer(0, _COUNT),
-    0,
-    "an epoch that fails is run again, under the restart strategy of the configuration",
-)
-CHECKPOINT_RETENTION: Final = _option(
-    "execution.checkpointing.externalized-checkpoint-retention",
-    choice("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
-    "RETAIN_ON_CANCELLATION",
-    "the latest checkpoints are always kept",
 )
 UNALIGNED: Final = _option(
     "execution.checkpointing.unaligned.enabled", boolean, False, _NO_BARRIERS, "execution.checkpointing.unaligned"

@@ -91,6 +91,27 @@ CHECKPOINTS_RETAINED: Final = ConfigOption(
     "How many of the latest checkpoints are kept.",
     ("state.checkpoints.num-retained",),
 )
+CHECKPOINT_RETENTION: Final = ConfigOption(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    choice("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
+    "RETAIN_ON_CANCELLATION",
+    "When checkpoints are deleted: never; when the job is cancelled; or when it is cancelled, fails or has finished. A "
+    "job that is stopped keeps them, and so does one that fails before its first epoch.",
+)
+MIN_PAUSE: Final = ConfigOption(
+    "execution.checkpointing.min-pause",
+    duration,
+    0,
+    "How long the work between two checkpoints takes at least: epochs aim at that, whatever the target duration and "
+    "the interval say, and where the last one took less, the next one begins later.",
+)
+TOLERABLE_FAILED_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    integer(0, 2**31 - 1),
+    0,
+    "How many checkpoints in a row may fail, with storage that cannot be written or an epoch that takes longer than "
+    "the timeout, before the restart strategy is asked. Their epochs are run again meanwhile.",
+)
 CHECKPOINT_INLINE_THRESHOLD: Final = ConfigOption(
     "execution.checkpointing.data-inline-threshold",
     memory_size,
@@ -149,6 +170,18 @@ STATE_BACKEND: Final = ConfigOption(
     "What keeps the state of operators: `hashmap` (in columns, in files that are mapped into memory, so that it may be "
     "larger than that), or one that a plugin brings. Fixed for the life of the state.",
     ("state.backend",),
+)
+FAILURE_ENRICHERS: Final = ConfigOption[str | None](
+    "jobmanager.failure-enrichers",
+    str,
+    None,
+    "The plugins that label the failures of the job, with commas between their names.",
+)
+EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
+    "web.exception-history-size",
+    _COUNT,
+    16,
+    "How many of the job's latest failures are kept beside its checkpoints; `headrace failures` shows them.",
 )
 RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",

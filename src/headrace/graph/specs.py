@@ -33,6 +33,9 @@ DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STR
 """What is known of a row that a source cannot read, or a sink not write; its tag may say a tuple of three strings."""
 
 
+_LIST: Final = frozenset({StateKind.LIST})
+_BROADCAST: Final = frozenset({StateKind.BROADCAST})
+
 CHANGES: Final = (
     "updates or deletions: leave these out with filter(lambda row: row.get_row_kind() is RowKind.INSERT), or make a "
     "field of what row.get_row_kind() says with map(...)"
@@ -153,7 +156,7 @@ class SinkSpec(OperatorSpec):
 
     @property
     def state_kinds(self) -> StateKinds:  # type: ignore[override]
-        return NO_STATE if writer_state_type(self.sink) is None else frozenset({StateKind.LIST})
+        return NO_STATE if writer_state_type(self.sink) is None else _LIST
 
     @property
     def is_timeless(self) -> bool:  # type: ignore[override]
@@ -357,10 +360,12 @@ class CoProcessSpec(FunctionSpec):
     """A ``CoProcessFunction`` on two streams of which not both are keyed: no state of keys, no timers.
 
     Attributes:
-        sees_time: whether it can ask for event time, so that this has to be that of both streams.
+        sees_time: whether event time matters to it, so that this has to be that of both streams.
+        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
     """
 
     sees_time: bool = True
+    in_event_time_order: bool = False
 
     kind: ClassVar[str] = "CoProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
@@ -374,8 +379,15 @@ class CoProcessSpec(FunctionSpec):
         return self.sees_time
 
     @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return _LIST if self.in_event_time_order else NO_STATE
+
+    @property
     def emits_to_tags(self) -> bool:
         return True
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return not self.in_event_time_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,33 +418,35 @@ class BroadcastProcessSpec(FunctionSpec):
 
     Attributes:
         descriptors: those of the broadcast state.
+        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
     """
 
     descriptors: tuple[MapStateDescriptor, ...]
+    in_event_time_order: bool = False
 
     kind: ClassVar[str] = "BroadcastProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
-    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.BROADCAST})
     wants_common_time: ClassVar[bool] = True
+
+    @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return _BROADCAST | _LIST if self.in_event_time_order else _BROADCAST
 
     @property
     def emits_to_tags(self) -> bool:
         return True
 
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return not self.in_event_time_order
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
-    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers.
-
-    Attributes:
-        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
-    """
-
-    in_event_time_order: bool = False
+    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers."""
 
     kind: ClassVar[str] = "KeyedBroadcastProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
-    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.KEYED, StateKind.BROADCAST})
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return not self.in_event_time_order
+    @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return _BROADCAST | KEYED

@@ -148,6 +148,12 @@ class CheckpointCoordinator:
         self.newest = manifest
         return in_doubt[1] if in_doubt is not None and _epochs(manifest) == _epochs(in_doubt[0]) else ()
 
+    def discard(self) -> None:
+        """Delete the job's checkpoints, if they still are its own; the next start begins afresh, as another job."""
+        if self.newest is not None:
+            uids = [planned.uid for planned in self._plan.operators()]
+            self._store.discard(self.newest, {*self.newest.sources, *self.newest.in_progress, *uids})
+
     def check_owner(self) -> None:
         """Stop when another job manager has taken over; one that is idle writes no manifest that would tell it.
 

@@ -14,8 +14,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.checkpoint.failure_history import FailureHistory
 from headrace.common.errors import (
     EXITS,
+    CheckpointFailedError,
     InfrastructureError,
     JobCancelledError,
     JobExecutionError,
@@ -27,9 +29,11 @@ from headrace.jobmanager.commands import CommandQueue
 from headrace.jobmanager.compaction import CompactionCoordinator
 from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
-from headrace.jobmanager.failure_handler import FailureHandler
+from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
+from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import holds_state
+from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.savepoints import SavepointCoordinator
 from headrace.jobmanager.sinks import JobSinks
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
+    from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.progress import EpochStatistics, JobListener
     from headrace.jobmanager.runtime import Runtime
@@ -108,6 +113,7 @@ class JobManager:
         self._has_unseen_state = False
         self._active_at = 0.0
         self._latest: EpochStatistics | None = None
+        self._recorder: FailureRecorder | None = None
 
     @property
     def latest(self) -> EpochStatistics | None:
@@ -122,6 +128,10 @@ class JobManager:
         now = self._services.now()
         sources = (gauge for source in latest.sources for gauge in source.gauges(now))
         return dict(sources) | ({} if latest.event_time is None else latest.event_time.gauges())
+
+    def failures(self) -> list[JobFailure]:
+        """The latest failures of the job, of earlier runs too, the last one at the end; none before it is open."""
+        return [] if self._recorder is None else self._recorder.recent()
 
     @property
     def manifest(self) -> Manifest | None:
@@ -279,6 +289,7 @@ class JobManager:
             self._commands.close()
             self._savepoints.close()
             self.close()
+            self._discard_checkpoints(error)
             manifest = self.manifest
             self._log_fields.epoch = 0 if manifest is None else manifest.epoch
             finished = manifest is not None and manifest.finished
@@ -294,7 +305,7 @@ class JobManager:
             if statistics is None:
                 self._rest(self._idle_seconds())
             else:
-                self._rest(self._settings.min_interval_seconds - statistics.seconds)
+                self._rest(self._pause_after(statistics))
         self._commands.run_all(self)
         if self._execution is not None:
             self._savepoints.finish(self._services, self._execution)
@@ -329,10 +340,21 @@ class JobManager:
             return None
         self._log_fields.epoch = planned.context.epoch
         statistics = execution.run(planned)
+        self._failures.epoch_completed()
         self._has_unseen_state = False
         self._latest = statistics
         self._listener.epoch_completed(statistics)
         return statistics
+
+    def _pause_after(self, last: EpochStatistics) -> float:
+        """How long the next epoch has to wait."""
+        if self._checkpoints.known().finished:
+            return 0.0
+        return max(
+            self._settings.min_interval_seconds - last.seconds,
+            # The next one, which is taken to work as long as the last, is to end so long after the last checkpoint.
+            self._settings.min_pause_seconds - last.planning - last.running,
+        )
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
@@ -356,7 +378,8 @@ class JobManager:
         """Make what lasts from here to the end of the run, whatever fails meanwhile."""
         clock = self._clock or SystemClock(manifest.processing_time)
         settings = self._settings
-        self._failures = self._new_failures(clock, seed=manifest.job_id)
+        self._recorder = self._new_recorder(manifest, clock)
+        self._failures = self._new_failures(clock, seed=manifest.job_id, recorder=self._recorder)
         self._runtime.start(self._blob)
         self._services = JobServices(
             plan=self.plan,
@@ -373,15 +396,22 @@ class JobManager:
             storage_options=self._blob.storage_options,
         )
 
-    def _new_failures(self, clock: Clock, seed: str) -> FailureHandler:
+    def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
+        limit = self._settings.exception_history_size
+        history = FailureHistory(self._store.storage, limit)
+        return FailureRecorder(history, self._settings.enrichers, manifest, clock.now, limit)
+
+    def _new_failures(self, clock: Clock, seed: str, recorder: FailureRecorder | None = None) -> FailureHandler:
         settings = self._settings
         return FailureHandler(
             settings.restart.begin(clock, random.Random(seed)),
             self._listener,
             self._stop,
             cancelled=self._cancelled,
-            restarts_functions=settings.restarts_functions,
-            most_deaths=settings.most_deaths,
+            rules=FailureRules(
+                settings.restarts_functions, settings.most_deaths, settings.tolerable_checkpoint_failures
+            ),
+            recorder=recorder,
         )
 
     def _running(self) -> JobExecution:
@@ -431,7 +461,9 @@ class JobManager:
         while True:
             with contextlib.suppress(OSError):  # it cannot be told while the directory cannot be read
                 self._checkpoints.check_owner()
-            if not self._failures.await_restart(failure, self._checkpoints.known().epoch + 1):
+            of_checkpoint = isinstance(failure, CheckpointFailedError) or self._is_checkpointing()
+            epoch = self._checkpoints.known().epoch + 1
+            if not self._failures.await_restart(failure, epoch, is_of_checkpoint=of_checkpoint):
                 return False
             try:
                 self._restart()
@@ -439,6 +471,9 @@ class JobManager:
                 failure = another
             else:
                 return True
+
+    def _is_checkpointing(self) -> bool:
+        return self._execution is not None and self._execution.is_checkpointing
 
     def _restart(self) -> None:
         """Abandon the execution, which may be ahead of the manifests, and begin another from the newest one."""
@@ -474,6 +509,23 @@ class JobManager:
                 f"{failure}; it has to raise an exception instead"
             )
         return failure
+
+    def _discard_checkpoints(self, error: BaseException | None) -> None:
+        """Delete the checkpoints, when the configuration wants that after such an end."""
+        ending = self._ending(error)
+        if ending is not None and self._settings.retention.deletes(ending):
+            try:
+                self._checkpoints.discard()
+            except Exception:
+                logger.warning("job %r: deleting its checkpoints failed", self.plan.name, exc_info=True)
+
+    def _ending(self, error: BaseException | None) -> Ending | None:
+        """How the run ended; None when the checkpoints are somebody else's, or it failed before it had an epoch."""
+        if error is None:
+            return Ending.FINISHED if self._checkpoints.known().finished else Ending.STOPPED
+        if isinstance(error, JobCancelledError):
+            return Ending.CANCELLED
+        return None if isinstance(error, JobSupersededError) or self._latest is None else Ending.FAILED
 
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch

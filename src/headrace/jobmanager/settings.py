@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.jobmanager.retention import Retention
 from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, path_of
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.configuration import Configuration
+    from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
@@ -74,6 +77,11 @@ class JobSettings:
             allows; None for what the strategy allows.
         poll_seconds: how often sources are looked at while nothing happens.
         min_interval_seconds: the shortest time between two epochs.
+        min_pause_seconds: how long the work of an epoch takes at least, or the next one begins later.
+        retention: when checkpoints are deleted.
+        exception_history_size: how many of the latest failures are kept.
+        enrichers: what labels failures.
+        tolerable_checkpoint_failures: how many checkpoints in a row may fail before the restart strategy is asked.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
@@ -86,6 +94,11 @@ class JobSettings:
     most_deaths: int | None = None
     poll_seconds: float = 0.1
     min_interval_seconds: float = 0.0
+    min_pause_seconds: float = 0.0
+    retention: Retention = Retention.RETAIN_ON_CANCELLATION
+    tolerable_checkpoint_failures: int = 0
+    exception_history_size: int = 16
+    enrichers: tuple[FailureEnricher, ...] = ()
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
@@ -96,13 +109,11 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     """How the job manager works."""
     readers = plan.stages[0].parallelism
     defaults = _defaults(plan)
-    target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
-    longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return JobSettings(
         limits=EpochLimits(
             max_records=configuration.get(options.EPOCH_MAX_RECORDS, defaults.max_records) * readers,
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES) * readers,
-            target_seconds=(target if longest is None else min(target, longest)) / 1000,
+            target_seconds=_target_duration(configuration, defaults) / 1000,
             first_records=configuration.get(options.EPOCH_FIRST_RECORDS, defaults.first_records),
             backlog_seconds=(configuration.get(options.BACKLOG_INTERVAL) or _WHERE_NOBODY_WAITS) / 1000,
         ),
@@ -111,6 +122,11 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         most_deaths=MOST_DEATHS_WITHOUT_CHECKPOINTS if _would_fail_in_flink(configuration) else None,
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
+        min_pause_seconds=configuration.get(options.MIN_PAUSE) / 1000,
+        retention=Retention[configuration.get(options.CHECKPOINT_RETENTION)],
+        exception_history_size=configuration.get(options.EXCEPTION_HISTORY_SIZE),
+        enrichers=tuple(load_enrichers(configuration.get(options.FAILURE_ENRICHERS))),
+        tolerable_checkpoint_failures=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
@@ -124,6 +140,13 @@ def _start(configuration: Configuration) -> SavepointStart | None:
         return None
     claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
     return SavepointStart(location, configuration.storage_options(), claims=claims)
+
+
+def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:
+    """How long an epoch should take, in milliseconds: it ends in a checkpoint, which has an interval and a pause."""
+    target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
+    longest = configuration.get(options.CHECKPOINT_INTERVAL)
+    return max(target if longest is None else min(target, longest), configuration.get(options.MIN_PAUSE))
 
 
 def _defaults(plan: JobPlan) -> _EpochDefaults:

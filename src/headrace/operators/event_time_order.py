@@ -13,8 +13,9 @@ import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
+from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.ordered_records import OrderedRecords
-from headrace.operators.waiting_records import KeyedWaiting, WaitingOfAllSubtasks
+from headrace.operators.waiting_records import KeyedWaiting, WaitingOfAllSubtasks, WaitingOfSubtask
 from headrace.operators.window.lateness import check_timestamps
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.keyed_process import KeyedProcessOperator
-    from headrace.operators.waiting_records import Due
+    from headrace.operators.process import ProcessOperator
+    from headrace.operators.waiting_records import Due, WaitingRecords
+    from headrace.state.backend import OperatorStates
 
     Longs = npt.NDArray[np.int64]
 
@@ -47,13 +49,16 @@ class EventTimeOrderOperator(Operator):
     their order.
 
     Args:
-        operator: the operator.
+        operator: the operator; a :class:`KeyedProcessOperator` where the inputs that are not broadcast are keyed.
         input_types: the types of both inputs.
         broadcast: the input that all subtasks get as a whole, if there is one: it goes first. Else the first one does.
     """
 
     def __init__(
-        self, operator: KeyedProcessOperator, input_types: Sequence[TypeInformation], broadcast: int | None = None
+        self,
+        operator: KeyedProcessOperator | ProcessOperator,
+        input_types: Sequence[TypeInformation],
+        broadcast: int | None = None,
     ) -> None:
         super().__init__()
         self._operator = operator
@@ -66,14 +71,17 @@ class EventTimeOrderOperator(Operator):
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
         super().open(context, output)
-        self._keyed = context.state.keyed
-        self._waiting = {
-            number: WaitingOfAllSubtasks(context.state.operator_state_store, self._input_types[number])
-            if number == self._broadcast
-            else KeyedWaiting(context.state, self._input_types[number], number)
-            for number in self._turns
-        }
+        self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None
+        self._waiting = {number: self._waiting_of(number, context.state) for number in self._turns}
         self._operator.open(context, output)
+
+    def _waiting_of(self, number: int, state: OperatorStates) -> WaitingRecords:
+        """What keeps the records of an input."""
+        type_ = self._input_types[number]
+        if number == self._broadcast:
+            return WaitingOfAllSubtasks(state.operator_state_store, type_)
+        waiting = WaitingOfSubtask if self._keyed is None else KeyedWaiting
+        return waiting(state, type_, number)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

@@ -6,7 +6,7 @@ Event-time timers fire between the records of a batch, exactly where the waterma
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
@@ -15,6 +15,7 @@ from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_re
 from headrace.operators.functions import (
     ONE_INPUT,
     OTHER_NAMES_OF_CONTEXTS,
+    Call,
     FunctionOperator,
     has_own,
     results_made_by,
@@ -24,7 +25,7 @@ from headrace.operators.user_code import record_text, user_error
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -62,20 +63,6 @@ class KeyedProcessContext:
     def time_domain(self) -> TimeDomain:
         """In ``on_timer``: which kind of timer has fired."""
         return self._domain
-
-
-class Call(NamedTuple):
-    """How a record of an input is handled.
-
-    Attributes:
-        process: the method that is called.
-        context: what it is called with, beside the record.
-        made_by: what messages point to when its results are wrong.
-    """
-
-    process: Callable[[Any, Any], Any]
-    context: Any
-    made_by: Callable[..., Any]
 
 
 class KeyedProcessOperator(FunctionOperator):
@@ -223,16 +210,17 @@ class KeyedProcessOperator(FunctionOperator):
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
-        context, backend, collector = self._context, self._backend, self._collector
+        context, backend, collect = self._context, self._backend, self._collector.collect
         has_event_time = domain is TimeDomain.EVENT_TIME
         timer = None
         context._domain = domain
         try:
             for timer in due:
-                backend.current = timer.entry
-                context._timestamp = timer.time
-                results = self._function.on_timer(timer.time, context)
-                collector.collect(results, timer.time if has_event_time else NO_TIMESTAMP, watermark)
+                time, backend.current, _ = timer
+                context._timestamp = time
+                results = self._function.on_timer(time, context)
+                if results is not None:
+                    collect(results, time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
             told = "" if timer is None else _timer_text(domain, timer)
             raise user_error(error, self.context, function=self._function.on_timer, timer=told) from error

@@ -43,13 +43,13 @@ class OrderedRecords:
         size = len(watermarks)
         return OrderedRecords([0] * size, [None] * size, [0] * size, watermarks, [NO_KEY] * size)
 
-    def put(self, places: Sequence[int], number: int, part: Due, indices: Longs, keyed: KeyedStates) -> None:
-        """Puts some records of an input into their places."""
+    def put(self, places: Sequence[int], number: int, part: Due, indices: Longs, keyed: KeyedStates | None) -> None:
+        """Puts some records of an input into their places; ``keyed`` knows the keys of those that have any."""
         if not places:
             return
         timestamps = part.timestamps[indices].tolist()
         for place, row, timestamp in zip(places, part.rows_at(indices), timestamps, strict=True):
             self.inputs[place], self.rows[place], self.timestamps[place] = number, row, timestamp
-        if part.keys is not None:
+        if part.keys is not None and keyed is not None:
             for place, entry in zip(places, keyed.bind(part.keys.take(indices)), strict=True):
                 self.entries[place] = entry

@@ -31,11 +31,13 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.backend import OperatorStates, StatesWithoutKeys
+    from headrace.state.keys import KeyCodec
+    from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
 
 STORE: Final = "in-event-time-order"
-"""The state that records wait in; of a keyed input its number follows."""
+"""The state that records wait in; of an input that is not broadcast its number follows."""
 
 _KIND: Final = "waiting-records"
 _TIME: Final = "time"
@@ -109,26 +111,30 @@ class WaitingRecords(ABC):
     def _store(self, batch: Batch) -> None: ...
 
 
-class KeyedWaiting(WaitingRecords):
-    """Those of a keyed input: rows of an ordered table, which go with their keys at another parallelism.
+class WaitingInTable(WaitingRecords):
+    """Those that no other subtask has: rows of an ordered table.
 
     Args:
-        state: the state of the operator.
+        store: the runs of the table.
         type_: the type of the records.
-        number: that of the input.
+        codec: how their keys are stored; None for those of an input without any.
     """
 
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
+    def __init__(self, store: RunStore, type_: TypeInformation, codec: KeyCodec | None = None) -> None:
         super().__init__()
-        codec = state.keyed.codec
-        columns = {_TIME: pa.int64(), HASH: pa.uint64(), KEY: codec.arrow_type, _RECORD: type_.storage_type}
-        about = {"keys": codec.to_json()}
-        layout = OrderedLayout(
-            "records that wait for event time", _KIND, pa.schema(columns), 3, about, {"keys": "key type"}
+        identity = {} if codec is None else {KEY: codec.arrow_type}
+        about = {} if codec is None else {"keys": codec.to_json()}
+        columns = {_TIME: pa.int64(), HASH: pa.uint64(), **identity, _RECORD: type_.storage_type}
+        self._layout = OrderedLayout(
+            "records that wait for event time",
+            _KIND,
+            pa.schema(columns),
+            len(columns) - 1,
+            about,
+            {"keys": "key type"},
         )
         self._type = type_
-        self._layout = layout
-        self._table = OrderedTable(state.store(f"{STORE}-{number}"), layout, all_rows)
+        self._table = OrderedTable(store, self._layout, all_rows)
 
     def begin_epoch(self) -> None:
         super().begin_epoch()
@@ -138,31 +144,68 @@ class KeyedWaiting(WaitingRecords):
         super().end_epoch()
         self._table.end_epoch()
 
-    def _joined(self) -> Batch:
-        keyed = cast("list[KeyedBatch]", self._arrived)
-        return KeyedBatch.of(concat(keyed), KeyColumn.concat([batch.keys for batch in keyed]))
-
     def _take_stored(self, up_to: int) -> list[Due]:
         batches = self._table.up_to(up_to)
         self._table.forget(up_to)
         return [self._stored(batch) for batch in batches]
 
     def _stored(self, batch: pa.RecordBatch) -> Due:
-        times, hashes, keys, records = batch.columns
+        times, hashes, *keys, records = batch.columns
         type_ = self._type
         return Due(
             times.to_numpy(),
             np.full(len(times), MIN_WATERMARK),
-            KeyColumn(keys, hashes.to_numpy()),
+            KeyColumn(keys[0], hashes.to_numpy()) if keys else None,
             lambda indices: array_to_values(type_, gather(records, indices)),
         )
 
     def _store(self, batch: Batch) -> None:
-        keys = cast("KeyedBatch", batch).keys
-        order = group_rows(batch.timestamps, keys.hashes, keys.values).order
-        columns = [pa.array(batch.timestamps), pa.array(keys.hashes), keys.values, batch.as_array()]
+        hashes, *keys = self._identity_of(batch)
+        order = group_rows(batch.timestamps, hashes, *keys).order
+        columns = [pa.array(batch.timestamps), pa.array(hashes), *keys, batch.as_array()]
         rows = pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
         self._table.append(rows.take(pa.array(order)))
+
+    @abstractmethod
+    def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
+        """The hashes of the keys, and the keys where there are any."""
+
+
+class KeyedWaiting(WaitingInTable):
+    """Those of a keyed input, which go with their keys at another parallelism.
+
+    Args:
+        state: the state of the operator.
+        type_: the type of the records.
+        number: that of the input.
+    """
+
+    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
+        super().__init__(state.store(f"{STORE}-{number}"), type_, state.keyed.codec)
+
+    def _joined(self) -> Batch:
+        keyed = cast("list[KeyedBatch]", self._arrived)
+        return KeyedBatch.of(concat(keyed), KeyColumn.concat([batch.keys for batch in keyed]))
+
+    def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
+        keys = cast("KeyedBatch", batch).keys
+        return keys.hashes, keys.values
+
+
+class WaitingOfSubtask(WaitingInTable):
+    """Those of an input without keys: at another parallelism they are dealt out as the elements of a list are.
+
+    Args:
+        state: the state of the operator.
+        type_: the type of the records.
+        number: that of the input.
+    """
+
+    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
+        super().__init__(state.operator_state_store.list_log(f"{STORE}-{number}"), type_)
+
+    def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
+        return (np.zeros(len(batch), np.uint64),)  # an ordered table has hashes: here all rows are as of one key
 
 
 class WaitingOfAllSubtasks(WaitingRecords):

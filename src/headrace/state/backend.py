@@ -152,6 +152,12 @@ class StatesWithoutKeys(Protocol):
     def broadcast_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
         """A map, which has to be changed alike in all subtasks."""
 
+    def list_log(self, name: str) -> RunStore:
+        """A log of tables, as :meth:`OperatorStates.store` gives one, whose rows are dealt out as elements of a list.
+
+        Of ordered tables the rows that are over are nobody's: :meth:`Redistribution.runs` knows how to cut them.
+        """
+
 
 class OperatorStates(Protocol):
     """Everything that one operator keeps in one task.
@@ -250,6 +256,10 @@ class CompactionWork(Protocol):
     @property
     def partition(self) -> int:
         """The partition of the task."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the outcome is for all tasks of the stage: they adopt it in the same epoch."""
 
 
 class CompactionOutcome(Protocol):

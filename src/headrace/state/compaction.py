@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
-from headrace.state.operator.redistribution import is_broadcast
 from headrace.state.runs import Run
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
+from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.storage.folder import MappedFile
 
@@ -49,6 +49,7 @@ class CompactionTask:
         is_oldest: whether the store has no older run.
         now: processing time in milliseconds; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
+        is_shared: whether all subtasks of the operator have these runs, and have to adopt the outcome together.
     """
 
     stage: int
@@ -59,6 +60,7 @@ class CompactionTask:
     is_oldest: bool
     now: int
     generation: int = 0
+    is_shared: bool = False
 
     @property
     def rows(self) -> int:
@@ -136,12 +138,7 @@ def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: 
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = (
-        _plan_store(ref, uid, name, entries, now)
-        for (uid, name), entries in sorted(stores.items())
-        # All subtasks have to keep the same runs: those of broadcast state are merged by the epochs alone.
-        if not is_broadcast(name)
-    )
+    planned = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
     return [replace(task, generation=generation) for task in planned if task is not None]
 
 
@@ -167,13 +164,17 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
 
 
 def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
-    # Runs that no file holds are small and the newest ones, unless they come from several versions.
-    end = next((index for index, entry in enumerate(entries) if not entry["file"]), len(entries))
+    is_shared = uid in dict(ref.shared) and is_alike(store, entries[-1]["meta"])
+    if is_shared and ref.partition:
+        return None  # what all subtasks have alike is merged once, and planned with the first of them
+    can_be_read = is_for_all if is_shared else bool
+    # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
+    end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
     start = _start(entries[:end])
     chosen = entries[start:end]
     if not _is_worth_merging(chosen, len(entries)):
         return None
-    return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now)
+    return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now, is_shared=is_shared)
 
 
 def _is_worth_merging(chosen: list[Entry], total: int) -> bool:

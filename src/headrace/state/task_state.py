@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
-from headrace.common.typeinfo.basic import PICKLED
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.exporting import exported
@@ -19,7 +18,8 @@ from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import ImageWriter, SharedName, VersionName, read_index
+from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
+from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
@@ -144,11 +144,13 @@ class HashMapTaskStates:
         whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
         """
         self._let_go_of_surplus()
-        if self.ref is not None and not any(store.changed for store in self._stores.values()):
+        is_changed = any(store.changed for store in self._stores.values())
+        if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref
-        for uid in self.uids():
-            if self._shares(uid):
-                self._share(uid, epoch, generation)
+        most_inside = inline_threshold // PART_INSIDE
+        is_first = self._partition == 0
+        sharing = SharedRuns(epoch, generation, self._stage, is_first, most_inside, self._storage, self._loader)
+        shared = tuple((uid, sharing.place(uid, runs)) for uid, runs in self._shared_runs())
         owned = {uid: self._owned_by(uid) for uid in self.uids()}
         image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
@@ -156,6 +158,7 @@ class HashMapTaskStates:
             ref = self._inline_version(image, chunks, epoch)
         else:
             ref = self._file_version(image, chunks, epoch, generation)
+        ref = replace(ref, shared=shared)
         for store in self._stores.values():
             store.changed = False
         self.ref = ref
@@ -165,25 +168,18 @@ class HashMapTaskStates:
         """Whether an operator has its broadcast state in common with the other tasks."""
         return uid in self._owners and self._owners[uid].shares
 
-    def _share(self, uid: str, epoch: int, generation: int) -> None:
-        """Puts what is new in the broadcast state of an operator into one file for all subtasks.
+    def _shared_runs(self) -> Iterator[tuple[str, list[tuple[str, Run]]]]:
+        """By operator, the runs that all subtasks have alike, each with its store."""
+        for uid in filter(self._shares, self.uids()):
+            stores = [(name, self._stores[of, name]) for of, name in sorted(self._stores) if of == uid]
+            runs = [(name, run) for name, store in stores for run in store.runs if is_alike(name, run.meta)]
+            if runs:
+                yield uid, runs
 
-        The first one writes it. The others refer to it by the digest of what they would have written, so that it shows
-        when that is something else.
-        """
-        stores = [self._stores[of, name] for of, name in sorted(self._stores) if of == uid and is_broadcast(name)]
-        new = [run.section for store in stores for run in store.runs if not run.section.file and _is_alike(run)]
-        if not new:
-            return
-        writer = ImageWriter()
-        offsets = [writer.add(section) for section in new]
-        described = [section.describe(offset) for section, offset in zip(new, offsets, strict=True)]
-        chunks = writer.finish({"shared": uid, "stage": self._stage, "runs": described})
-        name = str(SharedName(epoch, generation, self._stage, SharedName.owner_of(uid), writer.digest))
-        if self._partition == 0:
-            self._storage.write(name, chunks)
-        for section, offset in zip(new, offsets, strict=True):
-            section.moved_to(name, offset, self._loader(name))
+    def _has_digests(self, ref: VersionRef) -> bool:
+        """Whether a version tells what others are to have alike; those that earlier releases wrote do not."""
+        known = dict(ref.shared)
+        return all(uid in known for uid, _ in self._shared_runs())
 
     def adopt(self, result: CompactionResult) -> bool:
         """Puts the outcome of a compaction in the place of the runs that it merged; only between two epochs.
@@ -351,11 +347,6 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
         for uid, owner in operators.items()
         if partition < owner.parallelism
     }
-
-
-def _is_alike(run: Run) -> bool:
-    """Whether equal entries have equal bytes: those of pickled objects follow from how these are put together."""
-    return PICKLED not in json.dumps(run.meta.get("types"))
 
 
 def entry_of_run(run: Run) -> dict[str, Any]:

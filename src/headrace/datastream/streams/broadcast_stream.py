@@ -109,7 +109,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         record comes at once. Flink has no such method.
 
         Raises:
-            InvalidProgramError: when the stream is not keyed, or one of both has no event time.
+            InvalidProgramError: when one of both streams has no event time.
 
         Examples:
             >>> from headrace.common import Types
@@ -135,8 +135,6 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             ...     print(harness.results("euros"))
             [('GBP', 20)]
         """
-        if not isinstance(self._stream, KeyedStream):
-            raise refused("in_event_time_order() is for a keyed stream: call key_by(...) before connect(...)")
         for stream, which in ((self._stream, "first"), (self._broadcast._stream, "broadcast")):
             check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
         ordered = BroadcastConnectedStream(self._stream, self._broadcast)
@@ -171,10 +169,9 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         check_methods(func, base, *BROADCAST_INPUT)
         check_broadcast_use(func, self._broadcast._descriptors)
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
-        given = func, result_type(output_type, func, Role.MANY), self._broadcast._descriptors
-        spec: specs.OperatorSpec = specs.BroadcastProcessSpec(*given)
-        if is_keyed:
-            spec = specs.KeyedBroadcastProcessSpec(*given, self._in_order)
+        make = specs.KeyedBroadcastProcessSpec if is_keyed else specs.BroadcastProcessSpec
+        found = result_type(output_type, func, Role.MANY)
+        spec = make(func, found, self._broadcast._descriptors, self._in_order)
         name = "Co-Keyed-Broadcast-Process" if is_keyed else "Co-Broadcast-Process"
         return self._stream._apply(spec, name, self._broadcast._stream, origin=origin_of(output_type))
 

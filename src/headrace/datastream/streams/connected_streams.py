@@ -116,10 +116,11 @@ class ConnectedStreams(Generic[T_co, T2_co]):
 
         So what a function sees does not depend on which records are read together: timers, too, fire between the
         records where their times are. Of records with one timestamp those of the first stream come first, and those of
-        one stream and one key keep their order. A late record comes at once. Flink has no such method.
+        one stream and one key keep their order. Without keys a function sees those of its subtask in that order. A late
+        record comes at once. Flink has no such method.
 
         Raises:
-            InvalidProgramError: when not both streams are keyed, or one has no event time.
+            InvalidProgramError: when one of both streams has no event time.
 
         Examples:
             >>> from headrace.common import Types
@@ -146,8 +147,6 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             ...     print(harness.results("priced"))
             [('tea', 20)]
         """
-        if not self._is_keyed:
-            raise refused("in_event_time_order() is for streams that are both keyed: call key_by(...) first")
         for stream, which in ((self._first, "first"), (self._second, "second")):
             check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
         ordered = ConnectedStreams(self._first, self._second)
@@ -221,7 +220,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
     def _transform(
         self, function: Any, name: str, found: TypeInformation, declared: Any, *, sees_time: bool = True
     ) -> DataStream:
-        spec: OperatorSpec = specs.CoProcessSpec(function, found, sees_time)
+        spec: OperatorSpec = specs.CoProcessSpec(function, found, sees_time or self._in_order, self._in_order)
         if self._is_keyed:
             self._checked()
             spec = specs.KeyedCoProcessSpec(function, found, self._in_order)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +24,8 @@ from headrace.operators.functions import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.intake import Intake
@@ -104,12 +107,15 @@ class RequestingOperator(Operator):
         return Answers(batch)
 
     def _emit(self, answers: Answers) -> None:
-        """Hand on the results of a batch."""
-        rows = [row for results in answers.results for row in results]
+        """Hand on what has come of a batch."""
+        self._emit_results(answers.batch, answers.results)
+
+    def _emit_results(self, batch: Batch, results: Sequence[Sequence[Any]]) -> None:
+        """Hand on results, of which each record of a batch has a list."""
+        rows = list(chain.from_iterable(results))
         if rows:
-            counts = list(map(len, answers.results))
-            sources = np.repeat(np.arange(len(counts)), counts)
-            self.output.emit(answers.batch.replaced(self._output_type, rows=rows, sources=sources))
+            sources = np.repeat(np.arange(len(results)), list(map(len, results)))
+            self.output.emit(batch.replaced(self._output_type, rows=rows, sources=sources))
 
     async def _life_cycle(self, name: str, *arguments: Any) -> None:
         """Open or close the function, in the loop that its clients belong to."""

@@ -7,7 +7,9 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-# All of these tell compaction how runs of windows are merged.
+# All of these tell compaction how runs of their operators are merged.
+import headrace.operators.join.join_log
+import headrace.operators.waiting_records
 import headrace.operators.window.columnar.count_store
 import headrace.operators.window.columnar.sessions.session_store
 import headrace.operators.window.columnar.window_store

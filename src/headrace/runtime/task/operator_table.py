@@ -133,7 +133,8 @@ class OperatorMaker:
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
     def _co_process(self, planned: PlannedOperator, spec: specs.CoProcessSpec) -> Operator:
-        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+        operator = ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+        return self._in_order(planned, spec, operator)
 
     def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
         operator = KeyedProcessOperator(
@@ -143,10 +144,13 @@ class OperatorMaker:
             TWO_INPUTS,
             is_batch=self._plan.settings.is_batch,
         )
-        return EventTimeOrderOperator(operator, self._input_types(planned)) if spec.in_event_time_order else operator
+        return self._in_order(planned, spec, operator)
 
     def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
-        return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
+        operator = BroadcastProcessOperator(
+            spec.function, planned.output_type, planned.side_types_read, spec.descriptors
+        )
+        return self._in_order(planned, spec, operator, BROADCAST)
 
     def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
         operator = KeyedBroadcastProcessOperator(
@@ -156,8 +160,18 @@ class OperatorMaker:
             spec.descriptors,
             is_batch=self._plan.settings.is_batch,
         )
+        return self._in_order(planned, spec, operator, BROADCAST)
+
+    def _in_order(
+        self,
+        planned: PlannedOperator,
+        spec: specs.CoProcessSpec | specs.KeyedCoProcessSpec | specs.BroadcastProcessSpec,
+        operator: KeyedProcessOperator | ProcessOperator,
+        broadcast: int | None = None,
+    ) -> Operator:
+        """The operator, behind one that puts its records in order where the program wants that."""
         if spec.in_event_time_order:
-            return EventTimeOrderOperator(operator, self._input_types(planned), BROADCAST)
+            return EventTimeOrderOperator(operator, self._input_types(planned), broadcast)
         return operator
 
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:

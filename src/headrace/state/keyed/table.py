@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
 from headrace.state.differences import difference
+from headrace.state.evolution import evolve_run
 from headrace.state.runs import HASH, SORT
-from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
+from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, TYPES, VALUE
 from headrace.state.runs.lookup import find_rows, order_of_keys
 from headrace.state.runs.merging import merge_small_runs
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from headrace.state.ttl import TtlPolicy
 
     Indices = npt.NDArray[np.int64]
+
+logger = get_logger(__name__)
 
 _NAMESPACES: Final = "namespaces"
 """What a run says about its namespaces; nothing where it was stored by earlier versions, or does not matter."""
@@ -75,7 +79,7 @@ class StateTable:
         self._meta: dict[str, Any] = {
             KIND: descriptor.kind,
             SORT: KEY_ORDER,
-            "types": descriptor.stored_types(),
+            TYPES: descriptor.stored_types(),
             "keys": keys,
         }
         if descriptor.namespaces is not None:
@@ -84,6 +88,7 @@ class StateTable:
             self._meta["ttl"] = True
         for run in store.runs:
             self._check(run.meta, descriptor)
+            evolve(store, run, descriptor)
 
     def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
         for entry, what in ((KIND, "kind"), ("keys", "key type")):
@@ -98,7 +103,6 @@ class StateTable:
                 f"the state {descriptor.name!r} was stored for {stored[_NAMESPACES]}, and is declared for "
                 f"{descriptor.namespaces}; give the operator another uid, or restore the old declaration"
             )
-        descriptor.check_stored_types(stored["types"])
 
     def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:
         """Where the keys are in the runs, oldest run first.
@@ -164,6 +168,18 @@ class Elements:
         times = [None] * len(elements) if expiries is None else expiries.to_pylist()
         pairs = zip(elements, times, strict=True)
         return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
+
+
+def evolve(store: RunStore, run: Run, descriptor: StateDescriptor) -> None:
+    """Rewrites a run with values of an earlier type, once.
+
+    Raises:
+        StateMigrationError: when the values cannot be taken over.
+    """
+    change = descriptor.evolution_of(run.meta[TYPES])
+    if change is not None:
+        logger.info("%s: what was stored becomes what is declared: %s", descriptor.label, change)
+        evolve_run(store, run, change, descriptor.stored_types())
 
 
 def changed_keys(entries: Entries, ordinals: Indices) -> tuple[KeyColumn, Indices]:

@@ -13,6 +13,9 @@ SUBTASK_LIST: Final = "elements"
 TIMERS: Final = "timers"
 """The kind of timers: rows in the order of time."""
 
+TYPES: Final = "types"
+"""The entry of ``meta`` that says under which types the values of a run were stored: JSON."""
+
 SORT: Final = "sort"
 """The entry of ``meta`` that lists the columns by which a run is sorted."""
 

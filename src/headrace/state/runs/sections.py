@@ -218,11 +218,17 @@ class Section:
         sums = base64.b64encode(np.array(self._checks, dtype="<u4").tobytes()).decode()
         return {"at": at, "size": self._length, "head": self._head, "rows": self.rows, "sums": sums}
 
+    def taken_along(self) -> None:
+        """The next version is to hold the section itself, wherever it lies now."""
+        self.file = ""
+
     def moved_to(self, file: str, offset: int, load: Callable[[], MappedFile]) -> None:
         """The section has been written to a file; a large one is given up in memory and mapped when needed again."""
         self.file, self.offset = file, offset
-        if self._length >= BLOCK:
+        is_large = self._length >= BLOCK
+        if is_large or self._load is not None:
             self._load = load
+        if is_large:
             self.let_go()
 
     def let_go(self) -> None:
