@@ -294,7 +294,7 @@ FAMILIES: Final[dict[str, str]] = {
     "slotmanager.": _SIZED_BY_SPARK,
     "state.backend.forst.": "state lies in files that are mapped into memory",
     "state.backend.latency-track.": "nothing of single accesses to state is measured",
-    "state.backend.rocksdb.": "state lies in files that are mapped into memory",
+    "state.backend.rocksdb.": "tables are written sorted, and at once: there are no write buffers, levels or threads",
     "state.latency-track.": "nothing of single accesses to state is measured",
     "state.size-track.": "nothing of single accesses to state is measured",
     "table.exec.": "there is no Table API yet",

@@ -19,6 +19,7 @@ from headrace.common.config_values import (
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.durable import Permissions
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 
 OWN_NAMESPACES: Final = (
     "execution.",
@@ -168,7 +169,8 @@ STATE_BACKEND: Final = ConfigOption(
     str,
     "hashmap",
     "What keeps the state of operators: `hashmap` (in columns, in files that are mapped into memory, so that it may be "
-    "larger than that), or one that a plugin brings. Fixed for the life of the state.",
+    "larger than that), `rocksdb` (in tables of RocksDB, of which as much is in memory as is said), or one that a "
+    "plugin brings. Fixed for the life of the state.",
     ("state.backend",),
 )
 FAILURE_ENRICHERS: Final = ConfigOption[str | None](
@@ -390,7 +392,7 @@ SOURCE_POLL_INTERVAL: Final = ConfigOption(
 )
 
 OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
-    option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
+    option.key: option for option in (*tuple(globals().values()), *ROCKSDB_OPTIONS) if isinstance(option, ConfigOption)
 }
 """All options by key."""
 

@@ -101,7 +101,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
         "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
-        "CustomStateBackend": Missing("ST-19", "write a plugin, docs/state-backends.md, and set state.backend.type"),
+        "CustomStateBackend": Missing("ST-22", "write a plugin, docs/state-backends.md, and set state.backend.type"),
         "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
         "ExternalizedCheckpointCleanup": _never("DS-64", "use ExternalizedCheckpointRetention"),
     },
