@@ -97,7 +97,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     replan = partial(_replanned, graph, configuration, job_name, ship)
     job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
     manager = JobManager(job, runtime, store, listener, replan=replan)
-    client = JobClient(manager)
+    client = JobClient(manager, configuration.get(options.SAVEPOINT_DIR))
     client.start()
     return client
 

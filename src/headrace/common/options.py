@@ -161,6 +161,29 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "longer has, or of a source that is another one now. A warning names it.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
+SAVEPOINT_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.savepoint-dir",
+    str,
+    None,
+    "Where the directories of savepoints are made, unless who asks for one says it.",
+    ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+)
+RECOVERY_PATH: Final = ConfigOption[str | None](
+    "execution.state-recovery.path",
+    str,
+    None,
+    "A savepoint, or a checkpoint directory, that the job starts from. A job that finds a checkpoint in its own "
+    "checkpoint directory goes on from that instead.",
+    ("execution.savepoint.path",),
+)
+CLAIM_MODE: Final = ConfigOption(
+    "execution.state-recovery.claim-mode",
+    choice("NO_CLAIM", "CLAIM", others={"legacy": "NO_CLAIM"}),
+    "NO_CLAIM",
+    "Whose the savepoint is that a job starts from: NO_CLAIM leaves it alone, CLAIM removes it once the job has a "
+    "checkpoint of its own. Either way the job never needs it again.",
+    ("execution.savepoint-restore-mode",),
+)
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
     str,
