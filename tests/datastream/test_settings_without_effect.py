@@ -39,7 +39,6 @@ SETTINGS: list[tuple[str, str, Any, str, Any, Any]] = [
     ("env", "set_buffer_timeout", -1, "get_buffer_timeout", 100, -1),
     ("env", "disable_operator_chaining", None, "is_chaining_enabled", True, False),
     ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", False, True),
-    ("env", "set_default_savepoint_directory", "/s", "get_default_savepoint_directory", None, "/s"),
     ("checkpoints", "set_max_concurrent_checkpoints", 2, "get_max_concurrent_checkpoints", 1, 2),
     ("checkpoints", "enable_unaligned_checkpoints", None, "is_unaligned_checkpoints_enabled", False, True),
     ("checkpoints", "set_force_unaligned_checkpoints", None, "is_force_unaligned_checkpoints", False, True),
@@ -124,6 +123,7 @@ def test_every_setter_is_in_the_table() -> None:
         "set_checkpoint_storage", "set_checkpoint_storage_dir", "set_default_local_parallelism",
         "set_externalized_checkpoint_retention", "set_min_pause_between_checkpoints",
         "set_tolerable_checkpoint_failure_number", "set_fail_on_checkpointing_errors",
+        "set_default_savepoint_directory",
     }  # fmt: skip
     setters = {
         name

@@ -45,6 +45,26 @@ PARALLELISM: Final = ConfigOption[int | None](
     None,
     "How many subtasks an operator has unless it says otherwise; the cores of the runtime when not set.",
 )
+SCHEDULER_MODE: Final = ConfigOption[str | None](
+    "scheduler-mode",
+    choice("reactive"),
+    None,
+    "reactive: the job goes on at another parallelism when executors come and go: as many subtasks as the cluster runs "
+    "tasks at the same time, for all operators that do not set their own. Not with parallelism.default.",
+)
+RESCALE_STABILIZATION: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+    duration,
+    60_000,
+    "In reactive mode, for how long the number of slots has to be the same before the job follows it.",
+)
+RESCALE_COOLDOWN: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+    duration,
+    30_000,
+    "In reactive mode, how long after a change of parallelism there is none.",
+    ("jobmanager.adaptive-scheduler.scaling-interval.min",),
+)
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",
     integer(1, UPPER_BOUND_MAX_PARALLELISM),
@@ -140,6 +160,29 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "Whether a job may leave behind what its checkpoint holds of operators, sources and sinks that the program no "
     "longer has, or of a source that is another one now. A warning names it.",
     ("execution.savepoint.ignore-unclaimed-state",),
+)
+SAVEPOINT_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.savepoint-dir",
+    str,
+    None,
+    "Where the directories of savepoints are made, unless who asks for one says it.",
+    ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+)
+RECOVERY_PATH: Final = ConfigOption[str | None](
+    "execution.state-recovery.path",
+    str,
+    None,
+    "A savepoint, or a checkpoint directory, that the job starts from. A job that finds a checkpoint in its own "
+    "checkpoint directory goes on from that instead.",
+    ("execution.savepoint.path",),
+)
+CLAIM_MODE: Final = ConfigOption(
+    "execution.state-recovery.claim-mode",
+    choice("NO_CLAIM", "CLAIM", others={"legacy": "NO_CLAIM"}),
+    "NO_CLAIM",
+    "Whose the savepoint is that a job starts from: NO_CLAIM leaves it alone, CLAIM removes it once the job has a "
+    "checkpoint of its own. Either way the job never needs it again.",
+    ("execution.savepoint-restore-mode",),
 )
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",

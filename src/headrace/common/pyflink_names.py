@@ -158,10 +158,7 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
         ),
     },
-    "JobClient": {
-        "stop_with_savepoint": Missing("CP-08", "stop() leaves a checkpoint to go on from"),
-        "trigger_savepoint": Missing("CP-08", "every epoch leaves a checkpoint to go on from"),
-    },
+    "JobClient": {},
     "RuntimeContext": {
         "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
     },
