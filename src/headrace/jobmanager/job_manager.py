@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.checkpoint.failure_history import FailureHistory
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.common.errors import (
     EXITS,
     CheckpointFailedError,
@@ -33,6 +34,7 @@ from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
 from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import holds_state
+from headrace.jobmanager.request_watch import RequestWatch
 from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.savepoints import SavepointCoordinator
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.commands import Command
@@ -108,6 +109,7 @@ class JobManager:
             store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state, start=settings.start
         )
         self._savepoints = SavepointCoordinator()
+        self._requests = None if isinstance(store, TemporaryStore) else RequestWatch(store.storage)
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
         self._has_unseen_state = False
@@ -288,6 +290,8 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self._savepoints.close()
+            if self._requests is not None:
+                self._requests.close()
             self.close()
             self._discard_checkpoints(error)
             manifest = self.manifest
@@ -300,6 +304,8 @@ class JobManager:
             self._commands.run_all(self)
             statistics = self._with_restarts(self._step)
             self._look_at_savepoints()
+            if self._requests is not None:
+                self._requests.look(self)
             if self._stop.is_set():
                 break
             if statistics is None:
