@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs import Run
-from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
     Entry = dict[str, Any]
+
+FULL_BYTES: Final = MOST_BYTES // 2
+"""From this size on an ordered run is not merged any more."""
 
 _MOSTLY: Final = 0.75
 """A large run is written anew for its own sake when this part of its rows is over."""
@@ -170,9 +173,10 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     can_be_read = is_for_all if is_shared else bool
     # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
     end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
-    start = _start(entries[:end])
+    first = _behind_full(entries[:end])
+    start = first + _start(entries[first:end])
     chosen = entries[start:end]
-    if not _is_worth_merging(chosen, len(entries)):
+    if not _is_worth_merging(chosen, len(entries) - first):
         return None
     return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now, is_shared=is_shared)
 
@@ -187,10 +191,22 @@ def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
     return len(chosen) > 1 and (is_large or total > MANY_RUNS)
 
 
+def _behind_full(entries: list[Entry]) -> int:
+    """Where the runs begin that may be merged: of ordered ones those that are full stay alone until they are over.
+
+    Of others all have to be merged sooner or later, to get rid of what newer ones hide.
+    """
+    full = (index for index, entry in enumerate(entries) if is_ordered(entry["meta"]) and entry["size"] > FULL_BYTES)
+    return max(full, default=-1) + 1
+
+
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
-    start, rows = len(entries), 0
+    start, rows, size = len(entries), 0, 0
     while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
+        size += entries[start - 1]["size"]
+        if rows and size > MOST_BYTES and is_ordered(entries[start - 1]["meta"]):
+            break
         start -= 1
         rows += _weight(entries[start])
     return start

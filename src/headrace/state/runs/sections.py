@@ -122,6 +122,11 @@ class Section:
         return batch
 
     @property
+    def nbytes(self) -> int:
+        """How many bytes it takes, in memory where it was not written yet."""
+        return self._length or int(self._opened().nbytes)
+
+    @property
     def schema(self) -> pa.Schema:
         """The schema; only the head of the section is verified."""
         return self._opened().schema
