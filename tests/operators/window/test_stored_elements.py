@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -87,3 +90,27 @@ def test_rows_of_a_column_in_pieces_are_those_of_the_whole(seed: int) -> None:
     assert list(elements) == [whole[row] for row in rows]
     assert elements[3:9:2] == [whole[row] for row in rows[3:9:2]]
     assert repr(elements) == "<30 elements of a window>"
+
+
+def test_nothing_is_made_of_more_elements_than_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    decode = stored_elements.array_to_values
+    monkeypatch.setattr(stored_elements, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
+    monkeypatch.setattr(ColumnPieces, "whole", lambda column: pytest.fail("the pieces need not be put together"))
+    run = driver(window_function=lambda key, window, elements: [sum(element["value"] for element in elements)])
+    for _ in range(3):
+        run.run([[Record(1, 1.0, 5) for _ in range(9)]])
+    run.run([], upto=MAX)
+    assert outputs(run) == [27.0]
+    assert sum(made) == 27
+    assert max(made) <= 4
+
+
+@pytest.mark.slow  # it writes, and reads twice, five million records
+def test_five_million_records_of_a_key_take_less_than_two_gibibytes(tmp_path: Path) -> None:
+    records = 5_000_000
+    program = [sys.executable, "-m", "tests.operators.window.large_window", str(tmp_path), str(records)]
+    done = subprocess.run(program, capture_output=True, text=True, check=True)
+    count, characters, below, mebibytes = map(int, done.stdout.split())
+    assert (count, characters, below) == (records, 100 * records, records // 2)
+    assert mebibytes < 2_048
