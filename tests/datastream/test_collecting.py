@@ -34,7 +34,7 @@ def receiver_of(job: Job) -> Any:
     assert isinstance(spec, SinkSpec)
     assert isinstance(spec.sink, CollectSink)
     committer: Any = spec.sink.create_committer(CommitterContext("job", "op", Types.LONG()))
-    return committer._target.receiver
+    return committer._receiver._receiver
 
 
 @pytest.fixture

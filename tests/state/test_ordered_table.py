@@ -373,3 +373,17 @@ def test_a_run_that_is_full_is_not_merged_any_more(most_runs: int, monkeypatch: 
     assert max(sizes) <= most
     assert sum(size > most // 2 for size in sizes) > len(sizes) // 2
     assert rewritten <= 2 * 60 * 50  # each row once or twice, and not with every run that comes
+
+
+def test_a_full_run_is_written_anew_once_it_is_mostly_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
+    monkeypatch.setattr("headrace.state.compaction.FULL_BYTES", 100)
+    job = Job()
+    tables = Tables(job, "all")
+    for over in (-1, 50, 79):
+        tables.begin()
+        if over < 0:
+            tables.append([(time, 1, b"", 0) for time in range(100)])
+        tables.tables[0].forget(over)
+        tables.end()
+        assert job.compact() == (over == 79)

@@ -146,6 +146,19 @@ def checkpoints(
     raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
 
+@app.command()
+def failures(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show what the job of a checkpoint directory has failed with."""
+    from headrace.cli.failure_history import run_failures
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    raise typer.Exit(run_failures(directory, configuration.storage_options()))
+
+
 @app.command("package")
 def package_(
     job: Annotated[

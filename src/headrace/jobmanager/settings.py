@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.retention import Retention
+from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.configuration import Configuration
+    from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
@@ -63,6 +66,14 @@ _MOST_IN_COLUMNS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class ReactiveSettings:
+    """How a job follows the size of its cluster; times as for ``rescaling.SlotWatcher``."""
+
+    stable_millis: int
+    cooldown_millis: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """How a job manager works.
 
@@ -76,10 +87,14 @@ class JobSettings:
         min_interval_seconds: the shortest time between two epochs.
         min_pause_seconds: how long the work of an epoch takes at least, or the next one begins later.
         retention: when checkpoints are deleted.
+        exception_history_size: how many of the latest failures are kept.
+        enrichers: what labels failures.
         tolerable_checkpoint_failures: how many checkpoints in a row may fail before the restart strategy is asked.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
+        reactive: how the parallelism follows the cluster; None when it does not.
+        start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
     """
 
     limits: EpochLimits
@@ -91,9 +106,13 @@ class JobSettings:
     min_pause_seconds: float = 0.0
     retention: Retention = Retention.RETAIN_ON_CANCELLATION
     tolerable_checkpoint_failures: int = 0
+    exception_history_size: int = 16
+    enrichers: tuple[FailureEnricher, ...] = ()
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
+    reactive: ReactiveSettings | None = None
+    start: SavepointStart | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
@@ -115,11 +134,31 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
         min_pause_seconds=configuration.get(options.MIN_PAUSE) / 1000,
         retention=Retention[configuration.get(options.CHECKPOINT_RETENTION)],
+        exception_history_size=configuration.get(options.EXCEPTION_HISTORY_SIZE),
+        enrichers=tuple(load_enrichers(configuration.get(options.FAILURE_ENRICHERS))),
         tolerable_checkpoint_failures=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
+        reactive=_reactive(configuration),
+        start=_start(configuration),
     )
+
+
+def _reactive(configuration: Configuration) -> ReactiveSettings | None:
+    if configuration.get(options.SCHEDULER_MODE) is None:
+        return None
+    return ReactiveSettings(
+        configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+    )
+
+
+def _start(configuration: Configuration) -> SavepointStart | None:
+    location = configuration.get(options.RECOVERY_PATH)
+    if location is None:
+        return None
+    claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
+    return SavepointStart(location, configuration.storage_options(), claims=claims)
 
 
 def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:

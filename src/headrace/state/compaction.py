@@ -24,13 +24,14 @@ from headrace.state.state_file import CompactedName, ImageWriter, read_index
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.state.runs import RunStore
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
     Entry = dict[str, Any]
+    IsWorthMerging = Callable[["CompactionTask"], bool]
 
 FULL_BYTES: Final = MOST_BYTES // 2
 """From this size on an ordered run is not merged any more."""
@@ -116,33 +117,47 @@ class CompactionResult:
         """The result that :meth:`to_json` described."""
         return CompactionResult(CompactionTask.from_json(data["task"]), data["run"])
 
-    def adopt_into(self, store: RunStore, loader: Callable[[str], Callable[[], MappedFile]]) -> bool:
-        """Replaces the merged runs in a store; returns False when they are not all there (any more)."""
+    def adopt_into(self, store: RunStore, run: Run | None) -> bool:
+        """Replaces the merged runs in a store by the new one, if any; returns False when they are not all there."""
         old = _matching(store, self.task)
         if old is None:
             return False
-        new = [] if self.run is None else [_opened(self.run, loader(self.run["file"]))]
+        new = [] if run is None else [run]
         if new and is_ordered(new[0].meta):
             new = _caught_up(new[0], old, self.task)
         store.substitute(old, new)
         return True
 
 
-def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: int = 0) -> list[CompactionTask]:
+def plan_compaction(
+    storage: Folder,
+    ref: VersionRef,
+    now: int = 0,
+    generation: int = 0,
+    is_worth_merging: IsWorthMerging | None = None,
+) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
+    ``is_worth_merging`` adds to what is worth it anyway.
     """
     if not ref.name and not ref.inline:
         return []
-    file = _mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
+    file = mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
     index = read_index(file, ref)
     stores: dict[tuple[str, str], list[Entry]] = {}
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
-    return [replace(task, generation=generation) for task in planned if task is not None]
+    planned = [
+        (_plan_store(ref, *key, entries, now), len(entries) - _behind_full(entries))
+        for key, entries in sorted(stores.items())
+    ]
+    return [
+        replace(task, generation=generation)
+        for task, total in planned
+        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task)))
+    ]
 
 
 def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
@@ -151,7 +166,10 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     Raises:
         StateCorruptedError: when a file is missing or damaged.
     """
-    runs = [_opened(entry, partial(_mapped, storage, entry["file"])) for entry in task.runs]
+    runs = [
+        run_of_entry(entry, Section.stored(entry, entry["file"], partial(mapped, storage, entry["file"])))
+        for entry in task.runs
+    ]
     batch, meta = merge_runs(runs, is_oldest=task.is_oldest, now=task.now)
     if batch is None:
         return CompactionResult(task, None)
@@ -167,6 +185,7 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
 
 
 def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
+    """What would merge runs of a store, if that is worth it; None where others do it, or nobody can."""
     is_shared = uid in dict(ref.shared) and is_alike(store, entries[-1]["meta"])
     if is_shared and ref.partition:
         return None  # what all subtasks have alike is merged once, and planned with the first of them
@@ -175,17 +194,16 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
     first = _behind_full(entries[:end])
     start = first + _start(entries[first:end])
-    chosen = entries[start:end]
-    if not _is_worth_merging(chosen, len(entries) - first):
+    chosen = tuple(entries[start:end])
+    if not chosen:
         return None
-    return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now, is_shared=is_shared)
+    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now, is_shared=is_shared)
 
 
-def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
+def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:
     rows = sum(map(_weight, chosen))
     if len(chosen) == 1:  # only to get rid of rows that are over
-        over: int = chosen[0]["meta"].get(LOW, 0)
-        return bool(rows > INLINE_ROWS and over > _MOSTLY * rows)
+        return rows > INLINE_ROWS and _is_mostly_over(chosen[0])
     # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
     is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
     return len(chosen) > 1 and (is_large or total > MANY_RUNS)
@@ -196,16 +214,27 @@ def _behind_full(entries: list[Entry]) -> int:
 
     Of others all have to be merged sooner or later, to get rid of what newer ones hide.
     """
-    full = (index for index, entry in enumerate(entries) if is_ordered(entry["meta"]) and entry["size"] > FULL_BYTES)
+    full = (index for index, entry in enumerate(entries) if _left(entry) > FULL_BYTES and not _is_mostly_over(entry))
     return max(full, default=-1) + 1
+
+
+def _left(entry: Entry) -> float:
+    """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
+    over: int = entry["meta"].get(LOW, 0)
+    return entry["size"] * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
+
+
+def _is_mostly_over(entry: Entry) -> bool:
+    over: int = entry["meta"].get(LOW, 0)
+    return over > _MOSTLY * entry["rows"]
 
 
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
-    start, rows, size = len(entries), 0, 0
+    start, rows, size = len(entries), 0, 0.0
     while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
-        size += entries[start - 1]["size"]
-        if rows and size > MOST_BYTES and is_ordered(entries[start - 1]["meta"]):
+        size += _left(entries[start - 1])
+        if rows and size > MOST_BYTES:
             break
         start -= 1
         rows += _weight(entries[start])
@@ -216,13 +245,23 @@ def _weight(entry: Entry) -> int:
     return weight_of(entry["meta"], entry["rows"])
 
 
-def _opened(entry: Entry, load: Callable[[], MappedFile]) -> Run:
-    section = Section.stored(entry, entry["file"], load)
+def entry_of_run(run: Run) -> Entry:
+    """What an index says about a run, besides the place of its section."""
+    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
+
+
+def run_of_entry(entry: Entry, section: Section) -> Run:
+    """The run that :func:`entry_of_run` described."""
     low, high = entry["hashes"]
     return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
-def _mapped(storage: Folder, name: str) -> MappedFile:
+def mapped(storage: Folder, name: str) -> MappedFile:
+    """A state file.
+
+    Raises:
+        StateCorruptedError: when it is missing.
+    """
     try:
         return storage.map(name)
     except (FileNotFoundError, IsADirectoryError) as error:
