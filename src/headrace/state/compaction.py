@@ -221,12 +221,14 @@ def _behind_full(entries: list[Entry]) -> int:
 def _left(entry: Entry) -> float:
     """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
     over: int = entry["meta"].get(LOW, 0)
-    return entry["size"] * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
+    size: int = entry["size"]
+    return size * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
 
 
 def _is_mostly_over(entry: Entry) -> bool:
     over: int = entry["meta"].get(LOW, 0)
-    return over > _MOSTLY * entry["rows"]
+    rows: int = entry["rows"]
+    return over > _MOSTLY * rows
 
 
 def _start(entries: list[Entry]) -> int:
