@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs import Run
+from headrace.state.runs.layout import HALF_EXPIRED, TTL
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
+from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.state.runs import RunStore
     from headrace.state.version import VersionRef
@@ -47,7 +51,7 @@ class CompactionTask:
         store: the store.
         runs: the runs, oldest first, as an index describes them, with the names of their files.
         is_oldest: whether the store has no older run.
-        now: processing time in milliseconds; what has expired by then is dropped.
+        now: milliseconds, of the time that elements of the store age in; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
         is_shared: whether all subtasks of the operator have these runs, and have to adopt the outcome together.
     """
@@ -125,8 +129,16 @@ class CompactionResult:
         return True
 
 
-def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: int = 0) -> list[CompactionTask]:
+def plan_compaction(
+    storage: Folder,
+    ref: VersionRef,
+    now: int = 0,
+    generation: int = 0,
+    event_times: Mapping[str, int] = MappingProxyType({}),
+) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
+
+    ``event_times`` says by operator what event time the task has reached.
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
     """
@@ -138,7 +150,10 @@ def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: 
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = (_plan_store(ref, uid, name, entries, now) for (uid, name), entries in sorted(stores.items()))
+    planned = (
+        _plan_store(ref, uid, name, entries, _time_of(entries, now, event_times.get(uid, MIN_WATERMARK)))
+        for (uid, name), entries in sorted(stores.items())
+    )
     return [replace(task, generation=generation) for task in planned if task is not None]
 
 
@@ -173,8 +188,22 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     start = _start(entries[:end])
     chosen = entries[start:end]
     if not _is_worth_merging(chosen, len(entries)):
+        start = next((index for index, entry in enumerate(entries[:end]) if _is_half_expired(entry, now)), end)
+        chosen = entries[start : start + 1] if start < end else []
+    if not chosen:
         return None
     return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now, is_shared=is_shared)
+
+
+def _time_of(entries: list[Entry], now: int, event_time: int) -> int:
+    """What time it is for the elements of a store."""
+    return event_time if entries[-1]["meta"].get(TTL) == IN_EVENT_TIME else now
+
+
+def _is_half_expired(entry: Entry, now: int) -> bool:
+    """Whether a run is written anew for its own sake, since half of its elements have expired; it has fewer then."""
+    meta = entry["meta"]
+    return bool(meta.get(TTL)) and meta.get(HALF_EXPIRED, MAX_WATERMARK) <= now
 
 
 def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
