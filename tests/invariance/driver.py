@@ -97,6 +97,14 @@ cuts = st.builds(
     fresh=st.booleans(),
 )
 
+deaths = st.builds(
+    replace,
+    cuts,
+    faults=st.frozensets(st.integers(1, 12), max_size=2),
+    recovers=st.booleans(),
+)
+"""The same, and sinks fail in the middle of epochs: what tasks have done until then is undone."""
+
 
 class ScriptedSource(Source):
     """Splits of events, read as a :class:`Cut` says; the timestamps are the source's own.

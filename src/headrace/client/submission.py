@@ -16,10 +16,12 @@ from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
 from headrace.common import options
+from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
+from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 from headrace.connectors.collect import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
@@ -30,7 +32,7 @@ from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
-from headrace.state.backend import DEFAULT_BACKEND, STATE_BACKENDS
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.task_state import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 
@@ -85,7 +87,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     storage_options = options_for_tasks(configuration.storage_options())
     blob = blob_of(plan, store.storage, dependencies, storage_options, LogSettings.of(configuration))
     manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), listener)
-    client = JobClient(manager)
+    client = JobClient(manager, configuration.get(options.SAVEPOINT_DIR))
     client.start()
     return client
 
@@ -131,15 +133,21 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
-            state_backend=_state_backend(configuration.get(options.STATE_BACKEND)),
+            state_backend=_state_backend(configuration),
         ),
     )
 
 
-def _state_backend(name: str) -> StateBackend:
+def _state_backend(configuration: Configuration) -> StateBackend:
+    name = configuration.get(options.STATE_BACKEND)
     if name.lower() == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
-        return HashMapStateBackend(DEFAULT_BACKEND)
-    return STATE_BACKENDS.load(name)
+        backend: StateBackend = HashMapStateBackend(DEFAULT_BACKEND)
+    else:
+        backend = STATE_BACKENDS.load(ROCKSDB_BACKEND if name.lower() == ROCKSDB_BACKEND else name)
+    if backend.name != ROCKSDB_BACKEND:
+        for option in filter(lambda option: configuration.contains_key(option.key), ROCKSDB_OPTIONS):
+            warn_caller(f"{option.key} has no effect: the state backend is {backend.name!r}")
+    return backend.configured(configuration)
 
 
 def blob_of(

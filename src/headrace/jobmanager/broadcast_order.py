@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.graph.specs import BroadcastProcessSpec
+from headrace.graph.process_specs import BroadcastProcessSpec
 from headrace.operators.broadcast import BROADCAST
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import holds_state
 from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
+from headrace.jobmanager.savepoints import SavepointCoordinator
 from headrace.jobmanager.sinks import JobSinks
 from headrace.time.clock import SystemClock
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.progress import EpochStatistics, JobListener
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.savepoints import SavepointRequest
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.jobmanager.watermark_progress import WatermarkProgress
@@ -103,8 +105,9 @@ class JobManager:
         self._commands = CommandQueue(self._wake)
         self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime), blob.storage)
         self._checkpoints = CheckpointCoordinator(
-            store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state
+            store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state, start=settings.start
         )
+        self._savepoints = SavepointCoordinator()
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
         self._has_unseen_state = False
@@ -175,13 +178,44 @@ class JobManager:
         """
         return self._commands.add(command)
 
+    def take_savepoint(self, wanted: SavepointRequest, *, stops: bool = False) -> CompletableFuture[str]:
+        """Take a savepoint between two epochs; from any thread.
+
+        Args:
+            wanted: where, and of which format.
+            stops: whether the job stops there.
+
+        Returns:
+            The place of the savepoint, once it is complete.
+        """
+
+        def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            job._savepoints.begin(job._services, job._running(), wanted, outcome)
+            if stops and not (outcome.done() and outcome.exception() is not None):
+                job.stop()
+
+        return self._commands.add_lasting(begin)
+
+    def drain_to_savepoint(self, wanted: SavepointRequest) -> CompletableFuture[str]:
+        """End all sources where they are, and take a savepoint when the job has ended; from any thread."""
+
+        def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            job._savepoints.begin_at_end(wanted, outcome)
+            job.drain()
+
+        return self._commands.add_lasting(begin)
+
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._restored()
         self._is_identified.set()
+        self._prepare(self._checkpoints.known())
+        if restored is None:
+            self._checkpoints.take_in(self._runtime)
+        elif self._settings.start is not None:
+            logger.info("job %r goes on from its own checkpoint, not from %s", self.plan.name, self._settings.start)
         manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
-        self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(
@@ -253,6 +287,7 @@ class JobManager:
         finally:
             self._is_identified.set()
             self._commands.close()
+            self._savepoints.close()
             self.close()
             self._discard_checkpoints(error)
             manifest = self.manifest
@@ -264,6 +299,7 @@ class JobManager:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
             self._commands.run_all(self)
             statistics = self._with_restarts(self._step)
+            self._look_at_savepoints()
             if self._stop.is_set():
                 break
             if statistics is None:
@@ -271,7 +307,13 @@ class JobManager:
             else:
                 self._rest(self._pause_after(statistics))
         self._commands.run_all(self)
+        if self._execution is not None:
+            self._savepoints.finish(self._services, self._execution)
         self.complete_commits()
+
+    def _look_at_savepoints(self) -> None:
+        if self._execution is not None:
+            self._savepoints.look(self._services, self._execution)
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""

@@ -11,6 +11,7 @@ from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.retention import Retention
+from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, path_of
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class JobSettings:
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
+        start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
     """
 
     limits: EpochLimits
@@ -100,6 +102,7 @@ class JobSettings:
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
+    start: SavepointStart | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
@@ -127,7 +130,16 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
+        start=_start(configuration),
     )
+
+
+def _start(configuration: Configuration) -> SavepointStart | None:
+    location = configuration.get(options.RECOVERY_PATH)
+    if location is None:
+        return None
+    claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
+    return SavepointStart(location, configuration.storage_options(), claims=claims)
 
 
 def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:

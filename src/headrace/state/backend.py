@@ -19,6 +19,7 @@ from headrace.state.kinds import KEYED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from headrace.common.configuration import Configuration
     from headrace.state import descriptors as d
     from headrace.state.exported import ExportedTable
     from headrace.state.interfaces import ListState, MapState
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 DEFAULT_BACKEND: Final = "hashmap"
 """The name of the backend that is used when none is set."""
+
+ROCKSDB_BACKEND: Final = "rocksdb"
+"""The name of the one with tables of RocksDB, which is an extra."""
 
 
 class KeyedStates(Protocol):
@@ -314,6 +318,14 @@ class StateBackend(Plugin):
 
     noun = "state backend"
 
+    def configured(self, configuration: Configuration) -> StateBackend:
+        """The backend as a job's configuration wants it; called once, in the driver. Itself when it has no options.
+
+        Raises:
+            ConfigurationError: when an option cannot be what it is.
+        """
+        return self
+
     @abstractmethod
     def open(
         self,
@@ -403,6 +415,9 @@ class StateBackend(Plugin):
 STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
     StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
-    {DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend"},
+    {
+        DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
+        ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
+    },
 )
 """All that are there."""

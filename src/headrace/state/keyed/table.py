@@ -16,9 +16,8 @@ from headrace.state.evolution import evolve_run
 from headrace.state.runs import HASH, SORT
 from headrace.state.runs.expiry import aged, forget_expiries
 from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, TTL, TYPES, VALUE
-from headrace.state.runs.lookup import find_rows, order_of_keys
+from headrace.state.runs.lookup import find_rows, narrowed, order_of_keys
 from headrace.state.runs.merging import merge_small_runs
-
 from headrace.state.ttl import IN_PROCESSING_TIME
 
 if TYPE_CHECKING:
@@ -125,9 +124,10 @@ class StateTable:
         order = order_of_keys(keys)
         remaining = keys.take(order)
         matches = []
-        for run in reversed(self.store.runs):
+        for whole in reversed(self.store.runs):
             if not len(order):
                 break
+            run = narrowed(whole, remaining)
             found, rows = find_rows(run, remaining)
             if not len(found):
                 continue

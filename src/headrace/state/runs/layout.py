@@ -41,7 +41,7 @@ TTL: Final = "ttl"
 """The entry of ``meta`` that is there while a state has a time to live: true in processing time, or ``event``."""
 
 HALF_EXPIRED: Final = "half_expired"
-"""The entry of ``meta`` that says when half of the elements of a run will have expired; not there where that is never."""
+"""The entry of ``meta`` that says when half of the elements of a run will have expired, if that is ever."""
 
 CLEAR: Final = "clear"
 """Lists and maps: whether everything that older runs hold for the key is void."""

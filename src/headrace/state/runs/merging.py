@@ -132,12 +132,13 @@ def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:
     start = len(runs) - 1
     if start < 0:
         return start
+    lowest = next((index + 1 for index in range(start, -1, -1) if runs[index].section.is_table), 0)
     rows = runs[start].weight
-    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
+    while start > lowest and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
         start -= 1
         rows += runs[start].weight
     # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
-    return start if start < MAX_RUNS else MAX_RUNS // 2 - 1
+    return start if start < MAX_RUNS else max(lowest, MAX_RUNS // 2 - 1)
 
 
 def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
