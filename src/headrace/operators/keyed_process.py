@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.ordered_records import OrderedRecords
     from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
 
