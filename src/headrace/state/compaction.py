@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs import Run
+from headrace.state.runs.layout import HALF_EXPIRED, TTL
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
+from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.state.runs import RunStore
     from headrace.state.version import VersionRef
@@ -51,7 +55,7 @@ class CompactionTask:
         store: the store.
         runs: the runs, oldest first, as an index describes them, with the names of their files.
         is_oldest: whether the store has no older run.
-        now: processing time in milliseconds; what has expired by then is dropped.
+        now: milliseconds, of the time that elements of the store age in; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
         is_shared: whether all subtasks of the operator have these runs, and have to adopt the outcome together.
     """
@@ -135,8 +139,11 @@ def plan_compaction(
     now: int = 0,
     generation: int = 0,
     is_worth_merging: IsWorthMerging | None = None,
+    event_times: Mapping[str, int] = MappingProxyType({}),
 ) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
+
+    ``event_times`` says by operator what event time the task has reached.
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
     ``is_worth_merging`` adds to what is worth it anyway.
@@ -149,15 +156,16 @@ def plan_compaction(
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = [
-        (_plan_store(ref, *key, entries, now), len(entries) - _behind_full(entries))
-        for key, entries in sorted(stores.items())
-    ]
-    return [
-        replace(task, generation=generation)
-        for task, total in planned
-        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task)))
-    ]
+    planned = []
+    for (uid, name), entries in sorted(stores.items()):
+        time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
+        task = _plan_store(ref, uid, name, entries, time)
+        total = len(entries) - _behind_full(entries)
+        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task))):
+            planned.append(task)
+        elif task and (expired := _half_expired(task, entries)):
+            planned.append(expired)
+    return [replace(task, generation=generation) for task in planned]
 
 
 def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
@@ -198,6 +206,21 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     if not chosen:
         return None
     return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now, is_shared=is_shared)
+
+
+def _time_of(entries: list[Entry], now: int, event_time: int) -> int:
+    """What time it is for the elements of a store."""
+    return event_time if entries[-1]["meta"].get(TTL) == IN_EVENT_TIME else now
+
+
+def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask | None:
+    """The same for a run of the store that is worth writing anew by itself: half of its elements have expired."""
+    if task.is_shared or not entries[-1]["meta"].get(TTL):
+        return None
+    for index, entry in enumerate(entries):
+        if entry["file"] and entry["meta"].get(HALF_EXPIRED, MAX_WATERMARK) <= task.now:
+            return replace(task, runs=(entry,), is_oldest=index == 0)
+    return None
 
 
 def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
+from headrace.state.runs.expiry import aged
 from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_values
 from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, TIMERS, VALUE
 from headrace.state.runs.merge_input import MergeInput
@@ -50,7 +51,7 @@ def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _counted(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
-    return {**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}
+    return aged({**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}, batch)
 
 
 def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
@@ -166,9 +167,9 @@ def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
 
 
 _MERGERS: dict[str, tuple[Merger, Describe]] = {
-    "value": (merge_values, _unchanged),
-    "reducing": (merge_values, _unchanged),
-    "aggregating": (merge_values, _unchanged),
+    "value": (merge_values, aged),
+    "reducing": (merge_values, aged),
+    "aggregating": (merge_values, aged),
     "list": (merge_lists, _counted),
     "map": (merge_maps, _counted),
     TIMERS: (ordered_merger(newest), described),
