@@ -34,6 +34,7 @@ from headrace.connectors.source import (
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.restart import FixedDelay, NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
@@ -96,6 +97,14 @@ cuts = st.builds(
     inline_threshold=st.sampled_from([0, 1 << 20]),
     fresh=st.booleans(),
 )
+
+deaths = st.builds(
+    replace,
+    cuts,
+    faults=st.frozensets(st.integers(1, 12), max_size=2),
+    recovers=st.booleans(),
+)
+"""The same, and sinks fail in the middle of epochs: what tasks have done until then is undone."""
 
 
 class ScriptedSource(Source):
@@ -443,7 +452,8 @@ def _manager(job: Job, store: RestartedStore, clock: ManualClock) -> JobManager:
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
     restart = FixedDelay(2 * len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
     settings = replace(job_settings(configuration, plan), restart=restart)
-    return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=clock)
+    job = PlannedJob(plan, blob_of(plan, store.storage), settings)
+    return JobManager(job, LocalRuntime(), store, clock=clock)
 
 
 def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:

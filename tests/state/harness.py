@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.common.typeinfo import Types
 from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackend, StateOwner
-from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
+from headrace.state.compaction import CompactionResult, CompactionTask
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
@@ -179,10 +179,13 @@ class Job:
 
     def compact(self, now: int = 0) -> int:
         """Merges what is worth merging; the next epoch adopts it. Returns how many tasks there were."""
-        tasks = [task for ref in self.refs for task in plan_compaction(self.storage, ref, now)]
+        backend = self.backend
+        planned = [task for ref in self.refs for task in backend.plan_compaction(self.storage, ref, now, 0)]
+        tasks: list[CompactionTask] = [*planned]  # type: ignore[list-item] # of the backends that compact
         for task in tasks:
             again = CompactionTask.from_json(task.to_json())
-            self.results.append(CompactionResult.from_json(run_compaction(self.storage, again).to_json()))
+            done: CompactionResult = backend.run_compaction(self.storage, again)  # type: ignore[assignment]
+            self.results.append(CompactionResult.from_json(done.to_json()))
         return len(tasks)
 
     def collect_garbage(self) -> None:

@@ -25,7 +25,8 @@ from headrace.common.time import Time
 from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.state.backend import DEFAULT_BACKEND, STATE_BACKENDS
+from headrace.jobmanager import compaction
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -35,6 +36,8 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from headrace.state.rocksdb import merging
+from headrace.state.rocksdb.settings import RocksDBSettings
 from headrace.testing import JobHarness
 from tests.runtime.state_operators import COMMAND, KeyedLedgerSpec, ledger
 from tests.state.harness import UID, Job, MemoryFolder
@@ -46,14 +49,17 @@ if TYPE_CHECKING:
     from headrace.state.backend import StateBackend
     from headrace.testing.checkpoint import Checkpoint
 
-BACKENDS = [DEFAULT_BACKEND, "dictionary"]
+BACKENDS = [DEFAULT_BACKEND, ROCKSDB_BACKEND, "dictionary"]
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()])
 KEYS = ["", "ann", "bob", "ü", "eve"]
 
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dictionary backend as a distribution would bring it."""
+    """The dictionary backend as a distribution would bring it, and tables of RocksDB for what is small, too."""
+    small = RocksDBSettings(local_dir=str(tmp_path / "tables"), smallest_table=0, largest_columns=0)
+    monkeypatch.setattr(RocksDBSettings, "of", lambda _: small)
+    monkeypatch.setattr(merging, "CHUNK_ROWS", 8)
     about = tmp_path / "site" / "dictionaries-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: dictionaries\nVersion: 1.0\n")
@@ -64,13 +70,13 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest, installed: None) -> StateBackend:
-    return STATE_BACKENDS.load(request.param)
+    return STATE_BACKENDS.load(request.param).configured(Configuration())
 
 
 # --- the state of one operator ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["strings", "tuples", "anything"])
+@pytest.mark.parametrize("kind", ["integers", "strings", "tuples"])
 def test_keyed_states_are_as_their_model(kind: str, backend: StateBackend) -> None:
     source = random.Random(kind)
     type_, key_of = KEY_KINDS[kind]
@@ -84,6 +90,8 @@ def test_keyed_states_are_as_their_model(kind: str, backend: StateBackend) -> No
             job.on_keys(operators, source.choices(keys, k=60), checker.touch)
             job.keep = keep
             job.end()
+            if not keep:
+                job.compact()
             job.collect_garbage()
 
 
@@ -107,6 +115,7 @@ def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackend) -
         for _ in range(3):
             job.on_keys(job.begin(), list(range(-9, 9)), touch)
             job.end()
+        job.compact()
     assert len(model) == 18 * 8
 
 
@@ -484,15 +493,18 @@ def test_lists_union_lists_and_broadcast_maps_over_restarts_at_other_parallelism
 
 
 @pytest.mark.spark
-def test_it_is_as_on_spark(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [ROCKSDB_BACKEND, "dictionary"])
+def test_it_is_as_on_spark(name: str, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The backend travels to the workers with the job."""
+    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
     found = {}
     for runtime in ("local", "spark"):
         settings_ = {
             "headrace.runtime": runtime,
             "parallelism.default": "2",
-            "state.backend.type": "dictionary",
+            "state.backend.type": name,
             "headrace.epoch.max-records": "20",
+            "execution.checkpointing.data-inline-threshold": "0 b",
         }
         env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings_))
         pairs = [(f"k{n % 5}", 1) for n in range(100)]
@@ -502,6 +514,7 @@ def test_it_is_as_on_spark(spark: Any, tmp_path: Path) -> None:
             found[runtime] = sorted(results)
     assert found["spark"] == found["local"]
     assert found["local"] == sorted((f"k{n % 5}", n // 5 + 1) for n in range(100))
+    assert (tmp_path / "tables").exists() == (name == ROCKSDB_BACKEND)
 
 
 # --- by name ---------------------------------------------------------------------------------------------------------
@@ -524,8 +537,8 @@ def test_the_manifest_says_the_backend_and_another_one_is_refused() -> None:
 
 
 def test_a_backend_that_is_not_there() -> None:
-    with pytest.raises(ConfigurationError, match="there is no state backend 'rocksdb': there are 'dictionary', 'hash"):
-        JobHarness(everything, configuration={"state.backend.type": "rocksdb"})
+    with pytest.raises(ConfigurationError, match="there is no state backend 'forst': there are 'dictionary', 'hash"):
+        JobHarness(everything, configuration={"state.backend.type": "forst"})
 
 
 @pytest.mark.parametrize("name", ["hashmap", "HashMap", "HASHMAP"])

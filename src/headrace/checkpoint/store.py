@@ -1,6 +1,7 @@
 """The checkpoint directory of one job: its manifests, its state files, and who may write to it.
 
-Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``sinks/<uid>/…``, ``generations/<number>``.
+Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``sinks/<uid>/…``, ``generations/<number>``,
+``pins/<savepoint>``.
 The manifest with the largest number is the state of the job. A manifest is created exclusively, so two job managers
 cannot both write number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation
 than its own.
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.directory import folder_name, probe, sink_folder, warn_if_open_to_others
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
+from headrace.checkpoint.pins import PINS, Pin, Pins
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, SharedName, VersionName
 
@@ -52,6 +54,7 @@ class CheckpointStore:
             folder.make()
         self._generations = Generations(storage.folder("generations"))
         self._manifests = ManifestFolder(storage, self._generations)
+        self._pins = Pins(storage.folder(PINS))
         self._retained: dict[int, frozenset[str]] = {}
 
     def source_folder(self, uid: str) -> Folder:
@@ -72,6 +75,7 @@ class CheckpointStore:
         A job that has been started before, but came to no manifest, keeps its id, and so finds what it left elsewhere.
         """
         first = replace(first, job_id=self._generations.job_id() or first.job_id)
+        self._pins.take_over()
         generation = self._generations.claim(first.generation, first.job_id)
         return replace(first, generation=generation) if self.latest() is None else None
 
@@ -84,7 +88,9 @@ class CheckpointStore:
         Raises:
             JobSupersededError: when a third job manager has done the same a little later.
         """
-        return self._succeed(previous, self._generations.claim(previous.generation + 1, previous.job_id))
+        generation = self._generations.claim(previous.generation + 1, previous.job_id)
+        self._pins.take_over()
+        return self._succeed(previous, generation)
 
     def restart(self, known: Manifest) -> Manifest:
         """Go on from the newest manifest after a failure in the process that owns the directory.
@@ -121,6 +127,15 @@ class CheckpointStore:
         kept = {number: old for number, old in older.items() if number not in same[1:]} | {mine.epoch: mine}
         self._retained = {n: frozenset() if old is None else frozenset(old.state_files()) for n, old in kept.items()}
         return mine
+
+    def pin(self, name: str, pin: Pin) -> None:
+        """Keep state files that manifests may come to do without."""
+        self._pins.add(name, pin)
+
+    def unpin(self, name: str) -> list[str]:
+        """Let go of them; returns the names of those that are deleted, since nothing else needs them."""
+        left = self._pins.remove(name)
+        return self.state.remove_all(sorted(left.difference(*self._retained.values())))
 
     def is_owned_by(self, generation: int) -> bool:
         """Whether no younger job manager has taken over."""
@@ -169,7 +184,7 @@ class CheckpointStore:
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
         needed = frozenset().union(*self._retained.values())
         self._manifests.remove(forgotten)
-        deleted = sorted(candidates - needed)
+        deleted = sorted(candidates - needed - self._pins.files)
         self.state.remove_all(deleted)
         return deleted
 
@@ -182,7 +197,7 @@ class CheckpointStore:
         self._manifests.remove_unfinished(max(self._retained, default=0))
         self._generations.remove_unfinished(generation)
         self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
-        needed = frozenset().union(*self._retained.values())
+        needed = self._pins.files.union(*self._retained.values())
         left = (name for name in self.state.names() if name not in needed)
         return self.state.remove_all([name for name in left if _is_state_before(name, generation)])
 

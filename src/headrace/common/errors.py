@@ -137,6 +137,10 @@ class CheckpointStorageError(CheckpointError, OSError):
     """The checkpoint directory is missing something that exactness needs (exclusive creation, say)."""
 
 
+class SavepointError(CheckpointError):
+    """A savepoint cannot be taken, read or started from; the message names the file, or what to do."""
+
+
 class JobSupersededError(CheckpointError):
     """Another job manager has taken over the checkpoint directory; this one has to stop."""
 

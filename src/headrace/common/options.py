@@ -19,6 +19,7 @@ from headrace.common.config_values import (
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.durable import Permissions
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 
 OWN_NAMESPACES: Final = (
     "execution.",
@@ -43,6 +44,26 @@ PARALLELISM: Final = ConfigOption[int | None](
     integer(1, UPPER_BOUND_MAX_PARALLELISM),
     None,
     "How many subtasks an operator has unless it says otherwise; the cores of the runtime when not set.",
+)
+SCHEDULER_MODE: Final = ConfigOption[str | None](
+    "scheduler-mode",
+    choice("reactive"),
+    None,
+    "reactive: the job goes on at another parallelism when executors come and go: as many subtasks as the cluster runs "
+    "tasks at the same time, for all operators that do not set their own. Not with parallelism.default.",
+)
+RESCALE_STABILIZATION: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+    duration,
+    60_000,
+    "In reactive mode, for how long the number of slots has to be the same before the job follows it.",
+)
+RESCALE_COOLDOWN: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+    duration,
+    30_000,
+    "In reactive mode, how long after a change of parallelism there is none.",
+    ("jobmanager.adaptive-scheduler.scaling-interval.min",),
 )
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",
@@ -140,12 +161,36 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "longer has, or of a source that is another one now. A warning names it.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
+SAVEPOINT_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.savepoint-dir",
+    str,
+    None,
+    "Where the directories of savepoints are made, unless who asks for one says it.",
+    ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+)
+RECOVERY_PATH: Final = ConfigOption[str | None](
+    "execution.state-recovery.path",
+    str,
+    None,
+    "A savepoint, or a checkpoint directory, that the job starts from. A job that finds a checkpoint in its own "
+    "checkpoint directory goes on from that instead.",
+    ("execution.savepoint.path",),
+)
+CLAIM_MODE: Final = ConfigOption(
+    "execution.state-recovery.claim-mode",
+    choice("NO_CLAIM", "CLAIM", others={"legacy": "NO_CLAIM"}),
+    "NO_CLAIM",
+    "Whose the savepoint is that a job starts from: NO_CLAIM leaves it alone, CLAIM removes it once the job has a "
+    "checkpoint of its own. Either way the job never needs it again.",
+    ("execution.savepoint-restore-mode",),
+)
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
     str,
     "hashmap",
     "What keeps the state of operators: `hashmap` (in columns, in files that are mapped into memory, so that it may be "
-    "larger than that), or one that a plugin brings. Fixed for the life of the state.",
+    "larger than that), `rocksdb` (in tables of RocksDB, of which as much is in memory as is said), or one that a "
+    "plugin brings. Fixed for the life of the state.",
     ("state.backend",),
 )
 FAILURE_ENRICHERS: Final = ConfigOption[str | None](
@@ -367,7 +412,7 @@ SOURCE_POLL_INTERVAL: Final = ConfigOption(
 )
 
 OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
-    option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
+    option.key: option for option in (*tuple(globals().values()), *ROCKSDB_OPTIONS) if isinstance(option, ConfigOption)
 }
 """All options by key."""
 

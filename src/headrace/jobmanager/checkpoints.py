@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.savepoint_start import SavepointStart
     from headrace.jobmanager.sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
 
@@ -26,6 +28,7 @@ class CheckpointCoordinator:
         plan: the job.
         sinks: its sinks.
         ignore_unclaimed: whether what no operator of the program takes over may be left behind.
+        start: what a job begins with that finds no manifest; nothing when left out.
 
     Attributes:
         newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
@@ -40,6 +43,7 @@ class CheckpointCoordinator:
         sinks: JobSinks,
         *,
         ignore_unclaimed: bool,
+        start: SavepointStart | None = None,
     ) -> None:
         self.newest: Manifest | None = None
         self.epoch_before = 0
@@ -47,7 +51,14 @@ class CheckpointCoordinator:
         self._plan = plan
         self._sinks = sinks
         self._ignore_unclaimed = ignore_unclaimed
+        self._start = start
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
+
+    def replanned(self, plan: JobPlan, sinks: JobSinks) -> CheckpointCoordinator:
+        """The same for another plan of the job, which goes on from where this has come to; :meth:`restart` is next."""
+        other = CheckpointCoordinator(self._store, plan, sinks, ignore_unclaimed=self._ignore_unclaimed)
+        other.newest, other.epoch_before, other._in_doubt = self.newest, self.epoch_before, self._in_doubt
+        return other
 
     def restore(self) -> Manifest | None:
         """Become the owner of the directory.
@@ -61,7 +72,7 @@ class CheckpointCoordinator:
         """
         found = self._found()
         if found is None:
-            self.newest = self._store.begin(first_manifest(self._plan))
+            self.newest = self._store.begin(self._first())
             if self.newest is not None:
                 self._sinks.check_output(self.newest)
                 return None
@@ -70,6 +81,24 @@ class CheckpointCoordinator:
         check_compatible(found, self._plan, ignore_unclaimed=self._ignore_unclaimed)
         self.newest = without_unclaimed(self._store.take_over(found), self._plan)
         return found
+
+    def _first(self) -> Manifest:
+        first = first_manifest(self._plan)
+        if self._start is None:
+            return first
+        first = self._start.first_manifest(first)
+        check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        return without_unclaimed(first, self._plan)
+
+    def take_in(self, runtime: Runtime) -> None:
+        """Write the manifest of a job that has begun with a savepoint; after :meth:`restore` has found none.
+
+        Raises:
+            SavepointError: naming the file, when one is missing or damaged.
+        """
+        if self._start is not None:
+            self.write(self._start.take_in(self.known(), self._plan, runtime, self._store), ())
+            self._start.release()
 
     def _found(self) -> Manifest | None:
         """The newest manifest, if any, that no sink has output of later epochs than.

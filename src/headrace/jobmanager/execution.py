@@ -256,6 +256,17 @@ class JobExecution:
         self._job.store.collect_garbage()
         return True
 
+    def publish_output(self) -> Manifest:
+        """Have sinks publish what they hold back, to wait for more; returns a manifest that has none of it."""
+        job, known = self._job, self._job.checkpoints.known()
+        if known.in_progress:
+            epoch, now = known.epoch + 1, job.now()
+            output = job.sinks.pre_commit(known, epoch, now, {}, is_last=True)
+            pending = self.commits.pending(output.commits)
+            self._write(replace(known, epoch=epoch, pending=pending, in_progress=output.in_progress), output.commits)
+            job.store.collect_garbage()
+        return replace(job.checkpoints.known(), pending=())
+
     def complete_commits(self) -> None:
         """Wait until everything is committed; at the job's end let sinks remove what they kept for themselves."""
         self.commits.finish() if self._job.checkpoints.known().finished else self.commits.drain()

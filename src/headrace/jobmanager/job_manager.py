@@ -11,6 +11,7 @@ import contextlib
 import random
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,7 @@ from headrace.common.errors import (
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
+    UnsupportedOperationError,
 )
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
@@ -32,9 +34,11 @@ from headrace.jobmanager.execution import JobExecution, JobServices
 from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
 from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
-from headrace.jobmanager.recovery import holds_state
+from headrace.jobmanager.recovery import check_compatible, holds_state
+from headrace.jobmanager.rescaling import SlotWatcher
 from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
+from headrace.jobmanager.savepoints import SavepointCoordinator
 from headrace.jobmanager.sinks import JobSinks
 from headrace.time.clock import SystemClock
 
@@ -48,11 +52,12 @@ if TYPE_CHECKING:
     from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.progress import EpochStatistics, JobListener
+    from headrace.jobmanager.rescaling import PlannedJob, Replan
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.savepoints import SavepointRequest
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.jobmanager.watermark_progress import WatermarkProgress
-    from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
 
@@ -68,43 +73,50 @@ class JobManager:
     """Runs one job.
 
     Args:
-        plan: the job.
-        blob: the same, as it travels to the tasks.
+        job: the job.
         runtime: where epochs are executed.
         store: where manifests are kept.
-        settings: how.
         listener: is told what happens.
         clock: tells processing time; the system's clock, carried on from the manifest, when left out.
+        replan: plans the job at another parallelism; it cannot be rescaled when left out.
     """
 
     def __init__(
         self,
-        plan: JobPlan,
-        blob: JobBlob,
+        job: PlannedJob,
         runtime: Runtime,
         store: CheckpointStore | TemporaryStore,
-        settings: JobSettings,
         listener: JobListener | None = None,
         clock: Clock | None = None,
+        replan: Replan | None = None,
     ) -> None:
-        self.plan = plan
-        self._blob = blob
+        self.plan = job.plan
+        self._blob = job.blob
         self._runtime = runtime
         self._store = store
-        self._settings = settings
-        self._listener = LoggingListener(plan.name, listener)
-        self._log_fields = LogFields(plan.name)
+        self._settings = job.settings
+        self._listener = LoggingListener(self.plan.name, listener)
+        self._log_fields = LogFields(self.plan.name)
         self._clock = clock
+        self._replan = replan
+        self._started: JobBlob | None = None
+        self._slots = _slot_watcher(job.settings, runtime)
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()
         self._wake = threading.Event()
         self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
-        self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime), blob.storage)
+        self._sinks = self._new_sinks()
         self._checkpoints = CheckpointCoordinator(
-            store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state
+            store,
+            self.plan,
+            self._sinks,
+            ignore_unclaimed=self._settings.ignore_unclaimed_state,
+            start=self._settings.start,
         )
+        self._services: JobServices
+        self._savepoints = SavepointCoordinator()
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
         self._has_unseen_state = False
@@ -175,13 +187,44 @@ class JobManager:
         """
         return self._commands.add(command)
 
+    def take_savepoint(self, wanted: SavepointRequest, *, stops: bool = False) -> CompletableFuture[str]:
+        """Take a savepoint between two epochs; from any thread.
+
+        Args:
+            wanted: where, and of which format.
+            stops: whether the job stops there.
+
+        Returns:
+            The place of the savepoint, once it is complete.
+        """
+
+        def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            job._savepoints.begin(job._services, job._running(), wanted, outcome)
+            if stops and not (outcome.done() and outcome.exception() is not None):
+                job.stop()
+
+        return self._commands.add_lasting(begin)
+
+    def drain_to_savepoint(self, wanted: SavepointRequest) -> CompletableFuture[str]:
+        """End all sources where they are, and take a savepoint when the job has ended; from any thread."""
+
+        def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            job._savepoints.begin_at_end(wanted, outcome)
+            job.drain()
+
+        return self._commands.add_lasting(begin)
+
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._restored()
         self._is_identified.set()
+        self._prepare(self._checkpoints.known())
+        if restored is None:
+            self._checkpoints.take_in(self._runtime)
+        elif self._settings.start is not None:
+            logger.info("job %r goes on from its own checkpoint, not from %s", self.plan.name, self._settings.start)
         manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
-        self._prepare(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(
@@ -235,6 +278,49 @@ class JobManager:
             except Exception:
                 logger.warning("job %r: closing it failed", self.plan.name, exc_info=True)
 
+    # --- rescaling ---------------------------------------------------------------------------------------------------
+
+    def rescale(self, parallelism: int) -> None:
+        """Go on at another parallelism; between two epochs, so for others :class:`Rescale` is the command.
+
+        Raises:
+            UnsupportedOperationError: when the job cannot be planned anew.
+            InvalidProgramError: when it cannot be planned so; it goes on as it was.
+            StateMigrationError: likewise.
+        """
+        if self._replan is None:
+            raise UnsupportedOperationError(f"job {self.plan.name!r} cannot be planned anew, so it cannot be rescaled")
+        planned = self._replan(parallelism)
+        manifest = self._checkpoints.known()
+        check_compatible(manifest, planned.plan, ignore_unclaimed=self._settings.ignore_unclaimed_state)
+        self._plan_for(planned)
+        logger.info("job %r goes on from epoch %d at parallelism %d", self.plan.name, manifest.epoch, parallelism)
+        try:
+            self._restart()
+        except Exception as error:
+            self._recover_from(error)
+
+    def _plan_for(self, planned: PlannedJob) -> None:
+        """Put another plan of the job in the place of its plan; the next execution has it."""
+        self.plan, self._blob, self._settings = planned.plan, planned.blob, planned.settings
+        self._sinks = self._new_sinks()
+        self._checkpoints = self._checkpoints.replanned(self.plan, self._sinks)
+        self._services = replace(
+            self._services,
+            plan=self.plan,
+            checkpoints=self._checkpoints,
+            sinks=self._sinks,
+            sizer=EpochSizer(self._settings.limits),
+        )
+
+    def _adapt(self) -> None:
+        """In reactive mode, go on at the parallelism that the cluster offers."""
+        if self._slots is not None:
+            settings = self.plan.settings
+            wanted = self._slots.wanted(settings.parallelism, settings.max_parallelism)
+            if wanted is not None:
+                self.rescale(wanted)
+
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> Manifest:
@@ -253,6 +339,7 @@ class JobManager:
         finally:
             self._is_identified.set()
             self._commands.close()
+            self._savepoints.close()
             self.close()
             self._discard_checkpoints(error)
             manifest = self.manifest
@@ -263,7 +350,9 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
             self._commands.run_all(self)
+            self._adapt()
             statistics = self._with_restarts(self._step)
+            self._look_at_savepoints()
             if self._stop.is_set():
                 break
             if statistics is None:
@@ -271,7 +360,13 @@ class JobManager:
             else:
                 self._rest(self._pause_after(statistics))
         self._commands.run_all(self)
+        if self._execution is not None:
+            self._savepoints.finish(self._services, self._execution)
         self.complete_commits()
+
+    def _look_at_savepoints(self) -> None:
+        if self._execution is not None:
+            self._savepoints.look(self._services, self._execution)
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
@@ -338,7 +433,7 @@ class JobManager:
         settings = self._settings
         self._recorder = self._new_recorder(manifest, clock)
         self._failures = self._new_failures(clock, seed=manifest.job_id, recorder=self._recorder)
-        self._runtime.start(self._blob)
+        self._start_runtime()
         self._services = JobServices(
             plan=self.plan,
             runtime=self._runtime,
@@ -353,6 +448,16 @@ class JobManager:
             backlog_lag=settings.backlog_lag,
             storage_options=self._blob.storage_options,
         )
+
+    def _new_sinks(self) -> JobSinks:
+        blob = self._blob
+        return JobSinks(self.plan, blob.storage_options, partial(run_in_tasks, self._runtime), blob.storage)
+
+    def _start_runtime(self) -> None:
+        """Make the runtime ready for the plan, unless it is."""
+        if self._started is not self._blob:
+            self._runtime.start(self._blob)
+            self._started = self._blob
 
     def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
         limit = self._settings.exception_history_size
@@ -443,6 +548,7 @@ class JobManager:
         self._listener.job_restarted(self._checkpoints.known().epoch)
 
     def _begin_execution(self, *, recovers: bool) -> None:
+        self._start_runtime()
         self._execution = JobExecution.restore(self._services, self._transient)
         self._transient = []
         self._execution.start(recovers=recovers)
@@ -488,3 +594,11 @@ class JobManager:
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch
         return JobCancelledError(f"job {self.plan.name!r} was cancelled after epoch {epoch}")
+
+
+def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None:
+    """What reactive mode looks at; None for a job whose parallelism is fixed."""
+    follows = settings.reactive
+    if follows is None:
+        return None
+    return SlotWatcher(runtime.slots, SystemClock(0), follows.stable_millis, follows.cooldown_millis)

@@ -11,6 +11,7 @@ from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.retention import Retention
+from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, path_of
 
 if TYPE_CHECKING:
@@ -65,6 +66,14 @@ _MOST_IN_COLUMNS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class ReactiveSettings:
+    """How a job follows the size of its cluster; times as for ``rescaling.SlotWatcher``."""
+
+    stable_millis: int
+    cooldown_millis: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """How a job manager works.
 
@@ -84,6 +93,8 @@ class JobSettings:
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
+        reactive: how the parallelism follows the cluster; None when it does not.
+        start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
     """
 
     limits: EpochLimits
@@ -100,6 +111,8 @@ class JobSettings:
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
+    reactive: ReactiveSettings | None = None
+    start: SavepointStart | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
@@ -127,7 +140,25 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
+        reactive=_reactive(configuration),
+        start=_start(configuration),
     )
+
+
+def _reactive(configuration: Configuration) -> ReactiveSettings | None:
+    if configuration.get(options.SCHEDULER_MODE) is None:
+        return None
+    return ReactiveSettings(
+        configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+    )
+
+
+def _start(configuration: Configuration) -> SavepointStart | None:
+    location = configuration.get(options.RECOVERY_PATH)
+    if location is None:
+        return None
+    claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
+    return SavepointStart(location, configuration.storage_options(), claims=claims)
 
 
 def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:

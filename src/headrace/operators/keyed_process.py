@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.ordered_records import OrderedRecords
     from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
 
@@ -161,7 +161,7 @@ class KeyedProcessOperator(FunctionOperator):
                 if watermark != current:
                     if timers.next_due <= watermark:
                         self._fire_event_time(current, watermark)
-                    current = service.watermark = watermark
+                    current = service.watermark = backend.event_time = watermark
                 backend.current = entry
                 process, context, _ = call
                 context._timestamp = timestamp
@@ -191,7 +191,7 @@ class KeyedProcessOperator(FunctionOperator):
                 self._collector.flush(self.output, self.context)
             if self._is_batch and watermark == MAX_WATERMARK:
                 self._end_clock()
-            self._watermark = self._service.watermark = watermark
+            self._watermark = self._service.watermark = self._backend.event_time = watermark
         super().advance_watermark(watermark)
 
     def _fire_event_time(self, reached: int, watermark: int) -> None:
@@ -218,6 +218,8 @@ class KeyedProcessOperator(FunctionOperator):
             for timer in due:
                 time, backend.current, _ = timer
                 context._timestamp = time
+                if has_event_time:  # what it meets does not depend on how far the watermark has come at once
+                    backend.event_time = max(watermark, time)
                 results = self._function.on_timer(time, context)
                 if results is not None:
                     collect(results, time if has_event_time else NO_TIMESTAMP, watermark)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.ordered_records import OrderedRecords
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
 
 _KEYED_FUNCTIONS: Final = {
     ONE_INPUT: "KeyedProcessFunction",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import UnsupportedOperationError
@@ -18,6 +19,7 @@ from headrace.state.kinds import KEYED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from headrace.common.configuration import Configuration
     from headrace.state import descriptors as d
     from headrace.state.exported import ExportedTable
     from headrace.state.interfaces import ListState, MapState
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 DEFAULT_BACKEND: Final = "hashmap"
 """The name of the backend that is used when none is set."""
 
+ROCKSDB_BACKEND: Final = "rocksdb"
+"""The name of the one with tables of RocksDB, which is an extra."""
+
 
 class KeyedStates(Protocol):
     """The keyed states of one operator; :class:`headrace.state.keyed.scope.KeyScope` has all but the states themselves.
@@ -41,11 +46,13 @@ class KeyedStates(Protocol):
         codec: how keys are stored.
         current: the key that is being processed; the operator sets it, and sets it to ``NO_KEY`` afterwards.
         namespace: the namespace that state of a key and namespace is used in.
+        event_time: the event time that what is being processed meets; the operator sets it as it goes.
     """
 
     codec: KeyCodec
     current: AnyKeyEntry | NoKey
     namespace: Namespace
+    event_time: int
 
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
@@ -311,6 +318,14 @@ class StateBackend(Plugin):
 
     noun = "state backend"
 
+    def configured(self, configuration: Configuration) -> StateBackend:
+        """The backend as a job's configuration wants it; called once, in the driver. Itself when it has no options.
+
+        Raises:
+            ConfigurationError: when an option cannot be what it is.
+        """
+        return self
+
     @abstractmethod
     def open(
         self,
@@ -369,7 +384,14 @@ class StateBackend(Plugin):
         """
         raise UnsupportedOperationError(f"{self} cannot import state: start from a native savepoint of its own")
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> Sequence[CompactionWork]:
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> Sequence[CompactionWork]:
         """What is worth doing with a version beside the epochs; nothing by default. Called in the driver.
 
         Args:
@@ -377,6 +399,7 @@ class StateBackend(Plugin):
             ref: the version.
             now: a reading of the job's clock, in milliseconds.
             generation: that of the job manager; names of files that are written have it.
+            event_times: by operator uid, the event time that the task has reached.
         """
         return ()
 
@@ -392,6 +415,9 @@ class StateBackend(Plugin):
 STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
     StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
-    {DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend"},
+    {
+        DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
+        ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
+    },
 )
 """All that are there."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.state.backend import StateBackend
-from headrace.state.compaction import plan_compaction, run_compaction
+from headrace.state.compaction import entry_of_run, plan_compaction, run_compaction, run_of_entry
 from headrace.state.exporting import exported
 from headrace.state.importing import imported
 from headrace.state.keys.groups import hash_bounds_of_partition
@@ -24,7 +26,7 @@ from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.state.backend import NewVersion, StateOwner
     from headrace.state.compaction import CompactionResult, CompactionTask
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
 FORMAT = 1
+
+SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
+"""Opens the section that an index describes: its entry, the name of its file, and what maps that."""
 
 StoreKey = tuple[str, str]
 """The uid of an operator and the name of one of its stores."""
@@ -47,11 +52,19 @@ class HashMapTaskStates:
     long as that epoch begins from :attr:`ref`. After a failed epoch it has to be thrown away.
     """
 
-    def __init__(self, storage: Folder, stage: int, partition: int, operators: Mapping[str, StateOwner]) -> None:
+    def __init__(
+        self,
+        storage: Folder,
+        stage: int,
+        partition: int,
+        operators: Mapping[str, StateOwner],
+        section_of: SectionOf = Section.stored,
+    ) -> None:
         self._storage = storage
         self._stage = stage
         self._partition = partition
         self._owners = operators
+        self._section_of = section_of
         self._ranges = _ranges(operators, partition)
         self._maps: dict[str, MappedFile] = {}
         self._stores: dict[StoreKey, RunStore] = {}
@@ -65,9 +78,13 @@ class HashMapTaskStates:
         stage: int,
         partition: int,
         operators: Mapping[str, StateOwner],
+        section_of: SectionOf = Section.stored,
     ) -> HashMapTaskStates:
-        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`."""
-        task = HashMapTaskStates(storage, stage, partition, operators)
+        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`.
+
+        ``section_of`` opens what an index describes.
+        """
+        task = HashMapTaskStates(storage, stage, partition, operators, section_of)
         held: dict[StoreKey, dict[int, list[Run]]] = {}
         same_owner = [task._read_version(ref, held) for ref in refs]
         runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
@@ -83,9 +100,9 @@ class HashMapTaskStates:
         return task
 
     @staticmethod
-    def stored_runs(storage: Folder, ref: VersionRef) -> dict[StoreKey, list[Run]]:
+    def stored_runs(storage: Folder, ref: VersionRef, section_of: SectionOf) -> dict[StoreKey, list[Run]]:
         """The runs of a version by operator and store, each for the keys that its partition owned."""
-        task = HashMapTaskStates(storage, ref.stage, ref.partition, {})
+        task = HashMapTaskStates(storage, ref.stage, ref.partition, {}, section_of)
         load = _inline_loader(ref.inline) if ref.inline else task._loader(ref.name)
         found: dict[StoreKey, list[Run]] = {}
         for key, run in task._read_runs(read_index(load(), ref), ref, load):
@@ -187,7 +204,8 @@ class HashMapTaskStates:
         Returns:
             False when these runs are not all there (any more): the outcome is then of no use.
         """
-        return result.adopt_into(self.store(result.uid, result.store), self._loader)
+        run = None if result.run is None else self._run(result.run, result.file, self._loader(result.file))
+        return result.adopt_into(self.store(result.uid, result.store), run)
 
     def close(self) -> None:
         """Lets go of the files."""
@@ -238,11 +256,14 @@ class HashMapTaskStates:
         for entry in index["runs"]:
             uid, store = entry["uid"], entry["store"]
             name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
-            section = Section.stored(entry, name, load if entry["file"] < 0 else self._loader(name))
+            whole = self._run(entry, name, load if entry["file"] < 0 else self._loader(name))
             owned = tuple(index["owned"][uid]) if kind_of_store(store) is None else ALL_HASHES
-            run = run_of_entry(entry, section).restricted(owned)
+            run = whole.restricted(owned)
             if run is not None:
                 yield (uid, store), run
+
+    def _run(self, entry: dict[str, Any], name: str, load: Callable[[], MappedFile]) -> Run:
+        return run_of_entry(entry, self._section_of(entry, name, load))
 
     def _loader(self, name: str) -> Callable[[], MappedFile]:
         return lambda: self._map(name)
@@ -276,6 +297,10 @@ class HashMapTaskStates:
 class HashMapStateBackend(StateBackend):
     """State in columns, in files that are mapped into memory; only what has changed is written."""
 
+    def sections(self, storage: Folder) -> SectionOf:
+        """What opens the sections that an index describes."""
+        return Section.stored
+
     def open(
         self,
         storage: Folder,
@@ -284,11 +309,11 @@ class HashMapStateBackend(StateBackend):
         partition: int,
         operators: Mapping[str, StateOwner],
     ) -> HashMapTaskStates:
-        return HashMapTaskStates.open(storage, refs, stage, partition, operators)
+        return HashMapTaskStates.open(storage, refs, stage, partition, operators, self.sections(storage))
 
     def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
         if ref.name or ref.inline:
-            yield from exported(HashMapTaskStates.stored_runs(storage, ref), now)
+            yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
 
     def import_tables(
         self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
@@ -298,8 +323,15 @@ class HashMapStateBackend(StateBackend):
             task.fill(table)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation)
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[CompactionTask]:
+        return plan_compaction(storage, ref, now, generation, event_times=event_times)
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
         return run_compaction(storage, work)
@@ -347,17 +379,6 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
         for uid, owner in operators.items()
         if partition < owner.parallelism
     }
-
-
-def entry_of_run(run: Run) -> dict[str, Any]:
-    """What an index says about a run, besides the place of its section."""
-    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
-
-
-def run_of_entry(entry: dict[str, Any], section: Section) -> Run:
-    """The run that :func:`entry_of_run` described."""
-    low, high = entry["hashes"]
-    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
 def _inline_loader(data: bytes) -> Callable[[], MappedFile]:

@@ -29,6 +29,7 @@ from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type, is_untyped, result_type
 from headrace.expressions import Expression
 from headrace.graph import specs
+from headrace.graph.process_specs import ProcessSpec
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
         if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
         warn_without_results(func, "process_element")
-        return self._transform(specs.ProcessSpec, "Process", func, output_type)
+        return self._transform(ProcessSpec, "Process", func, output_type)
 
     def map_batches(
         self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: DeclaredType[OUT]

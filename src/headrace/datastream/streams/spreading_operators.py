@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.common.function_protocols import SupportsGetKey
     from headrace.common.type_variables import K
-    from headrace.datastream.streams.broadcast_stream import BroadcastStream
+    from headrace.datastream.streams.connected.broadcast_stream import BroadcastStream
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.partitioning import Partitioning
     from headrace.state.descriptors import MapStateDescriptor

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
+from headrace.state.runs.expiry import aged
 from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_values
 from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, TIMERS, VALUE
 from headrace.state.runs.merge_input import MergeInput
@@ -47,7 +48,7 @@ def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _counted(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
-    return {**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}
+    return aged({**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}, batch)
 
 
 def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
@@ -131,12 +132,13 @@ def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:
     start = len(runs) - 1
     if start < 0:
         return start
+    lowest = next((index + 1 for index in range(start, -1, -1) if runs[index].section.is_table), 0)
     rows = runs[start].weight
-    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
+    while start > lowest and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
         start -= 1
         rows += runs[start].weight
     # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
-    return start if start < MAX_RUNS else MAX_RUNS // 2 - 1
+    return start if start < MAX_RUNS else max(lowest, MAX_RUNS // 2 - 1)
 
 
 def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
@@ -152,9 +154,9 @@ def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
 
 
 _MERGERS: dict[str, tuple[Merger, Describe]] = {
-    "value": (merge_values, _unchanged),
-    "reducing": (merge_values, _unchanged),
-    "aggregating": (merge_values, _unchanged),
+    "value": (merge_values, aged),
+    "reducing": (merge_values, aged),
+    "aggregating": (merge_values, aged),
     "list": (merge_lists, _counted),
     "map": (merge_maps, _counted),
     TIMERS: (ordered_merger(newest), described),

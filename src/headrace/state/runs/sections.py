@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
+from headrace.state.runs.layout import HASH
 from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.state.keys import KeyColumn
     from headrace.storage.folder import MappedFile
 
     Indices = npt.NDArray[np.int64]
@@ -122,9 +124,25 @@ class Section:
         return batch
 
     @property
+    def is_table(self) -> bool:
+        """Whether it lies in a table that may be larger than memory, so that only work beside the epochs merges it."""
+        return False
+
+    @property
     def schema(self) -> pa.Schema:
         """The schema; only the head of the section is verified."""
         return self._opened().schema
+
+    def narrowed(self, keys: KeyColumn) -> Section:
+        """A section with the rows of keys (in the order of runs), which may lack others; here it is this one."""
+        return self
+
+    def between(self, hashes: tuple[int, int]) -> pa.RecordBatch:
+        """The rows of a range of hashes, where rows are in the order of these."""
+        column = self.column(HASH).to_numpy()
+        start = int(np.searchsorted(column, np.uint64(hashes[0])))
+        stop = int(np.searchsorted(column, np.uint64(hashes[1] - 1), side="right"))
+        return self.batch.slice(start, stop - start)
 
     def column(self, name: str) -> pa.Array:
         """One column; only the blocks that hold it are verified.

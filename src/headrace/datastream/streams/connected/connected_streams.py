@@ -21,10 +21,11 @@ from headrace.datastream.functions import (
 from headrace.datastream.streams.adapters import CoFlatMap, CoMap
 from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
+from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
-from headrace.graph import specs
+from headrace.graph.process_specs import CoProcessSpec, KeyedCoProcessSpec
 from headrace.operators.functions import TWO_INPUTS
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             raise refused("call key_by(...) before in_event_time_order()")
         first = self._first._without_keys().key_by(key_selector1, key_type=key_type)
         second = self._second._without_keys().key_by(key_selector2, key_type=key_type)
-        return ConnectedStreams(first, second)._checked()
+        keyed = ConnectedStreams(first, second)
+        keyed._check_keys()
+        return keyed
 
     def in_event_time_order(self) -> ConnectedStreams[T_co, T2_co]:
         """Has records of both streams wait until event time has come to them, and come sorted by their timestamps.
@@ -220,28 +223,19 @@ class ConnectedStreams(Generic[T_co, T2_co]):
     def _transform(
         self, function: Any, name: str, found: TypeInformation, declared: Any, *, sees_time: bool = True
     ) -> DataStream:
-        spec: OperatorSpec = specs.CoProcessSpec(function, found, sees_time or self._in_order, self._in_order)
+        spec: OperatorSpec
         if self._is_keyed:
-            self._checked()
-            spec = specs.KeyedCoProcessSpec(function, found, self._in_order)
+            self._check_keys()
+            spec = KeyedCoProcessSpec(function, found, in_event_time_order=self._in_order)
+        else:
+            spec = CoProcessSpec(function, found, sees_time or self._in_order, in_event_time_order=self._in_order)
         return self._first._apply(spec, name, self._second, origin=origin_of(declared))
 
-    def _checked(self) -> ConnectedStreams[T_co, T2_co]:
-        """These streams; their keys are of one type.
-
-        Raises:
-            InvalidTypeError: when they are not.
-        """
+    def _check_keys(self) -> None:
         first, second = self._first, self._second
         assert isinstance(first, KeyedStream)
         assert isinstance(second, KeyedStream)
-        if first.get_key_type() != second.get_key_type():
-            raise refused(
-                f"the keys of connected streams are of different types, {first.get_key_type()} and "
-                f"{second.get_key_type()}: state belongs to the key, so give key_by(...) the same key_type",
-                InvalidTypeError,
-            )
-        return self
+        check_same_keys(first.get_key_type(), second.get_key_type(), "connect")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._first!r}, {self._second!r})"

@@ -12,13 +12,13 @@ from headrace.common.signatures import warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from headrace.datastream.streams.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.checks import check_methods, check_same_environment
+from headrace.datastream.streams.connected.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
-from headrace.graph import specs
+from headrace.graph.process_specs import BroadcastProcessSpec, KeyedBroadcastProcessSpec
 from headrace.operators.functions import BROADCAST_INPUT
 from headrace.state.descriptors import MapStateDescriptor
 
@@ -169,9 +169,9 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
         check_methods(func, base, *BROADCAST_INPUT)
         check_broadcast_use(func, self._broadcast._descriptors)
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
-        make = specs.KeyedBroadcastProcessSpec if is_keyed else specs.BroadcastProcessSpec
+        make = KeyedBroadcastProcessSpec if is_keyed else BroadcastProcessSpec
         found = result_type(output_type, func, Role.MANY)
-        spec = make(func, found, self._broadcast._descriptors, self._in_order)
+        spec = make(func, found, self._broadcast._descriptors, in_event_time_order=self._in_order)
         name = "Co-Keyed-Broadcast-Process" if is_keyed else "Co-Broadcast-Process"
         return self._stream._apply(spec, name, self._broadcast._stream, origin=origin_of(output_type))
 
