@@ -414,7 +414,7 @@ class WindowOperator(FunctionOperator):
 
     def _flush(self) -> None:
         """Hands on what was emitted."""
-        self._collector.flush(self.output)
+        self._collector.flush(self.output, self.context)
 
     def _enter(self, window: Any, firing: Firing) -> None:
         """What the user's function is to see from now on."""
