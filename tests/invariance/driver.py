@@ -34,6 +34,7 @@ from headrace.connectors.source import (
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.restart import FixedDelay, NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
@@ -470,7 +471,8 @@ def _manager(job: Job, store: RestartedStore, clock: ManualClock) -> JobManager:
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
     restart = FixedDelay(2 * len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
     settings = replace(job_settings(configuration, plan), restart=restart)
-    return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=clock)
+    job = PlannedJob(plan, blob_of(plan, store.storage), settings)
+    return JobManager(job, LocalRuntime(), store, clock=clock)
 
 
 def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:

@@ -16,6 +16,7 @@ from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.progress import EpochStatistics
+from headrace.jobmanager.rescaling import PlannedJob
 from tests.jobmanager.test_settings import settings
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.full_disk import FullDisk
@@ -131,7 +132,8 @@ def test_what_an_epoch_falls_short_of_the_pause_the_next_one_waits(worked: float
     plan = submission.plan_graph(env.transformations.take_next_job(), configuration, "small", 1)
     store = submission.open_store(configuration)
     given = replace(submission.job_settings(configuration, plan), min_pause_seconds=2.0)
-    manager = JobManager(plan, submission.blob_of(plan, store.storage), submission.LocalRuntime(), store, given)
+    job = PlannedJob(plan, submission.blob_of(plan, store.storage), given)
+    manager = JobManager(job, submission.LocalRuntime(), store)
     manager.open()
     epoch = EpochStatistics(1, 5, 0.0, worked, 99.0, 0, 0, 0)
     assert manager._pause_after(epoch) == pause

@@ -90,7 +90,7 @@ def test_a_changed_type_of_state_is_refused_without_any_input() -> None:
     with JobHarness(alarms) as job:
         job.push("in", ("a", 0))
         checkpoint = job.checkpoint()
-    told = r"operator 'Alarm' \(uid alarm, [\s\S]*value state 'count' was stored .*value Long, declared value String;"
+    told = r"operator 'Alarm' \(uid alarm, [\s\S]*value state 'count' was .*value Long, declared value String \("
     with JobHarness(texts, restore=checkpoint) as job, pytest.raises(FunctionRefusedError, match=told):
         manager(job).run_epoch()
     with JobHarness(alarms, restore=checkpoint) as job:

@@ -19,6 +19,7 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.jobmanager.rescaling import Rescale
 from headrace.jobmanager.savepoints import SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 
@@ -120,6 +121,21 @@ class JobClient:
         else:
             self._manager.stop()
         return self._when_ended()
+
+    def rescale(self, parallelism: int) -> CompletableFuture[None]:
+        """Have the job go on at another parallelism, from the end of the epoch that runs; the session stays.
+
+        Operators for which the program sets a parallelism keep it. Flink's REST API has this for its adaptive scheduler
+        (``/jobs/:jobid/resource-requirements``), PyFlink has not.
+
+        Args:
+            parallelism: how many subtasks all other operators have from then on.
+
+        Returns:
+            Done when the job goes on. An ``InvalidProgramError`` when it cannot be planned so, above its maximum
+            parallelism, say: then it goes on as it was. A ``JobExecutionError`` when it has ended before.
+        """
+        return self._manager.request(Rescale(parallelism))
 
     def trigger_savepoint(
         self, savepoint_directory: str | None = None, format_type: SavepointFormat = "canonical"

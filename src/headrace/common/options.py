@@ -45,6 +45,26 @@ PARALLELISM: Final = ConfigOption[int | None](
     None,
     "How many subtasks an operator has unless it says otherwise; the cores of the runtime when not set.",
 )
+SCHEDULER_MODE: Final = ConfigOption[str | None](
+    "scheduler-mode",
+    choice("reactive"),
+    None,
+    "reactive: the job goes on at another parallelism when executors come and go: as many subtasks as the cluster runs "
+    "tasks at the same time, for all operators that do not set their own. Not with parallelism.default.",
+)
+RESCALE_STABILIZATION: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+    duration,
+    60_000,
+    "In reactive mode, for how long the number of slots has to be the same before the job follows it.",
+)
+RESCALE_COOLDOWN: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+    duration,
+    30_000,
+    "In reactive mode, how long after a change of parallelism there is none.",
+    ("jobmanager.adaptive-scheduler.scaling-interval.min",),
+)
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",
     integer(1, UPPER_BOUND_MAX_PARALLELISM),

@@ -54,6 +54,12 @@ class CheckpointCoordinator:
         self._start = start
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
+    def replanned(self, plan: JobPlan, sinks: JobSinks) -> CheckpointCoordinator:
+        """The same for another plan of the job, which goes on from where this has come to; :meth:`restart` is next."""
+        other = CheckpointCoordinator(self._store, plan, sinks, ignore_unclaimed=self._ignore_unclaimed)
+        other.newest, other.epoch_before, other._in_doubt = self.newest, self.epoch_before, self._in_doubt
+        return other
+
     def restore(self) -> Manifest | None:
         """Become the owner of the directory.
 

@@ -11,6 +11,7 @@ import contextlib
 import random
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,6 +24,7 @@ from headrace.common.errors import (
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
+    UnsupportedOperationError,
 )
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager.checkpoints import CheckpointCoordinator
@@ -33,8 +35,9 @@ from headrace.jobmanager.execution import JobExecution, JobServices
 from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
 from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
-from headrace.jobmanager.recovery import holds_state
+from headrace.jobmanager.recovery import check_compatible, holds_state
 from headrace.jobmanager.request_watch import RequestWatch
+from headrace.jobmanager.rescaling import SlotWatcher
 from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.savepoints import SavepointCoordinator
@@ -50,12 +53,12 @@ if TYPE_CHECKING:
     from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.commands import Command
     from headrace.jobmanager.progress import EpochStatistics, JobListener
+    from headrace.jobmanager.rescaling import PlannedJob, Replan
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.savepoints import SavepointRequest
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources import SourceCoordinator
     from headrace.jobmanager.watermark_progress import WatermarkProgress
-    from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
 
@@ -71,43 +74,49 @@ class JobManager:
     """Runs one job.
 
     Args:
-        plan: the job.
-        blob: the same, as it travels to the tasks.
+        job: the job.
         runtime: where epochs are executed.
         store: where manifests are kept.
-        settings: how.
         listener: is told what happens.
         clock: tells processing time; the system's clock, carried on from the manifest, when left out.
+        replan: plans the job at another parallelism; it cannot be rescaled when left out.
     """
 
     def __init__(
         self,
-        plan: JobPlan,
-        blob: JobBlob,
+        job: PlannedJob,
         runtime: Runtime,
         store: CheckpointStore | TemporaryStore,
-        settings: JobSettings,
         listener: JobListener | None = None,
         clock: Clock | None = None,
+        replan: Replan | None = None,
     ) -> None:
-        self.plan = plan
-        self._blob = blob
+        self.plan = job.plan
+        self._blob = job.blob
         self._runtime = runtime
         self._store = store
-        self._settings = settings
-        self._listener = LoggingListener(plan.name, listener)
-        self._log_fields = LogFields(plan.name)
+        self._settings = job.settings
+        self._listener = LoggingListener(self.plan.name, listener)
+        self._log_fields = LogFields(self.plan.name)
         self._clock = clock
+        self._replan = replan
+        self._started: JobBlob | None = None
+        self._slots = _slot_watcher(job.settings, runtime)
         self._stop = threading.Event()
         self._drains = threading.Event()
         self._cancelled = threading.Event()
         self._wake = threading.Event()
         self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
-        self._sinks = JobSinks(plan, blob.storage_options, partial(run_in_tasks, runtime), blob.storage)
+        self._sinks = self._new_sinks()
         self._checkpoints = CheckpointCoordinator(
-            store, plan, self._sinks, ignore_unclaimed=settings.ignore_unclaimed_state, start=settings.start
+            store,
+            self.plan,
+            self._sinks,
+            ignore_unclaimed=self._settings.ignore_unclaimed_state,
+            start=self._settings.start,
         )
+        self._services: JobServices
         self._savepoints = SavepointCoordinator()
         self._requests = None if isinstance(store, TemporaryStore) else RequestWatch(store.storage)
         self._execution: JobExecution | None = None
@@ -271,6 +280,49 @@ class JobManager:
             except Exception:
                 logger.warning("job %r: closing it failed", self.plan.name, exc_info=True)
 
+    # --- rescaling ---------------------------------------------------------------------------------------------------
+
+    def rescale(self, parallelism: int) -> None:
+        """Go on at another parallelism; between two epochs, so for others :class:`Rescale` is the command.
+
+        Raises:
+            UnsupportedOperationError: when the job cannot be planned anew.
+            InvalidProgramError: when it cannot be planned so; it goes on as it was.
+            StateMigrationError: likewise.
+        """
+        if self._replan is None:
+            raise UnsupportedOperationError(f"job {self.plan.name!r} cannot be planned anew, so it cannot be rescaled")
+        planned = self._replan(parallelism)
+        manifest = self._checkpoints.known()
+        check_compatible(manifest, planned.plan, ignore_unclaimed=self._settings.ignore_unclaimed_state)
+        self._plan_for(planned)
+        logger.info("job %r goes on from epoch %d at parallelism %d", self.plan.name, manifest.epoch, parallelism)
+        try:
+            self._restart()
+        except Exception as error:
+            self._recover_from(error)
+
+    def _plan_for(self, planned: PlannedJob) -> None:
+        """Put another plan of the job in the place of its plan; the next execution has it."""
+        self.plan, self._blob, self._settings = planned.plan, planned.blob, planned.settings
+        self._sinks = self._new_sinks()
+        self._checkpoints = self._checkpoints.replanned(self.plan, self._sinks)
+        self._services = replace(
+            self._services,
+            plan=self.plan,
+            checkpoints=self._checkpoints,
+            sinks=self._sinks,
+            sizer=EpochSizer(self._settings.limits),
+        )
+
+    def _adapt(self) -> None:
+        """In reactive mode, go on at the parallelism that the cluster offers."""
+        if self._slots is not None:
+            settings = self.plan.settings
+            wanted = self._slots.wanted(settings.parallelism, settings.max_parallelism)
+            if wanted is not None:
+                self.rescale(wanted)
+
     # --- the loop ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> Manifest:
@@ -302,6 +354,7 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._checkpoints.known().finished):
             self._commands.run_all(self)
+            self._adapt()
             statistics = self._with_restarts(self._step)
             self._look_at_savepoints()
             if self._requests is not None:
@@ -386,7 +439,7 @@ class JobManager:
         settings = self._settings
         self._recorder = self._new_recorder(manifest, clock)
         self._failures = self._new_failures(clock, seed=manifest.job_id, recorder=self._recorder)
-        self._runtime.start(self._blob)
+        self._start_runtime()
         self._services = JobServices(
             plan=self.plan,
             runtime=self._runtime,
@@ -401,6 +454,16 @@ class JobManager:
             backlog_lag=settings.backlog_lag,
             storage_options=self._blob.storage_options,
         )
+
+    def _new_sinks(self) -> JobSinks:
+        blob = self._blob
+        return JobSinks(self.plan, blob.storage_options, partial(run_in_tasks, self._runtime), blob.storage)
+
+    def _start_runtime(self) -> None:
+        """Make the runtime ready for the plan, unless it is."""
+        if self._started is not self._blob:
+            self._runtime.start(self._blob)
+            self._started = self._blob
 
     def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
         limit = self._settings.exception_history_size
@@ -491,6 +554,7 @@ class JobManager:
         self._listener.job_restarted(self._checkpoints.known().epoch)
 
     def _begin_execution(self, *, recovers: bool) -> None:
+        self._start_runtime()
         self._execution = JobExecution.restore(self._services, self._transient)
         self._transient = []
         self._execution.start(recovers=recovers)
@@ -536,3 +600,11 @@ class JobManager:
     def _cancellation(self) -> JobCancelledError:
         epoch = 0 if self.manifest is None else self.manifest.epoch
         return JobCancelledError(f"job {self.plan.name!r} was cancelled after epoch {epoch}")
+
+
+def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None:
+    """What reactive mode looks at; None for a job whose parallelism is fixed."""
+    follows = settings.reactive
+    if follows is None:
+        return None
+    return SlotWatcher(runtime.slots, SystemClock(0), follows.stable_millis, follows.cooldown_millis)

@@ -66,6 +66,14 @@ _MOST_IN_COLUMNS: Final = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class ReactiveSettings:
+    """How a job follows the size of its cluster; times as for ``rescaling.SlotWatcher``."""
+
+    stable_millis: int
+    cooldown_millis: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """How a job manager works.
 
@@ -85,6 +93,7 @@ class JobSettings:
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
+        reactive: how the parallelism follows the cluster; None when it does not.
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
     """
 
@@ -102,6 +111,7 @@ class JobSettings:
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
+    reactive: ReactiveSettings | None = None
     start: SavepointStart | None = None
 
 
@@ -130,7 +140,16 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
+        reactive=_reactive(configuration),
         start=_start(configuration),
+    )
+
+
+def _reactive(configuration: Configuration) -> ReactiveSettings | None:
+    if configuration.get(options.SCHEDULER_MODE) is None:
+        return None
+    return ReactiveSettings(
+        configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
     )
 
 
