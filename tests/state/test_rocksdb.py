@@ -173,6 +173,19 @@ def test_only_what_is_new_is_written_and_tables_are_not_merged_in_epochs(tmp_pat
     assert read(job, KEYS) == [key + 3 * (key < 150) for key in KEYS]
 
 
+def test_what_is_exported_is_merged_in_pieces(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+    write(job, KEYS[:150], 1)
+    (ref,) = job.refs
+    (table,) = job.backend.export_tables(job.storage, ref, 0)
+    batches = [*table.batches]
+    assert len(batches) > 5
+    rows = pa.Table.from_batches(batches, table.schema).sort_by("key").to_pydict()
+    assert rows == {"key": KEYS, "value": [key + (key < 150) for key in KEYS]}
+
+
 def test_tasks_share_tables_after_a_start_at_another_parallelism(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     write(job, KEYS, 0)
