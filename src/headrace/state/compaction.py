@@ -18,7 +18,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs import Run
 from headrace.state.runs.layout import HALF_EXPIRED, TTL
-from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     Entry = dict[str, Any]
     IsWorthMerging = Callable[["CompactionTask"], bool]
+
+FULL_BYTES: Final = MOST_BYTES // 2
+"""From this size on an ordered run is not merged any more."""
 
 _MOSTLY: Final = 0.75
 """A large run is written anew for its own sake when this part of its rows is over."""
@@ -157,7 +160,8 @@ def plan_compaction(
     for (uid, name), entries in sorted(stores.items()):
         time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
         task = _plan_store(ref, uid, name, entries, time)
-        if task and (_is_worth_merging(task.runs, len(entries)) or (is_worth_merging and is_worth_merging(task))):
+        total = len(entries) - _behind_full(entries)
+        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task))):
             planned.append(task)
         elif task and (expired := _half_expired(task, entries)):
             planned.append(expired)
@@ -196,7 +200,8 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     can_be_read = is_for_all if is_shared else bool
     # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
     end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
-    start = _start(entries[:end])
+    first = _behind_full(entries[:end])
+    start = first + _start(entries[first:end])
     chosen = tuple(entries[start:end])
     if not chosen:
         return None
@@ -221,17 +226,41 @@ def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask 
 def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:
     rows = sum(map(_weight, chosen))
     if len(chosen) == 1:  # only to get rid of rows that are over
-        over: int = chosen[0]["meta"].get(LOW, 0)
-        return bool(rows > INLINE_ROWS and over > _MOSTLY * rows)
+        return rows > INLINE_ROWS and _is_mostly_over(chosen[0])
     # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
     is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
     return len(chosen) > 1 and (is_large or total > MANY_RUNS)
 
 
+def _behind_full(entries: list[Entry]) -> int:
+    """Where the runs begin that may be merged: of ordered ones those that are full stay alone until they are over.
+
+    Of others all have to be merged sooner or later, to get rid of what newer ones hide.
+    """
+    full = (index for index, entry in enumerate(entries) if _left(entry) > FULL_BYTES and not _is_mostly_over(entry))
+    return max(full, default=-1) + 1
+
+
+def _left(entry: Entry) -> float:
+    """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
+    over: int = entry["meta"].get(LOW, 0)
+    size: int = entry["size"]
+    return size * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
+
+
+def _is_mostly_over(entry: Entry) -> bool:
+    over: int = entry["meta"].get(LOW, 0)
+    rows: int = entry["rows"]
+    return over > _MOSTLY * rows
+
+
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
-    start, rows = len(entries), 0
+    start, rows, size = len(entries), 0, 0.0
     while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
+        size += _left(entries[start - 1])
+        if rows and size > MOST_BYTES:
+            break
         start -= 1
         rows += _weight(entries[start])
     return start

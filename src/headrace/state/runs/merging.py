@@ -42,6 +42,9 @@ MAX_RUNS: Final = 20
 GROWTH: Final = 2
 """A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
 
+MOST_BYTES: Final = 1 << 28
+"""Ordered runs of more bytes together, or any within a task, are not merged, which takes three times as much memory."""
+
 
 def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
     return meta
@@ -138,7 +141,17 @@ def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:
         start -= 1
         rows += runs[start].weight
     # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
-    return start if start < MAX_RUNS else max(lowest, MAX_RUNS // 2 - 1)
+    return _start_of_fitting(runs, start if start < MAX_RUNS else max(lowest, MAX_RUNS // 2 - 1))
+
+
+def _start_of_fitting(runs: Sequence[Run], start: int) -> int:
+    """The first, from ``start`` on, of the runs that are not too large together."""
+    size = 0
+    for index in range(len(runs) - 1, start - 1, -1):
+        size += runs[index].section.nbytes
+        if size > MOST_BYTES:
+            return index + 1
+    return start
 
 
 def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
