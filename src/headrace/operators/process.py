@@ -124,7 +124,7 @@ class ProcessOperator(FunctionOperator):
         except BaseException as error:
             made_by = None if call is None else call.made_by
             raise user_error(error, self.context, row, function=made_by, timestamp=timestamp) from error
-        collector.flush(batch, self.output)
+        collector.flush(batch, self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
         self._timers.watermark = watermark
