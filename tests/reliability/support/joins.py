@@ -80,7 +80,7 @@ class Line(MapFunction):
     def __init__(self, way: str, plan: FaultPlan) -> None:
         self._way = way
         self._plan = plan
-        self._deadly = COUNT * (list(WAYS).index(way) + 1) // (len(WAYS) + 2)
+        self._deadly = COUNT * (list(WAYS).index(way) + 1) // (len(WAYS) + 1)
 
     def map(self, value: Any) -> str:
         numbers = [number for number in value if number is not None]
