@@ -17,6 +17,7 @@ import headrace
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import Format, job_settings, spark_settings
+from headrace.cli.state import state_app
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
+app.add_typer(state_app, name="state")
 
 
 def _show_version_and_exit(wanted: bool) -> None:
