@@ -105,6 +105,19 @@ def window_join_totals(folder: Path) -> dict[str, float]:
     return _join_query(folder, f"epoch_ms(l.ts) // {WINDOW_MILLIS} = epoch_ms(r.ts) // {WINDOW_MILLIS}")
 
 
+def co_group_totals(folder: Path) -> dict[str, float]:
+    """Totals of the sums of a key in a minute, of both streams."""
+    row = _query(
+        f"""
+        select count(*), coalesce(sum(s), 0) from (
+            select sum(value) as s from read_parquet('{folder}/*.parquet')
+            group by key, epoch_ms(ts) // {WINDOW_MILLIS}
+        )
+        """
+    )
+    return dict(zip(("rows", "sum"), row, strict=True))
+
+
 def _join_query(folder: Path, condition: str) -> dict[str, float]:
     records = f"read_parquet('{folder}/*.parquet')"
     row = _query(

@@ -24,6 +24,7 @@ from benchmarks.suite import BENCHMARKS, latency, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
+    co_group_totals,
     copied_totals,
     interval_join_totals,
     median_totals,
@@ -68,7 +69,7 @@ TOTALS = {
     "flink_count_trigger": trigger_totals,
 }
 TOPICS = {"headrace_topics", "spark_kafka", "confluent_loop", "log_append", "log_poll"}
-JOINS = {"interval": interval_join_totals, "window": window_join_totals}
+JOINS = {"interval": interval_join_totals, "window": window_join_totals, "co-group": co_group_totals}
 WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
 
@@ -163,6 +164,8 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("join", 5.0, True),
         ("join", 5.0, True),
         ("join", 5.0, True),
+        ("join", 1.0, True),
+        ("join", 1.0, True),
         ("window-function", 8.0, True),
         ("process", 7.0, True),
         ("process", 7.0, False),
@@ -198,7 +201,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1)
+    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 4, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1)
     assert len(programs) == sum(launched)
 
 

@@ -175,9 +175,12 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             ENVIRONMENT + "test_checkpoints",
         ),
         **_each(
-            "test_get_set_min_pause_between_checkpoints test_get_set_max_concurrent_checkpoints "
-            "test_get_set_fail_on_checkpointing_errors test_get_set_externalized_checkpoints_cleanup "
-            "test_is_unaligned_checkpointing_enabled",
+            "test_get_set_min_pause_between_checkpoints test_get_set_fail_on_checkpointing_errors "
+            "test_get_set_externalized_checkpoints_cleanup",
+            ENVIRONMENT + "test_what_may_happen_to_checkpoints",
+        ),
+        **_each(
+            "test_get_set_max_concurrent_checkpoints test_is_unaligned_checkpointing_enabled",
             KEPT,
         ),
     },

@@ -90,7 +90,11 @@ class CompactionCoordinator:
             for partition in stage.partitions
             if partition.version is not None and partition.version.files
             for task in self._backend.plan_compaction(
-                self._storage, partition.version, manifest.processing_time, manifest.generation
+                self._storage,
+                partition.version,
+                manifest.processing_time,
+                manifest.generation,
+                {uid: progress.watermark for uid, progress in partition.progress.items()},
             )
         ]
 

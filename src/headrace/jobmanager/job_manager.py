@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.checkpoint.failure_history import FailureHistory
+from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.common.errors import (
     EXITS,
     CheckpointFailedError,
@@ -35,6 +36,7 @@ from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
 from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import check_compatible, holds_state
+from headrace.jobmanager.request_watch import RequestWatch
 from headrace.jobmanager.rescaling import SlotWatcher
 from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
-    from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.commands import Command
@@ -117,6 +118,7 @@ class JobManager:
         )
         self._services: JobServices
         self._savepoints = SavepointCoordinator()
+        self._requests = None if isinstance(store, TemporaryStore) else RequestWatch(store.storage)
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
         self._has_unseen_state = False
@@ -340,6 +342,8 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self._savepoints.close()
+            if self._requests is not None:
+                self._requests.close()
             self.close()
             self._discard_checkpoints(error)
             manifest = self.manifest
@@ -353,6 +357,8 @@ class JobManager:
             self._adapt()
             statistics = self._with_restarts(self._step)
             self._look_at_savepoints()
+            if self._requests is not None:
+                self._requests.look(self)
             if self._stop.is_set():
                 break
             if statistics is None:

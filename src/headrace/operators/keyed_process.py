@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.ordered_records import OrderedRecords
     from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
 
@@ -120,7 +120,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._service.processing_time = scope.processing_time
         if not self._is_batch:
             self._fire_processing_time(scope.processing_time)
-            self._collector.flush(self.output)
+            self._collector.flush(self.output, self.context)
 
     def process(self, input_index: int, batch: Batch) -> None:
         self._call(
@@ -161,7 +161,7 @@ class KeyedProcessOperator(FunctionOperator):
                 if watermark != current:
                     if timers.next_due <= watermark:
                         self._fire_event_time(current, watermark)
-                    current = service.watermark = watermark
+                    current = service.watermark = backend.event_time = watermark
                 backend.current = entry
                 process, context, _ = call
                 context._timestamp = timestamp
@@ -182,16 +182,16 @@ class KeyedProcessOperator(FunctionOperator):
         finally:
             backend.current = NO_KEY
         self._watermark = current
-        collector.flush(self.output)
+        collector.flush(self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:
             if self._timers.event.next_due <= watermark:
                 self._fire_event_time(self._watermark, watermark)
-                self._collector.flush(self.output)
+                self._collector.flush(self.output, self.context)
             if self._is_batch and watermark == MAX_WATERMARK:
                 self._end_clock()
-            self._watermark = self._service.watermark = watermark
+            self._watermark = self._service.watermark = self._backend.event_time = watermark
         super().advance_watermark(watermark)
 
     def _fire_event_time(self, reached: int, watermark: int) -> None:
@@ -206,7 +206,7 @@ class KeyedProcessOperator(FunctionOperator):
         """In batch mode the clock stands still until the input has ended; then all timers of it fire."""
         self._service.watermark, self._service.clock_has_ended = MAX_WATERMARK, True
         self._fire_processing_time(MAX_WATERMARK)
-        self._collector.flush(self.output)
+        self._collector.flush(self.output, self.context)
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
@@ -218,6 +218,8 @@ class KeyedProcessOperator(FunctionOperator):
             for timer in due:
                 time, backend.current, _ = timer
                 context._timestamp = time
+                if has_event_time:  # what it meets does not depend on how far the watermark has come at once
+                    backend.event_time = max(watermark, time)
                 results = self._function.on_timer(time, context)
                 if results is not None:
                     collect(results, time if has_event_time else NO_TIMESTAMP, watermark)

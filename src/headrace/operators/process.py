@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.ordered_records import OrderedRecords
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
 
 _KEYED_FUNCTIONS: Final = {
     ONE_INPUT: "KeyedProcessFunction",
@@ -124,7 +124,7 @@ class ProcessOperator(FunctionOperator):
         except BaseException as error:
             made_by = None if call is None else call.made_by
             raise user_error(error, self.context, row, function=made_by, timestamp=timestamp) from error
-        collector.flush(batch, self.output)
+        collector.flush(batch, self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
         self._timers.watermark = watermark

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.common.errors import UnsupportedOperationError
@@ -45,11 +46,13 @@ class KeyedStates(Protocol):
         codec: how keys are stored.
         current: the key that is being processed; the operator sets it, and sets it to ``NO_KEY`` afterwards.
         namespace: the namespace that state of a key and namespace is used in.
+        event_time: the event time that what is being processed meets; the operator sets it as it goes.
     """
 
     codec: KeyCodec
     current: AnyKeyEntry | NoKey
     namespace: Namespace
+    event_time: int
 
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
@@ -381,7 +384,14 @@ class StateBackend(Plugin):
         """
         raise UnsupportedOperationError(f"{self} cannot import state: start from a native savepoint of its own")
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> Sequence[CompactionWork]:
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> Sequence[CompactionWork]:
         """What is worth doing with a version beside the epochs; nothing by default. Called in the driver.
 
         Args:
@@ -389,6 +399,7 @@ class StateBackend(Plugin):
             ref: the version.
             now: a reading of the job's clock, in milliseconds.
             generation: that of the job manager; names of files that are written have it.
+            event_times: by operator uid, the event time that the task has reached.
         """
         return ()
 

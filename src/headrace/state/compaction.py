@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs import Run
-from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.layout import HALF_EXPIRED, TTL
+from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
+from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.state.runs import RunStore
     from headrace.state.version import VersionRef
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
     Entry = dict[str, Any]
     IsWorthMerging = Callable[["CompactionTask"], bool]
+
+FULL_BYTES: Final = MOST_BYTES // 2
+"""From this size on an ordered run is not merged any more."""
 
 _MOSTLY: Final = 0.75
 """A large run is written anew for its own sake when this part of its rows is over."""
@@ -48,7 +55,7 @@ class CompactionTask:
         store: the store.
         runs: the runs, oldest first, as an index describes them, with the names of their files.
         is_oldest: whether the store has no older run.
-        now: processing time in milliseconds; what has expired by then is dropped.
+        now: milliseconds, of the time that elements of the store age in; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
         is_shared: whether all subtasks of the operator have these runs, and have to adopt the outcome together.
     """
@@ -132,8 +139,11 @@ def plan_compaction(
     now: int = 0,
     generation: int = 0,
     is_worth_merging: IsWorthMerging | None = None,
+    event_times: Mapping[str, int] = MappingProxyType({}),
 ) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
+
+    ``event_times`` says by operator what event time the task has reached.
 
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
     ``is_worth_merging`` adds to what is worth it anyway.
@@ -146,12 +156,16 @@ def plan_compaction(
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = [(_plan_store(ref, *key, entries, now), len(entries)) for key, entries in sorted(stores.items())]
-    return [
-        replace(task, generation=generation)
-        for task, total in planned
-        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task)))
-    ]
+    planned = []
+    for (uid, name), entries in sorted(stores.items()):
+        time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
+        task = _plan_store(ref, uid, name, entries, time)
+        total = len(entries) - _behind_full(entries)
+        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task))):
+            planned.append(task)
+        elif task and (expired := _half_expired(task, entries)):
+            planned.append(expired)
+    return [replace(task, generation=generation) for task in planned]
 
 
 def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
@@ -186,27 +200,67 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     can_be_read = is_for_all if is_shared else bool
     # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
     end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
-    start = _start(entries[:end])
+    first = _behind_full(entries[:end])
+    start = first + _start(entries[first:end])
     chosen = tuple(entries[start:end])
     if not chosen:
         return None
     return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now, is_shared=is_shared)
 
 
+def _time_of(entries: list[Entry], now: int, event_time: int) -> int:
+    """What time it is for the elements of a store."""
+    return event_time if entries[-1]["meta"].get(TTL) == IN_EVENT_TIME else now
+
+
+def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask | None:
+    """The same for a run of the store that is worth writing anew by itself: half of its elements have expired."""
+    if task.is_shared or not entries[-1]["meta"].get(TTL):
+        return None
+    for index, entry in enumerate(entries):
+        if entry["file"] and entry["meta"].get(HALF_EXPIRED, MAX_WATERMARK) <= task.now:
+            return replace(task, runs=(entry,), is_oldest=index == 0)
+    return None
+
+
 def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:
     rows = sum(map(_weight, chosen))
     if len(chosen) == 1:  # only to get rid of rows that are over
-        over: int = chosen[0]["meta"].get(LOW, 0)
-        return bool(rows > INLINE_ROWS and over > _MOSTLY * rows)
+        return rows > INLINE_ROWS and _is_mostly_over(chosen[0])
     # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
     is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
     return len(chosen) > 1 and (is_large or total > MANY_RUNS)
 
 
+def _behind_full(entries: list[Entry]) -> int:
+    """Where the runs begin that may be merged: of ordered ones those that are full stay alone until they are over.
+
+    Of others all have to be merged sooner or later, to get rid of what newer ones hide.
+    """
+    full = (index for index, entry in enumerate(entries) if _left(entry) > FULL_BYTES and not _is_mostly_over(entry))
+    return max(full, default=-1) + 1
+
+
+def _left(entry: Entry) -> float:
+    """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
+    over: int = entry["meta"].get(LOW, 0)
+    size: int = entry["size"]
+    return size * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
+
+
+def _is_mostly_over(entry: Entry) -> bool:
+    over: int = entry["meta"].get(LOW, 0)
+    rows: int = entry["rows"]
+    return over > _MOSTLY * rows
+
+
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
-    start, rows = len(entries), 0
+    start, rows, size = len(entries), 0, 0.0
     while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
+        size += _left(entries[start - 1])
+        if rows and size > MOST_BYTES:
+            break
         start -= 1
         rows += _weight(entries[start])
     return start

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
 from headrace.state.exported import NAMESPACE, ExportedTable
 from headrace.state.keyed.backend import EARLIER_WINDOW_STATE, NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import decoded_pair, ordered_bytes
-from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_HASH, HASH, KEY, KIND, PLACE, TIMERS
+from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_HASH, HASH, KEY, KIND, PLACE, TIMERS, TTL
 from headrace.state.runs.list_columns import rows_as_they_happened
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.ordered import LIVE
+from headrace.state.ttl import IN_EVENT_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +45,7 @@ def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Itera
                 f"operator {uid!r}: {store!r} was stored by an earlier version, and has not been used since; run the "
                 "job for one epoch first"
             )
-        batch, about = merge_runs(runs, is_oldest=True, now=now)
+        batch, about = merge_runs(runs, is_oldest=True, now=_time_of(runs, now))
         if batch is None:
             continue
         rows = _rows_of(batch, about)
@@ -87,3 +89,8 @@ def _with_namespaces(batch: pa.RecordBatch, keys: dict[str, Any]) -> pa.RecordBa
 
 def _without(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
     return batch.select([name for name in batch.schema.names if name not in names])
+
+
+def _time_of(runs: Sequence[Run], now: int) -> int:
+    """What time it is for the elements of a store; of one that ages in event time all that is there is taken along."""
+    return MIN_WATERMARK if runs[-1].meta.get(TTL) == IN_EVENT_TIME else now

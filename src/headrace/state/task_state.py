@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -322,8 +323,15 @@ class HashMapStateBackend(StateBackend):
             task.fill(table)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation)
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[CompactionTask]:
+        return plan_compaction(storage, ref, now, generation, event_times=event_times)
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
         return run_compaction(storage, work)

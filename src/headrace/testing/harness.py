@@ -275,6 +275,7 @@ class JobHarness:
 
         Sources that the job has besides those of :meth:`add_source` have to end by themselves.
         """
+        self._open()
         if self._input.is_waiting:
             self.run_epoch()
         self._input.end_all()

@@ -15,7 +15,7 @@ from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
-from headrace.datastream.streams.interval_join import IntervalJoin
+from headrace.datastream.streams.joins.interval_join import IntervalJoin
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import RecordsOf

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.logs import get_logger
 from headrace.common.signatures import method_of_object
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
 from headrace.operators.asynchronous.requests import Answers, Requests
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.intake import Intake
     from headrace.operators.asynchronous.requests import RequestFunction, RequestSettings
+
+logger = get_logger(__name__)
+
+_CLOSE_SECONDS: Final = 60.0
+"""So long the close() of a function may take: a client that waits for a service which is gone would hold up the job."""
 
 _SLACK: Final = 4096
 """So many records may wait for a slow one at least, where requests need no order."""
@@ -90,7 +96,14 @@ class RequestingOperator(Operator):
             return
         try:
             self._loop.run(self._requests.end())
-            self._loop.run(self._life_cycle("close"))
+            if not self._loop.run(self._life_cycle("close"), _CLOSE_SECONDS):
+                logger.warning(
+                    "operator %r (%s): close() of its %s has not come to an end within %.0f s, and is left behind",
+                    self.context.name,
+                    self.context.call_site,
+                    type(self._function).__name__,
+                    _CLOSE_SECONDS,
+                )
         finally:
             self._loop.close()
 

@@ -33,9 +33,13 @@ from headrace.graph.window_specs import (
 )
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
-from headrace.operators.broadcast import BROADCAST, BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from headrace.operators.broadcast.broadcast_operator import (
+    BROADCAST,
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
-from headrace.operators.event_time_order import EventTimeOrderOperator
+from headrace.operators.event_time_order.order_operator import EventTimeOrderOperator
 from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.column_results import ColumnResults

@@ -209,9 +209,9 @@ class KeyedStateBackend(KeyScope):
             if content is not None:
                 mergeable.absorb(content)
 
-    def begin_epoch(self, clock: int) -> None:
+    def begin_epoch(self, clock: int, event_time: int) -> None:
         """Starts an epoch without any keys."""
-        self.clock = clock
+        self.clock, self.event_time = clock, event_time
         self.forget_keys()
 
     def forget_keys(self) -> None:

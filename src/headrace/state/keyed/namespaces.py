@@ -143,6 +143,11 @@ class NamespaceScope:
         """The processing time of the epoch, in milliseconds."""
         return self._keys.clock
 
+    @property
+    def event_time(self) -> int:
+        """The event time that what is being processed meets, in milliseconds."""
+        return self._keys.event_time
+
     def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
         """Numbers pairs that will be asked for, so that their state is read together."""
         pair = self.entries.pair

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headrace.state.compaction import (
@@ -23,7 +24,7 @@ from headrace.state.runs.sections import Section
 from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headrace.common.configuration import Configuration
     from headrace.state.task_state import SectionOf
@@ -49,8 +50,16 @@ class RocksDBStateBackend(HashMapStateBackend):
     def sections(self, storage: Folder) -> SectionOf:
         return _Sections(LocalTables(storage, self.settings))
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation, partial(is_worth_a_table, settings=self.settings))
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[CompactionTask]:
+        is_worth = partial(is_worth_a_table, settings=self.settings)
+        return plan_compaction(storage, ref, now, generation, is_worth, event_times)
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
         if not becomes_table(work, self.settings):

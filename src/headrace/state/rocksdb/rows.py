@@ -24,11 +24,12 @@ _INTEGERS: Final = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 def row_keys(keys: KeyColumn) -> list[bytes]:
     """The keys of rows: the hash, then the key, both so that their bytes are in the order of runs."""
-    hashes = keys.hashes.astype(">u8")
     if pa.types.is_int64(keys.values.type):  # different integers have different hashes, so their order does not matter
-        pairs = np.column_stack((hashes, keys.values.to_numpy().astype(">i8").view(">u8"))).tobytes()
+        both = np.empty((len(keys), 2), ">u8")
+        both[:, 0], both[:, 1] = keys.hashes, keys.values.to_numpy().view(np.uint64)
+        pairs = both.tobytes()
         return [pairs[at : at + 2 * HASH_BYTES] for at in range(0, len(pairs), 2 * HASH_BYTES)]
-    prefixes = hashes.tobytes()
+    prefixes = keys.hashes.astype(">u8").tobytes()
     values = keys.values.view(_plain(keys.values.type)).to_pylist()
     return [prefixes[at * HASH_BYTES : (at + 1) * HASH_BYTES] + value for at, value in enumerate(values)]
 

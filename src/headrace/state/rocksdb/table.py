@@ -148,6 +148,7 @@ def _options(settings: RocksDBSettings) -> Any:
     if settings.has_partitioned_filters:
         blocks.set_index_type(library.BlockBasedIndexType.two_level_index_search())
         blocks.set_partition_filters(bool(settings.bloom_bits))
+        blocks.set_pin_top_level_index_and_filter(True)
     options = library.Options(raw_mode=True)
     options.set_block_based_table_factory(blocks)
     options.set_compression_type(library.DBCompressionType.lz4())

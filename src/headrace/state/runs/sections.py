@@ -124,6 +124,11 @@ class Section:
         return batch
 
     @property
+    def nbytes(self) -> int:
+        """How many bytes it takes, in memory where it was not written yet."""
+        return self._length or int(self._opened().nbytes)
+
+    @property
     def is_table(self) -> bool:
         """Whether it lies in a table that may be larger than memory, so that only work beside the epochs merges it."""
         return False

@@ -17,7 +17,7 @@ from headrace.common.type_variables import OUT, K_co, T_co, V_co
 from headrace.datastream.functions import ProcessJoinFunction
 from headrace.datastream.streams.checks import check_object, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
-from headrace.datastream.streams.join_kinds import shown_alone
+from headrace.datastream.streams.joins.kinds import shown_alone
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import OTHER_NAMES_BEHIND_BETWEEN, OTHER_NAMES_OF_INTERVALS
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type

@@ -15,8 +15,8 @@ from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
-from headrace.datastream.streams.join_adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
-from headrace.datastream.streams.join_kinds import shown_alone
+from headrace.datastream.streams.joins.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
+from headrace.datastream.streams.joins.kinds import shown_alone
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import (
     OTHER_NAMES_OF_EQUAL_TO,

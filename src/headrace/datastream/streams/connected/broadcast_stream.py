@@ -12,8 +12,8 @@ from headrace.common.signatures import warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from headrace.datastream.streams.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.checks import check_methods, check_same_environment
+from headrace.datastream.streams.connected.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timestamps import check_has_event_time

@@ -13,9 +13,9 @@ import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
+from headrace.operators.event_time_order.ordered_records import OrderedRecords
+from headrace.operators.event_time_order.waiting_records import KeyedWaiting, WaitingOfAllSubtasks, WaitingOfSubtask
 from headrace.operators.keyed_process import KeyedProcessOperator
-from headrace.operators.ordered_records import OrderedRecords
-from headrace.operators.waiting_records import KeyedWaiting, WaitingOfAllSubtasks, WaitingOfSubtask
 from headrace.operators.window.lateness import check_timestamps
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.event_time_order.waiting_records import Due, WaitingRecords
     from headrace.operators.process import ProcessOperator
-    from headrace.operators.waiting_records import Due, WaitingRecords
     from headrace.state.backend import OperatorStates
 
     Longs = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidProgramError
-from headrace.operators.broadcast import READ_ONLY, check_declared
+from headrace.operators.broadcast.broadcast_state import READ_ONLY, check_declared
 from headrace.state.descriptors import StateDescriptor
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace.operators.waiting_records import Due
+    from headrace.operators.event_time_order.waiting_records import Due
     from headrace.state.backend import KeyedStates
 
     Longs = npt.NDArray[np.int64]
