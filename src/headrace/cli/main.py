@@ -230,6 +230,23 @@ def stop(
     raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
 
 
+@app.command()
+def rescale(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
+    parallelism: Annotated[
+        int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
+    ],
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
+    from headrace.cli.savepoint import run_rescale
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    raise typer.Exit(run_rescale(directory, parallelism, configuration, timeout))
+
+
 @app.command("package")
 def package_(
     job: Annotated[

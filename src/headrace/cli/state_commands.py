@@ -20,6 +20,7 @@ from rich.text import Text
 from headrace.checkpoint.directory import folder_name
 from headrace.cli.log_commands import telling
 from headrace.cli.settings import job_settings
+from headrace.common import durable
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, SavepointError
 from headrace.state.runs.layout import KEY
@@ -27,8 +28,13 @@ from headrace.state_processor import SavepointReader, compare
 from headrace.state_processor.reader import TIMERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from typing_extensions import Buffer
+
+_ROWS_AT_ONCE: Final = 1 << 14
+"""So many rows are made Python objects at the same time."""
 
 _DIFFERENT: Final = 1
 """The exit code of ``diff`` when something is, as of ``diff`` and ``cmp``."""
@@ -104,7 +110,7 @@ def export(options: Mapping[str, str], place: str, folder: Path, *, uid: str | N
         raise ConfigurationError(f"{folder} exists: give a folder that does not") from error
     for state in states:
         name = f"{folder_name(state.uid)}-{folder_name(state.store.replace('/', '-'))}.{fmt}"
-        _WRITERS[fmt](reader.read_table(state.uid, state.store), folder / name)
+        durable.write_file(folder / name, _FORMS[fmt](reader.read_table(state.uid, state.store)))
         Console().print(Text(f"{state.uid} {state.store}: {state.rows:,} rows in {folder / name}"), soft_wrap=True)
 
 
@@ -123,18 +129,26 @@ def _python_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _write_csv(rows: pa.Table, path: Path) -> None:
+def _as_parquet(rows: pa.Table) -> Iterable[Buffer]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink)
+    return [sink.getvalue()]
+
+
+def _as_csv(rows: pa.Table) -> Iterable[Buffer]:
     nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
     for name in nested:  # CSV has no form for them
         texts = [None if value is None else json.dumps(value, default=_json) for value in rows.column(name).to_pylist()]
         rows = rows.set_column(rows.column_names.index(name), name, pa.array(texts, pa.string()))
-    pyarrow.csv.write_csv(rows, path)
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(rows, sink)
+    return [sink.getvalue()]
 
 
-def _write_json(rows: pa.Table, path: Path) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in _python_rows(rows):
-            file.write(f"{json.dumps(row, default=_json, ensure_ascii=False)}\n")
+def _as_json(rows: pa.Table) -> Iterable[Buffer]:
+    for batch in rows.to_batches(_ROWS_AT_ONCE):
+        lines = (json.dumps(row, default=_json, ensure_ascii=False) for row in batch.to_pylist())
+        yield "".join(f"{line}\n" for line in lines).encode()
 
 
 def _json(value: Any) -> Any:
@@ -157,10 +171,10 @@ def _table(*columns: str) -> Table:
     return Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
 
 
-_WRITERS: Final[dict[str, Callable[[pa.Table, Path], None]]] = {
-    "parquet": pq.write_table,
-    "csv": _write_csv,
-    "json": _write_json,
+_FORMS: Final[dict[str, Callable[[pa.Table], Iterable[Buffer]]]] = {
+    "parquet": _as_parquet,
+    "csv": _as_csv,
+    "json": _as_json,
 }
 
 _COMMANDS: Final[dict[str, Callable[..., int | None]]] = {
