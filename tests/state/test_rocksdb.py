@@ -26,6 +26,7 @@ from headrace.state.rocksdb import local_tables, merging
 from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.rows import RowCodec, row_keys
 from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import TableWriter
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.lookup import order_of_keys
 from headrace.storage.posix import PosixFolder
@@ -173,6 +174,19 @@ def test_only_what_is_new_is_written_and_tables_are_not_merged_in_epochs(tmp_pat
     assert read(job, KEYS) == [key + 3 * (key < 150) for key in KEYS]
 
 
+def test_what_is_exported_is_merged_in_pieces(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+    write(job, KEYS[:150], 1)
+    (ref,) = job.refs
+    (table,) = job.backend.export_tables(job.storage, ref, 0)
+    batches = [*table.batches]
+    assert len(batches) > 5
+    rows = pa.Table.from_batches(batches, table.schema).sort_by("key").to_pydict()
+    assert rows == {"key": KEYS, "value": [key + (key < 150) for key in KEYS]}
+
+
 def test_tasks_share_tables_after_a_start_at_another_parallelism(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     write(job, KEYS, 0)
@@ -314,6 +328,22 @@ def test_what_storage_or_disk_refuse_is_no_damage(tmp_path: Path, monkeypatch: p
     (tmp_path / "local").write_text("")
     with pytest.raises(InfrastructureError, match=r"local cannot be written: .*set state.backend.rocksdb.localdir"):
         read(job, KEYS)
+
+
+def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="gone/table: IO error: No such file"):
+        TableWriter(tmp_path / "gone" / "table", RocksDBSettings())
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+
+    def is_full(folder: Path, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(local_tables, "make_database", is_full)
+    with pytest.raises(InfrastructureError, match=r"local cannot be written: .*No space left.*rocksdb\.localdir"):
+        read(job, KEYS)
+    assert [*(tmp_path / "local").iterdir()] == []
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

@@ -62,8 +62,7 @@ class RequestWatch:
             (job.drain if request.drains else job.stop)()
             return
         wanted = SavepointRequest(request.directory, request.format)
-        drains = request.drains
-        outcome = job.drain_to_savepoint(wanted) if drains else job.take_savepoint(wanted, stops=request.stops)
+        outcome = job.take_savepoint(wanted, stops=request.stops, drains=request.drains)
         outcome.add_done_callback(partial(self._tell, stem))
 
     def _tell(self, stem: str, outcome: CompletableFuture[Any]) -> None:
