@@ -72,7 +72,7 @@ class SavepointCoordinator:
 
     def begin(
         self, job: JobServices, execution: JobExecution, request: SavepointRequest, outcome: CompletableFuture[str]
-    ) -> None:
+    ) -> bool:
         """Begin to take a savepoint of the newest manifest; only between two epochs.
 
         Args:
@@ -80,11 +80,16 @@ class SavepointCoordinator:
             execution: the present one.
             request: what is wanted.
             outcome: gets the place of the savepoint once it is complete, or what went wrong.
+
+        Returns:
+            Whether it has begun.
         """
         try:
             self._running.append(_begun(job, execution.publish_output(), request, outcome))
         except (HeadraceError, OSError) as error:
             outcome.set_exception(_told(request.directory, error))
+            return False
+        return True
 
     def begin_at_end(self, request: SavepointRequest, outcome: CompletableFuture[str]) -> None:
         """Take a savepoint when the job has come to its end."""
