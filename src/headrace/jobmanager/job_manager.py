@@ -349,9 +349,9 @@ class JobManager:
             else:
                 self._rest(self._pause_after(statistics))
         self._commands.run_all(self)
+        self.complete_commits()
         if self._execution is not None:
             self._savepoints.finish(self._services, self._execution)
-        self.complete_commits()
 
     def _serve(self) -> None:
         """Go on with savepoints, and look what other processes ask for."""
