@@ -231,7 +231,8 @@ class JobManager:
             JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
         )
         try:
-            self._begin_execution(recovers=restored is not None)
+            # A directory without a manifest may have been had before, too.
+            self._begin_execution(recovers=restored is not None or manifest.generation > 0)
         except Exception as error:
             self._recover_from(error)
 
