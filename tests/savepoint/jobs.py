@@ -79,7 +79,13 @@ class Place:
 
 
 def start(
-    place: Place, name: str, parallelism: int, *, ends: bool = False, settings: dict[str, str] | None = None
+    place: Place,
+    name: str,
+    parallelism: int,
+    *,
+    ends: bool = False,
+    settings: dict[str, str] | None = None,
+    uid: str = "totals",
 ) -> JobClient:
     """Start the job.
 
@@ -89,6 +95,7 @@ def start(
         parallelism: of all operators.
         ends: whether it ends with the input that is there.
         settings: more of the configuration.
+        uid: of the operator with state.
     """
     known = {
         "headrace.runtime": "local",
@@ -102,7 +109,7 @@ def start(
     source = builder.build() if ends else builder.monitor_continuously(Duration.of_millis(20)).build()
     lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
     pairs = lines.map(_parsed, Types.TUPLE([Types.STRING(), Types.LONG()]))
-    totals = pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Totals(), Types.STRING()).uid("totals")
+    totals = pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Totals(), Types.STRING()).uid(uid)
     sink = (
         FileSink.for_row_format(str(place.root / f"out-{name}"), Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())

@@ -26,6 +26,7 @@ from headrace.state.rocksdb import local_tables, merging
 from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.rows import RowCodec, row_keys
 from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import TableWriter
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.lookup import order_of_keys
 from headrace.storage.posix import PosixFolder
@@ -173,6 +174,19 @@ def test_only_what_is_new_is_written_and_tables_are_not_merged_in_epochs(tmp_pat
     assert read(job, KEYS) == [key + 3 * (key < 150) for key in KEYS]
 
 
+def test_what_is_exported_is_merged_in_pieces(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+    write(job, KEYS[:150], 1)
+    (ref,) = job.refs
+    (table,) = job.backend.export_tables(job.storage, ref, 0)
+    batches = [*table.batches]
+    assert len(batches) > 5
+    rows = pa.Table.from_batches(batches, table.schema).sort_by("key").to_pydict()
+    assert rows == {"key": KEYS, "value": [key + (key < 150) for key in KEYS]}
+
+
 def test_tasks_share_tables_after_a_start_at_another_parallelism(tmp_path: Path) -> None:
     job = job_in(tmp_path)
     write(job, KEYS, 0)
@@ -316,6 +330,22 @@ def test_what_storage_or_disk_refuse_is_no_damage(tmp_path: Path, monkeypatch: p
         read(job, KEYS)
 
 
+def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="gone/table: IO error: No such file"):
+        TableWriter(tmp_path / "gone" / "table", RocksDBSettings())
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+
+    def is_full(folder: Path, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(local_tables, "make_database", is_full)
+    with pytest.raises(InfrastructureError, match=r"local cannot be written: .*No space left.*rocksdb\.localdir"):
+        read(job, KEYS)
+    assert [*(tmp_path / "local").iterdir()] == []
+
+
 # --- options ---------------------------------------------------------------------------------------------------------
 
 
@@ -326,18 +356,18 @@ def test_options_make_settings() -> None:
     assert (found.cache_size, found.block_size) == (256 << 20, 128 << 10)
     options = {
         "localdir": "/d", "block.cache-size": "8 mb", "block.blocksize": "16 kb", "bloom-filter.bits-per-key": "5",
-        "memory.partitioned-index-filters": "true",
+        "memory.partitioned-index-filters": "false",
     }  # fmt: skip
     given = {**high, **{f"state.backend.rocksdb.{key}": value for key, value in options.items()}}
     found = RocksDBSettings.of(Configuration.from_dict(given))
-    assert found == RocksDBSettings(8 << 20, 16 << 10, 5.0, has_partitioned_filters=True, local_dir="/d")
+    assert found == RocksDBSettings(8 << 20, 16 << 10, 5.0, has_partitioned_filters=False, local_dir="/d")
     given |= {"state.backend.rocksdb.memory.fixed-per-slot": "1 gb", "state.backend.rocksdb.use-bloom-filter": "false"}
     found = RocksDBSettings.of(Configuration.from_dict(given))
     assert (found.cache_size, found.bloom_bits) == (1 << 30, 0)
 
 
 @pytest.mark.parametrize(
-    "others", [{"bloom_bits": 0}, {"has_partitioned_filters": True}, {"block_size": 1 << 20, "cache_size": 0}]
+    "others", [{"bloom_bits": 0}, {"has_partitioned_filters": False}, {"block_size": 1 << 20, "cache_size": 0}]
 )
 def test_tables_are_read_with_any_settings(others: dict[str, Any], tmp_path: Path) -> None:
     job = job_in(tmp_path, **others)

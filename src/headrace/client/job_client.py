@@ -172,9 +172,8 @@ class JobClient:
             ``SavepointError``, and the job goes on, unless it has come to its end.
         """
         wanted = self._wanted(savepoint_directory, format_type)
-        if advance_to_end_of_event_time:
-            return self._with_the_end(self._manager.drain_to_savepoint(wanted))
-        return self._with_the_end(self._manager.take_savepoint(wanted, stops=True))
+        drains = advance_to_end_of_event_time
+        return self._with_the_end(self._manager.take_savepoint(wanted, stops=True, drains=drains))
 
     def _with_the_end(self, savepoint: CompletableFuture[str]) -> CompletableFuture[str]:
         """The same, not before the job has ended."""

@@ -64,8 +64,9 @@ FILTER_BITS: Final = ConfigOption(
 PARTITIONED: Final = ConfigOption(
     f"{_PREFIX}memory.partitioned-index-filters",
     boolean,
-    False,
-    "Whether indexes and filters are read in parts. For tables whose filters would fill the cache.",
+    True,
+    "Whether indexes and filters are read in parts. Else a table's whole filter, a megabyte for a million keys, has to "
+    "fit one of the 64 parts of the cache, or is read anew for each key.",
 )
 
 ROCKSDB_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.common.logs import get_logger
 from headrace.jobmanager.outcome import first_manifest
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from headrace.jobmanager.savepoint_start import SavepointStart
     from headrace.jobmanager.sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
+
+
+logger = get_logger(__name__)
 
 
 class CheckpointCoordinator:
@@ -90,15 +94,19 @@ class CheckpointCoordinator:
         check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
         return without_unclaimed(first, self._plan)
 
-    def take_in(self, runtime: Runtime) -> None:
-        """Write the manifest of a job that has begun with a savepoint; after :meth:`restore` has found none.
+    def take_in(self, runtime: Runtime, found: Manifest | None) -> None:
+        """Bring in what a job begins with that is to start from a savepoint; ``found`` is what it goes on from else.
 
         Raises:
             SavepointError: naming the file, when one is missing or damaged.
         """
-        if self._start is not None:
-            self.write(self._start.take_in(self.known(), self._plan, runtime, self._store), ())
-            self._start.release()
+        if self._start is None:
+            return
+        if found is not None:
+            logger.info("job %r goes on from its own checkpoint, not from %s", self._plan.name, self._start)
+            return
+        self.write(self._start.take_in(self.known(), self._plan, runtime, self._store), ())
+        self._start.release()
 
     def _found(self) -> Manifest | None:
         """The newest manifest, if any, that no sink has output of later epochs than.

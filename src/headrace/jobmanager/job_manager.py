@@ -35,6 +35,7 @@ from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
 from headrace.jobmanager.failure_recorder import FailureRecorder
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.recovery import check_compatible, holds_state
+from headrace.jobmanager.request_watch import RequestWatch
 from headrace.jobmanager.rescaling import SlotWatcher
 from headrace.jobmanager.retention import Ending
 from headrace.jobmanager.runtime import run_in_tasks
@@ -108,15 +109,11 @@ class JobManager:
         self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
         self._sinks = self._new_sinks()
-        self._checkpoints = CheckpointCoordinator(
-            store,
-            self.plan,
-            self._sinks,
-            ignore_unclaimed=self._settings.ignore_unclaimed_state,
-            start=self._settings.start,
-        )
+        ignores, start = self._settings.ignore_unclaimed_state, self._settings.start
+        self._checkpoints = CheckpointCoordinator(store, self.plan, self._sinks, ignore_unclaimed=ignores, start=start)
         self._services: JobServices
         self._savepoints = SavepointCoordinator()
+        self._requests = RequestWatch(store.storage)
         self._execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
         self._has_unseen_state = False
@@ -187,30 +184,26 @@ class JobManager:
         """
         return self._commands.add(command)
 
-    def take_savepoint(self, wanted: SavepointRequest, *, stops: bool = False) -> CompletableFuture[str]:
+    def take_savepoint(
+        self, wanted: SavepointRequest, *, stops: bool = False, drains: bool = False
+    ) -> CompletableFuture[str]:
         """Take a savepoint between two epochs; from any thread.
 
         Args:
             wanted: where, and of which format.
             stops: whether the job stops there.
+            drains: whether all sources end where they are first, and so the job.
 
         Returns:
             The place of the savepoint, once it is complete.
         """
 
         def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
-            job._savepoints.begin(job._services, job._running(), wanted, outcome)
-            if stops and not (outcome.done() and outcome.exception() is not None):
+            if drains:
+                job._savepoints.begin_at_end(wanted, outcome)
+                job.drain()
+            elif job._savepoints.begin(job._services, job._running(), wanted, outcome) and stops:
                 job.stop()
-
-        return self._commands.add_lasting(begin)
-
-    def drain_to_savepoint(self, wanted: SavepointRequest) -> CompletableFuture[str]:
-        """End all sources where they are, and take a savepoint when the job has ended; from any thread."""
-
-        def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
-            job._savepoints.begin_at_end(wanted, outcome)
-            job.drain()
 
         return self._commands.add_lasting(begin)
 
@@ -219,17 +212,12 @@ class JobManager:
         restored = self._restored()
         self._is_identified.set()
         self._prepare(self._checkpoints.known())
-        if restored is None:
-            self._checkpoints.take_in(self._runtime)
-        elif self._settings.start is not None:
-            logger.info("job %r goes on from its own checkpoint, not from %s", self.plan.name, self._settings.start)
+        self._checkpoints.take_in(self._runtime, restored)
         manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
-        self._listener.job_started(
-            JobStart(self.plan.name, manifest.job_id, restored_epoch, manifest.generation, manifest.finished)
-        )
+        self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
         try:
             # A directory without a manifest may have been had before, too.
             self._begin_execution(recovers=restored is not None or manifest.generation > 0)
@@ -341,6 +329,7 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self._savepoints.close()
+            self._requests.close()
             self.close()
             self._discard_checkpoints(error)
             manifest = self.manifest
@@ -353,7 +342,7 @@ class JobManager:
             self._commands.run_all(self)
             self._adapt()
             statistics = self._with_restarts(self._step)
-            self._look_at_savepoints()
+            self._serve()
             if self._stop.is_set():
                 break
             if statistics is None:
@@ -365,9 +354,11 @@ class JobManager:
             self._savepoints.finish(self._services, self._execution)
         self.complete_commits()
 
-    def _look_at_savepoints(self) -> None:
+    def _serve(self) -> None:
+        """Go on with savepoints, and look what other processes ask for."""
         if self._execution is not None:
             self._savepoints.look(self._services, self._execution)
+        self._requests.look(self)
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""

@@ -15,20 +15,16 @@ from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_in, named_files, put
-from headrace.savepoint.tasks import Import, TaskTables
-from headrace.state.backend import NewVersion, StateOwner
-from headrace.state.version import VersionRef
+from headrace.savepoint.tasks import Import, tasks_of, with_versions
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from headrace.checkpoint.manifest import StageSnapshot
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
-    from headrace.savepoint.metadata import TableFile
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -136,15 +132,14 @@ class SavepointStart:
         runtime: Runtime,
         store: CheckpointStore | TemporaryStore,
     ) -> Manifest:
-        tasks = list(_tasks(metadata, manifest, plan))
+        uids = {operator.uid for operator in plan.operators()}
+        tasks = list(tasks_of(metadata.tables, manifest, uids, plan.settings.inline_threshold))
         work = Import(plan.settings.state_backend, store.state, self._directory)
         try:
             refs = runtime.run_background(work, tasks).result() if tasks else []
         except InfrastructureError as error:
             raise SavepointError(f"state could not be brought in from {self}: {error}") from error
-        written = {(ref.stage, ref.partition): ref for ref in refs}
-        stages = tuple(_with_versions(index, stage, written) for index, stage in enumerate(manifest.stages))
-        return replace(manifest, stages=stages)
+        return with_versions(manifest, refs)
 
     def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: CheckpointStore | TemporaryStore) -> None:
         """Copy state files from the checkpoint directory that is named, and what sources keep where that is all."""
@@ -165,30 +160,6 @@ def _copy_file(source: Folder, target: Folder, name: str) -> None:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
         raise SavepointError(f"{source.locate(name)} is missing, which the savepoint refers to; put it back") from error
     target.write(name, [file.buffer])
-
-
-def _tasks(metadata: SavepointMetadata, manifest: Manifest, plan: JobPlan) -> Iterator[TaskTables]:
-    """What every task of the job that the savepoint is of had, without what no operator of this job takes over."""
-    kept = {operator.uid for operator in plan.operators()}
-    by_task: dict[tuple[int, int], list[TableFile]] = {}
-    for table in metadata.tables:
-        if table.uid in kept:
-            by_task.setdefault((table.stage, table.partition), []).append(table)
-    for (stage, partition), tables in sorted(by_task.items()):
-        owners = {
-            uid: StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
-            for uid, operator in manifest.stages[stage].operators.items()
-        }
-        version = NewVersion(stage, partition, manifest.epoch, manifest.generation, plan.settings.inline_threshold)
-        yield TaskTables(version, tuple(tables), owners)
-
-
-def _with_versions(index: int, stage: StageSnapshot, written: Mapping[tuple[int, int], VersionRef]) -> StageSnapshot:
-    partitions = (
-        replace(part, version=part.version and written.get((index, number), VersionRef(index, number, _FIRST_EPOCH)))
-        for number, part in enumerate(stage.partitions)
-    )
-    return replace(stage, partitions=tuple(partitions))
 
 
 def _newest_checkpoint(directory: Folder) -> Manifest | None:

@@ -19,7 +19,7 @@ from headrace.common.errors import HeadraceError, JobCancelledError, JobExecutio
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import METADATA, SavepointMetadata
 from headrace.savepoint.source_files import copy_out
-from headrace.savepoint.tasks import Export
+from headrace.savepoint.tasks import Export, with_versions
 from headrace.state.version import VersionRef
 from headrace.storage.locations import open_storage
 
@@ -72,7 +72,7 @@ class SavepointCoordinator:
 
     def begin(
         self, job: JobServices, execution: JobExecution, request: SavepointRequest, outcome: CompletableFuture[str]
-    ) -> None:
+    ) -> bool:
         """Begin to take a savepoint of the newest manifest; only between two epochs.
 
         Args:
@@ -80,11 +80,16 @@ class SavepointCoordinator:
             execution: the present one.
             request: what is wanted.
             outcome: gets the place of the savepoint once it is complete, or what went wrong.
+
+        Returns:
+            Whether it has begun.
         """
         try:
             self._running.append(_begun(job, execution.publish_output(), request, outcome))
         except (HeadraceError, OSError) as error:
             outcome.set_exception(_told(request.directory, error))
+            return False
+        return True
 
     def begin_at_end(self, request: SavepointRequest, outcome: CompletableFuture[str]) -> None:
         """Take a savepoint when the job has come to its end."""
@@ -178,19 +183,10 @@ def _holds(ref: VersionRef) -> bool:
 
 def _with_tables(manifest: Manifest, tables: Sequence[TableFile]) -> Manifest:
     """A manifest that says of each task, in place of its version, in which files of the savepoint its state is."""
-
-    def version(ref: VersionRef | None) -> VersionRef | None:
-        if ref is None:
-            return None
-        task = (ref.stage, ref.partition)
-        paths = (table.path for table in tables if (table.stage, table.partition) == task)
-        return VersionRef(*task, 0, files=tuple(sorted(paths)))
-
-    stages = (
-        replace(stage, partitions=tuple(replace(part, version=version(part.version)) for part in stage.partitions))
-        for stage in manifest.stages
-    )
-    return replace(manifest, stages=tuple(stages))
+    by_task: dict[tuple[int, int], list[str]] = {}
+    for table in tables:
+        by_task.setdefault((table.stage, table.partition), []).append(table.path)
+    return with_versions(manifest, (VersionRef(*task, 0, files=tuple(paths)) for task, paths in by_task.items()))
 
 
 def _told(where: str, error: Exception) -> SavepointError:

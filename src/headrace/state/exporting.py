@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,9 +22,14 @@ from headrace.state.runs.ordered import LIVE
 from headrace.state.ttl import IN_EVENT_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from headrace.state.runs import Run
+
+Piece = tuple[pa.RecordBatch, dict[str, Any]]
+"""Merged rows, and what their run would say about itself."""
+
+Merge = Callable[[Sequence["Run"], int], Iterable[Piece]]
 
 _OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
 """Columns that say how runs of keyed state are to be merged, or found in."""
@@ -29,12 +37,15 @@ _OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
 _STORAGE: Final = {"int64": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 
 
-def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Iterator[ExportedTable]:
+def exported(
+    stores: Mapping[tuple[str, str], Sequence[Run]], now: int, merge: Merge | None = None
+) -> Iterator[ExportedTable]:
     """The tables of a task, by operator and store.
 
     Args:
         stores: the runs of each store, oldest first, by the uid of its operator and its name.
         now: processing time in milliseconds; what has expired by then is left out.
+        merge: merges all runs of a store, piece by piece in the order of hashes; as a whole where it is not given.
 
     Raises:
         StateError: when a store is in the form of an earlier version.
@@ -45,13 +56,29 @@ def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Itera
                 f"operator {uid!r}: {store!r} was stored by an earlier version, and has not been used since; run the "
                 "job for one epoch first"
             )
-        batch, about = merge_runs(runs, is_oldest=True, now=_time_of(runs, now))
-        if batch is None:
+        pieces = iter((merge or merged_as_a_whole)(runs, _time_of(runs, now)))
+        first = next(pieces, None)
+        if first is None:
             continue
-        rows = _rows_of(batch, about)
-        if store.startswith(NAMESPACED_PREFIX):
-            rows = _with_namespaces(rows, about["keys"]["key"])
-        yield ExportedTable(uid, store, about, rows.schema, [rows])
+        rows, about = _exported_rows(store, *first), first[1]
+        others = map(partial(_exported_piece, store), pieces)
+        yield ExportedTable(uid, store, about, rows.schema, chain([rows], others))
+
+
+def merged_as_a_whole(runs: Sequence[Run], now: int) -> Iterator[Piece]:
+    """All rows of a store, if any."""
+    batch, about = merge_runs(runs, is_oldest=True, now=now)
+    if batch is not None:
+        yield batch, about
+
+
+def _exported_piece(store: str, piece: Piece) -> pa.RecordBatch:
+    return _exported_rows(store, *piece)
+
+
+def _exported_rows(store: str, batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
+    rows = _rows_of(batch, about)
+    return _with_namespaces(rows, about["keys"]["key"]) if store.startswith(NAMESPACED_PREFIX) else rows
 
 
 def _rows_of(batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:

@@ -10,10 +10,11 @@ from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK
 from headrace.state.compaction import CompactionResult, entry_of_run
+from headrace.state.exporting import merged_as_a_whole
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.keys import KeyColumn
 from headrace.state.rocksdb.local_tables import PIECE
@@ -21,7 +22,7 @@ from headrace.state.rocksdb.rows import RowCodec, row_keys
 from headrace.state.rocksdb.table import TableWriter
 from headrace.state.rocksdb.table_section import TABLE
 from headrace.state.runs import ELEMENT_COUNT, HASH, Run
-from headrace.state.runs.layout import EXPIRY, KEY
+from headrace.state.runs.layout import HALF_EXPIRED, KEY
 from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.state.compaction import CompactionTask
+    from headrace.state.exporting import Piece
     from headrace.state.rocksdb.local_tables import LocalTables
     from headrace.state.rocksdb.settings import RocksDBSettings
     from headrace.state.runs import HashRange
@@ -49,14 +51,10 @@ def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
 
 
 def is_worth_a_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
-    """Whether runs are to become a table for their size alone, or a table is full of what has expired."""
+    """Whether runs of columns are to become a table for their size alone."""
     if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
         return False
-    newest = task.runs[-1]
-    if TABLE not in newest:
-        return _size(task) >= settings.largest_columns
-    over = newest[TABLE]["half_over"]
-    return len(task.runs) == 1 and bool(newest["meta"].get("ttl")) and over is not None and over <= task.now
+    return TABLE not in task.runs[-1] and _size(task) >= settings.largest_columns
 
 
 def merge_into_table(
@@ -69,11 +67,11 @@ def merge_into_table(
 
     Raises:
         StateCorruptedError: when a file is missing or damaged.
-        InfrastructureError: when the table cannot be written.
+        OSError: when the table cannot be written.
     """
     with tables.new_file() as path:
         made = _TableBuilder(path, settings)
-        for batch, meta in _merged(runs, task):
+        for batch, meta in merged_in_ranges(runs, is_oldest=task.is_oldest, now=task.now):
             made.add(batch, meta)
         if made.meta is None:
             return CompactionResult(task, None)
@@ -94,7 +92,7 @@ class _TableBuilder:
         self._writer = TableWriter(path, settings)
         self._codec: RowCodec | None = None
         self._elements = 0
-        self._medians: list[float] = []
+        self._half_expired: list[int] = []
         self.meta: dict[str, Any] | None = None
 
     @property
@@ -113,34 +111,46 @@ class _TableBuilder:
         keys = KeyColumn(batch.column(KEY), batch.column(HASH).to_numpy())
         self._writer.write(row_keys(keys), self._codec.encode(batch))
         self._elements += meta.get(ELEMENT_COUNT, 0)
-        self.meta = {**meta, ELEMENT_COUNT: self._elements} if ELEMENT_COUNT in meta else meta
-        self._note_expiries(batch)
+        self.meta = {entry: said for entry, said in meta.items() if entry != HALF_EXPIRED}
+        if ELEMENT_COUNT in meta:
+            self.meta[ELEMENT_COUNT] = self._elements
+        self._note_expiry(meta)
 
     def finish(self) -> dict[str, Any]:
         """Completes the table; gives what its entry says besides."""
         self._writer.finish()
         schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
-        return {"schema": schema, "half_over": int(np.median(self._medians)) if self._medians else None}
+        return {"schema": schema}
 
-    def _note_expiries(self, batch: pa.RecordBatch) -> None:
-        if EXPIRY in batch.schema.names:
-            expiries = batch.column(EXPIRY)
-            expiries = expiries.flatten() if pa.types.is_list(expiries.type) else expiries
-            known = expiries.drop_null().to_numpy()
-            # What never expires counts as well: half of all has to be over.
-            self._medians += [float(np.median(known))] if 2 * len(known) > len(expiries) else []
+    def _note_expiry(self, meta: dict[str, Any]) -> None:
+        """Half of the rows have expired when half of the ranges, which are about as large, have come that far."""
+        self._half_expired.append(meta.get(HALF_EXPIRED, MAX_WATERMARK))
+        assert self.meta is not None
+        half = sorted(self._half_expired)[len(self._half_expired) // 2]
+        if half < MAX_WATERMARK:
+            self.meta[HALF_EXPIRED] = half
 
 
-def _merged(runs: Sequence[Run], task: CompactionTask) -> Iterator[tuple[pa.RecordBatch, dict[str, Any]]]:
+def merged_in_ranges(runs: Sequence[Run], *, is_oldest: bool, now: int) -> Iterator[Piece]:
+    """What runs make together, range of hashes by range of hashes; arguments as of ``merge_runs``."""
     low, high = _hashes(runs)
-    chunks = 1 + max(task.rows // CHUNK_ROWS, _size(task) // CHUNK_BYTES)
+    rows, size = sum(run.weight for run in runs), sum(run.section.size for run in runs)
+    chunks = 1 + max(rows // CHUNK_ROWS, size // CHUNK_BYTES)
     bounds = [low + (high - low) * number // chunks for number in range(chunks + 1)]
-    for start, stop in pairwise(bounds):
-        parts = [_part(run, (start, stop)) for run in runs]
+    for bounds_of_chunk in pairwise(bounds):
+        parts = [_part(run, bounds_of_chunk) for run in runs]
         if any(part.rows for part in parts):  # all of them, since a row has the columns of all
-            batch, meta = merge_runs(parts, is_oldest=task.is_oldest, now=task.now)
+            batch, meta = merge_runs(parts, is_oldest=is_oldest, now=now)
             if batch is not None:
                 yield batch, meta
+
+
+def merged_for_export(runs: Sequence[Run], now: int) -> Iterator[Piece]:
+    """The rows of a whole store: where some are in tables, in pieces."""
+    if any(run.section.is_table for run in runs):
+        yield from merged_in_ranges(runs, is_oldest=True, now=now)
+    else:
+        yield from merged_as_a_whole(runs, now)
 
 
 def _part(run: Run, hashes: HashRange) -> Run:

@@ -32,7 +32,7 @@ class RocksDBSettings:
     cache_size: int = 64 << 20
     block_size: int = 4 << 10
     bloom_bits: float = 10.0
-    has_partitioned_filters: bool = False
+    has_partitioned_filters: bool = True
     local_dir: str = ""
     local_size: int = 20 << 30
     open_tables: int = 256

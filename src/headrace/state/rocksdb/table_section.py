@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.storage.folder import MappedFile
 
 TABLE: Final = "table"
-"""The entry of an index that says what a table has besides: its schema, and when half of its rows are over."""
+"""The entry of an index that says what a table has besides: its schema."""
 
 _SCAN_COST: Final = 4
 """Looking a key up takes as long as walking past so many rows, at least."""
