@@ -168,6 +168,39 @@ def copied_totals(folder: Path) -> dict[str, float]:
     return {"rows": rows, "distinct": rows, "ids": ids, "sum": total}
 
 
+def deadline_totals(folder: Path, due_millis: int) -> dict[str, float]:
+    """Totals of the records until a time, counted from the first record on, when each of them gives one result."""
+    row = _query(
+        f"""
+        select count(*), count(*), sum(value) from {_with_millis(folder)} where millis <= {due_millis}
+        """
+    )
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def list_totals(folder: Path, filling_millis: int, each: int) -> dict[str, float]:
+    """Totals of one list to which records append, those of the first so many milliseconds ``each`` elements."""
+    row = _query(
+        f"""
+        select 1, sum(n), sum(n * value) from (
+            select value, if(millis < {filling_millis}, {each}, 1) as n from {_with_millis(folder)}
+        )
+        """
+    )
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def one_window_totals(folder: Path) -> dict[str, float]:
+    """Totals of one window that has all records."""
+    row = _query(f"select 1, count(*), sum(value) from read_parquet('{folder}/*.parquet')")
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def _with_millis(folder: Path) -> str:
+    """All records, with their time from the first one on in milliseconds."""
+    return f"(select *, epoch_ms(ts - min(ts) over ()) as millis from read_parquet('{folder}/*.parquet'))"
+
+
 def check(who: str, found: Mapping[str, float], expected: Mapping[str, float]) -> None:
     """Compare what a program computed with what it should have.
 

@@ -26,6 +26,7 @@ from headrace.state.rocksdb import local_tables, merging
 from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.rows import RowCodec, row_keys
 from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import TableWriter
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.lookup import order_of_keys
 from headrace.storage.posix import PosixFolder
@@ -327,6 +328,22 @@ def test_what_storage_or_disk_refuse_is_no_damage(tmp_path: Path, monkeypatch: p
     (tmp_path / "local").write_text("")
     with pytest.raises(InfrastructureError, match=r"local cannot be written: .*set state.backend.rocksdb.localdir"):
         read(job, KEYS)
+
+
+def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OSError, match="gone/table: IO error: No such file"):
+        TableWriter(tmp_path / "gone" / "table", RocksDBSettings())
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+
+    def is_full(folder: Path, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(local_tables, "make_database", is_full)
+    with pytest.raises(InfrastructureError, match=r"local cannot be written: .*No space left.*rocksdb\.localdir"):
+        read(job, KEYS)
+    assert [*(tmp_path / "local").iterdir()] == []
 
 
 # --- options ---------------------------------------------------------------------------------------------------------

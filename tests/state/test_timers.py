@@ -252,6 +252,7 @@ def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
     monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
+    monkeypatch.setattr("headrace.state.timers.MOST_READ", source.choice([1, 3, 1 << 16]))
     codec = KeyCodec.for_type(source.choice([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]))
     job = Job(codec, inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)
     model: set[tuple[int, int, Any]] = set()
@@ -298,6 +299,7 @@ def test_many_timers_of_many_runs_fire_in_order(seed: int, monkeypatch: pytest.M
     """Enough for several levels of runs, whose rows hide rows of older ones."""
     source = random.Random(seed)
     monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 64)
+    monkeypatch.setattr("headrace.state.timers.MOST_READ", 100)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1_000)
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 3)
     job = Job(KeyCodec.for_type(Types.TUPLE([Types.LONG(), Types.STRING()])), keep=seed == 1)

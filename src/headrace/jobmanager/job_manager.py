@@ -219,7 +219,8 @@ class JobManager:
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
         try:
-            self._begin_execution(recovers=restored is not None)
+            # A directory without a manifest may have been had before, too.
+            self._begin_execution(recovers=restored is not None or manifest.generation > 0)
         except Exception as error:
             self._recover_from(error)
 

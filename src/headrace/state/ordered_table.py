@@ -35,6 +35,7 @@ from headrace.state.runs.ordered import (
     owned,
     rest_of,
     rows_above,
+    time_at,
 )
 from headrace.state.runs.sections import Section
 
@@ -165,6 +166,10 @@ class OrderedTable:
         """The time of the first row that is above a time; ``NO_TIME`` when there is none."""
         return min((cursor.above(time).next for cursor in self._cursors()), default=NO_TIME)
 
+    def time_after(self, time: int, rows: int) -> int:
+        """A time up to which no run has many more than so many rows above ``time``; ``NO_TIME`` when all have fewer."""
+        return min((cursor.time_after(time, rows) for cursor in self._cursors()), default=NO_TIME)
+
     def up_to(self, time: int) -> list[pa.RecordBatch]:
         """The rows that are not above a time, oldest batch first."""
         return _with_rows(cursor.up_to(time) for cursor in self._cursors())
@@ -253,6 +258,10 @@ class _Cursor:
         # Times that are asked for rise, as a rule: the next search goes on from here.
         self._reached = rows_above(self._run, time, reached.row)
         return self._reached
+
+    def time_after(self, time: int, rows: int) -> int:
+        """The time of a row that is so many behind the first one above ``time``; ``NO_TIME`` when there is none."""
+        return time_at(self._run, self.above(time).row + rows)
 
     def up_to(self, time: int) -> pa.RecordBatch | None:
         """The rows that are not above a time; None when there are none."""

@@ -48,6 +48,9 @@ _ORDER: Final = [_TIME, HASH, KEY, _NAMESPACE]
 _Identity = tuple[int, "Namespace"]
 """What tells apart the timers of one time: the ordinal of the key, and the namespace."""
 
+MOST_READ: Final = 1 << 16
+"""Of so many timers in each run objects are made together: at the end of the input all that there are fall due."""
+
 _NOTHING: Final[dict[_Identity, bool]] = {}
 
 
@@ -116,10 +119,10 @@ class TimerQueue:
         Returns:
             The key and the namespace of each, of those that an earlier call has read not again.
         """
-        return [(timer.entry, timer.namespace) for timer in self._read(up_to)]
+        return [(timer.entry, timer.namespace) for timer in self._read(up_to)] if self.next_due <= up_to else ()
 
     def _read(self, up_to: int) -> Sequence[Timer]:
-        if self.next_due > up_to or up_to <= self._read_to:
+        if up_to <= self._read_to:
             return ()
         batches = self._table.between(self._read_to, up_to)
         self._read_to = up_to
@@ -149,15 +152,13 @@ class TimerQueue:
         if self._advanced_to is not None and up_to <= self._advanced_to:
             return
         self._advanced_to = up_to
-        self._read(up_to)
-        self._table.forget(up_to)
-        stored = self._stored
-        while (time := min(stored.time, self._first_new(up_to))) <= up_to:
-            due = stored.take_group() if stored.time == time else []
+        while (time := min(self._first_stored(up_to), self._first_new(up_to))) <= up_to:
+            due = self._stored.take_group() if self._stored.time == time else []
             if self._times and self._times[0] == time:
                 due = self._overlaid(time, due)
             self._taken_to = max(self._taken_to, time)
             yield from self._fire(time, due)
+        self._table.forget(up_to)
         self._taken_to, self._firing = up_to, NO_TIMER
         self.next_due = min(self._table.first, self._log.first, *self._times[:1])
 
@@ -180,6 +181,12 @@ class TimerQueue:
         self._log, self._new, self._times = TimerLog(), {}, []
         self._stored = _Stored()
         self._read_to = self._taken_to = MIN_WATERMARK - 1
+
+    def _first_stored(self, up_to: int) -> int:
+        """The time of the stored timers that come next, if it is not above ``up_to``; some are read together."""
+        while self._stored.time == NO_TIMER and self._read_to < up_to:
+            self._read(min(up_to, self._table.time_after(self._read_to, MOST_READ)))
+        return self._stored.time
 
     def _first_new(self, up_to: int) -> int:
         """The time of the first that is new, if it is not above ``up_to``."""

@@ -84,8 +84,6 @@ class LocalTables:
         folder = self._unfinished()
         try:
             yield folder / "table"
-        except OSError as error:
-            raise InfrastructureError(f"{folder} cannot be written: {error}; {_WHERE}") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -107,8 +105,11 @@ class LocalTables:
 
     def _fetch(self, name: str, size: int, folder: Path) -> None:
         with self.new_file() as path:
-            self._copy(name, size, path)
-            make_database(path.with_name("database"), path, self._settings)
+            try:
+                self._copy(name, size, path)
+                make_database(path.with_name("database"), path, self._settings)
+            except OSError as error:
+                raise InfrastructureError(f"{self._folder} cannot be written: {error}; {_WHERE}") from error
             with contextlib.suppress(OSError):  # another process was faster
                 path.with_name("database").rename(folder)
         if not folder.is_dir():

@@ -67,7 +67,7 @@ def merge_into_table(
 
     Raises:
         StateCorruptedError: when a file is missing or damaged.
-        InfrastructureError: when the table cannot be written.
+        OSError: when the table cannot be written.
     """
     with tables.new_file() as path:
         made = _TableBuilder(path, settings)

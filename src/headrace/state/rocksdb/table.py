@@ -43,37 +43,48 @@ class TableWriter:
     Args:
         path: the file.
         settings: what its blocks are like.
+
+    All methods raise an ``OSError`` when the file cannot be written.
     """
 
     def __init__(self, path: Path, settings: RocksDBSettings) -> None:
+        self._path = path
         self._writer = rocksdict().SstFileWriter(_options(settings))
-        self._writer.open(str(path))
+        with _Told(OSError, path):
+            self._writer.open(str(path))
         self.rows = 0
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Adds rows."""
         put = self._writer.__setitem__
-        for key, value in zip(keys, values, strict=True):
-            put(key, value)
+        with _Told(OSError, self._path):
+            for key, value in zip(keys, values, strict=True):
+                put(key, value)
         self.rows += len(keys)
 
     def finish(self) -> None:
         """Completes the file, which has at least one row."""
-        self._writer.finish()
+        with _Told(OSError, self._path):
+            self._writer.finish()
 
 
 def make_database(folder: Path, table: Path, settings: RocksDBSettings) -> None:
-    """Makes a database that holds a table, whose file becomes part of it."""
+    """Makes a database that holds a table, whose file becomes part of it.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
     library = rocksdict()
     options = _options(settings)
     options.create_if_missing(True)
     move = library.IngestExternalFileOptions()
     move.set_move_files(True)
-    database = library.Rdict(str(folder), options, {"default": options})
-    try:
-        database.ingest_external_file([str(table)], move)
-    finally:
-        database.close()
+    with _Told(OSError, folder):
+        database = library.Rdict(str(folder), options, {"default": options})
+        try:
+            database.ingest_external_file([str(table)], move)
+        finally:
+            database.close()
 
 
 class Table:
@@ -94,19 +105,19 @@ class Table:
         # its own for each table.
         families = {"default": options}
         read_only = library.AccessType.read_only(False)
-        with _damage_told(folder):
+        with _Told(TableDamagedError, folder):
             self._database = library.Rdict(str(folder), options, families, read_only)
         self._folder = folder
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:
         """The value of each key; None for one that is not there."""
-        with _damage_told(self._folder):
+        with _Told(TableDamagedError, self._folder):
             values: list[bytes | None] = self._database.get(keys)
         return values
 
     def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Keys and values from one key up to another, or to the end."""
-        with _damage_told(self._folder):
+        with _Told(TableDamagedError, self._folder):
             rows = self._database.iter()
             rows.seek(start)
             while rows.valid():
@@ -117,23 +128,25 @@ class Table:
                 rows.next()
             rows.status()  # a damaged block looks like the end
 
-    def close(self) -> None:
-        """Lets go of it."""
-        self._database.close()
 
+class _Told:
+    """Makes an error that tells the place of what RocksDB raises, which is of no class of its own.
 
-class _damage_told:  # used as a function is; a generator would cost more than a look-up
-    """Makes what RocksDB raises, which is of no class of its own, a :class:`TableDamagedError`."""
+    Args:
+        kind: what is made of it.
+        place: file or folder.
+    """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, kind: type[Exception], place: Path) -> None:
+        self._kind = kind
+        self._place = place
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
         if kind is Exception:
-            raise TableDamagedError(f"{self._folder}: {error}") from error
+            raise self._kind(f"{self._place}: {error}") from error
 
 
 def _options(settings: RocksDBSettings) -> Any:
