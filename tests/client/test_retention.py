@@ -19,6 +19,7 @@ from headrace.storage.posix import PosixFolder
 from tests.client.test_cancelling import PATIENCE, epochs, wait_until
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import SmallJob, expected
+from tests.reliability.test_passing_faults import Point, strike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,8 +84,9 @@ ENDINGS: list[Callable[[Path, str, str], None]] = [cancelled, failed, finished, 
 
 
 def files(folder: Path) -> list[str]:
-    """All files of checkpoints in it; generations say who has had it, and stay."""
-    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.parent.name != "generations")
+    """All files of checkpoints in it; who has had it, and what it has failed with, stays."""
+    stays = {"generations", "failures"}
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and path.parent.name not in stays)
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
@@ -150,3 +152,18 @@ def test_an_owner_that_was_superseded_deletes_nothing(tmp_path: Path) -> None:
     first.discard(mine, ())
     assert files(tmp_path) == before
     assert first.latest() == theirs
+
+
+def test_what_a_run_without_a_checkpoint_has_left_goes_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = SmallJob(tmp_path, KINDS[1].make(tmp_path / "output"), {"restart-strategy.type": "none"})
+    with monkeypatch.context() as patched:
+        strike(Point(CheckpointStore, "write", frozenset({1})), patched, after=False)
+        with pytest.raises(OSError, match="call 1 fails"):
+            small.run()
+    state = tmp_path / "checkpoints" / "state"
+    left = {path.name for path in state.iterdir()}
+    assert left
+    assert small.run(stop_after=2).restored == [None]
+    assert not left & {path.name for path in state.iterdir()}

@@ -20,7 +20,7 @@ from headrace.datastream import (
     RuntimeContext,
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tests.invariance.driver import Cut, Event, Job, cuts, examples, multiset, per_key, run
+from tests.invariance.driver import Cut, Event, Job, deaths, examples, multiset, per_key, run
 from tests.invariance.test_two_inputs import DISORDER, splits_in_bounds
 
 SUMS = MapStateDescriptor("sums", Types.STRING(), Types.LONG())
@@ -72,7 +72,7 @@ def stories(first: Sequence[Event], second: Sequence[Event]) -> dict[str, list[A
 one_split = splits_in_bounds(1).map(lambda splits: splits[0])
 
 
-@examples(25, first=one_split, second=one_split, is_batch=st.booleans(), cut=cuts)
+@examples(25, first=one_split, second=one_split, is_batch=st.booleans(), cut=deaths)
 def test_what_happens_to_a_key(first: list[Event], second: list[Event], is_batch: bool, cut: Cut) -> None:
     """Records of one split keep their order, so the whole story of each key is known."""
 
@@ -96,7 +96,7 @@ class BothStreams(CoProcessFunction):
         yield value[0], f"second at {ctx.timer_service().current_watermark()}", value[1]
 
 
-@examples(12, first=one_split, second=one_split, is_batch=st.booleans(), cut=cuts)
+@examples(12, first=one_split, second=one_split, is_batch=st.booleans(), cut=deaths)
 def test_one_subtask_without_keys(first: list[Event], second: list[Event], is_batch: bool, cut: Cut) -> None:
     """It sees all records of both streams, in one order."""
 
@@ -151,7 +151,7 @@ class SummedWithoutKeys(BroadcastProcessFunction):
         yield value[0], f"record {ctx.get_broadcast_state(SUMS).get(value[0])}", ctx.current_watermark()
 
 
-@examples(12, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=cuts)
+@examples(12, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=deaths)
 def test_what_is_broadcast_to_records_without_keys(
     records: list[list[Event]], broadcast: list[list[Event]], is_batch: bool, cut: Cut
 ) -> None:
@@ -183,7 +183,7 @@ def summed(records: Sequence[Event], broadcast: Sequence[Event]) -> list[Any]:
     return told
 
 
-@examples(25, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=cuts)
+@examples(25, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=deaths)
 def test_what_is_broadcast(records: list[list[Event]], broadcast: list[list[Event]], is_batch: bool, cut: Cut) -> None:
     """It takes effect in event time, in all subtasks, whatever is read together."""
 

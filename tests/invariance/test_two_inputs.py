@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headrace.common.typeinfo import Types
 from headrace.datastream import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction, RuntimeContext
 from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from headrace.operators import keyed_process
+from headrace.operators.keyed_process import KeyedProcessOperator
 from tests.invariance import test_rolling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, per_key, run
 from tests.invariance.test_branches import Branch, bounds, branches, one_split
@@ -22,6 +25,12 @@ from tests.invariance.test_branches import Branch, bounds, branches, one_split
 NOTHING = -1
 BY_SECOND = 1000
 """What is added to the value of a record that came by the second input."""
+
+
+@pytest.fixture(autouse=True)
+def a_few_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed_process, "_MOST_WAITING", 3)
+
 
 two_ways = st.lists(branches, min_size=2, max_size=2)
 
@@ -228,3 +237,25 @@ def test_state_of_single_records(first: list[list[Event]], second: list[list[Eve
         numbers = [row[1] for row in found if row[0] == key]
         assert len(set(numbers)) == count - silent
         assert set(numbers) <= set(range(1, count + 1))
+
+
+def test_streams_that_take_turns_are_handed_over_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record has a watermark of its own, so those of two sources come one by one: that took a call for each."""
+    handed_over = []
+    call = KeyedProcessOperator._call
+
+    def watched(self: KeyedProcessOperator, called: Any) -> None:
+        records = list(called)
+        handed_over.append(len(records))
+        call(self, records)
+
+    monkeypatch.setattr(keyed_process, "_MOST_WAITING", 64)
+    monkeypatch.setattr(KeyedProcessOperator, "_call", watched)
+    events = [[("a", 0, 2 * place + number) for place in range(100)] for number in range(2)]
+
+    def build(job: Job) -> None:
+        one, other = (job.source(f"in {number}", [split], 0).key_by("f0") for number, split in enumerate(events))
+        job.sink("out", job.keyed("latest", one.connect(other).process(Latest(), EVENT)))
+
+    assert sorted(run(build)["out"]) == [(("a", 0 if time else NOTHING, time), time) for time in range(0, 200, 2)]
+    assert handed_over == [64, 64, 64, 8]

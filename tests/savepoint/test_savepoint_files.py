@@ -171,3 +171,18 @@ def test_a_place_that_cannot_be_written_is_told_and_the_job_goes_on(place: Place
     client.stop().result(DEADLINE)
     with pytest.raises(HeadraceError, match="the job has ended"):
         client.trigger_savepoint().result(DEADLINE)
+
+
+@pytest.mark.parametrize(("before", "after"), [("hashmap", "rocksdb"), ("rocksdb", "hashmap")])
+def test_under_another_backend(tmp_path: Path, before: str, after: str) -> None:
+    place = Place(tmp_path)
+    place.write("a", AMOUNTS)
+    client = start(place, "job", 2, settings={"state.backend.type": before})
+    wait_for_records(client, 20)
+    native = client.trigger_savepoint(format_type="native").result(DEADLINE)
+    canonical = client.stop_with_savepoint(False).result(DEADLINE)
+    assert f"written by the state backend '{before}'" in str(
+        failure(place, Path(native), {"state.backend.type": after})
+    )
+    assert ends(place, Path(canonical), {"state.backend.type": after}, "other") == ENDS
+    assert ends(place, Path(native), {"state.backend.type": before}, "same") == ENDS

@@ -167,7 +167,9 @@ class CheckpointStore:
         except JobSupersededError:
             # Nobody was told of it. As the newest one it stays, and whoever comes next goes on from there, which is as
             # good: a number that came free again could be given to two manifests, one of which others have read.
-            if created and manifest.epoch < max(self._manifests.numbers(), default=0):
+            # That of a job whose checkpoints were discarded meanwhile has nothing to go on from.
+            is_last = manifest.epoch >= max(self._manifests.numbers(), default=0)
+            if created and not (is_last and self._generations.job_id() == manifest.job_id):
                 self._manifests.remove([manifest.epoch])
             raise
         if created:

@@ -17,6 +17,7 @@ import headrace
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import Format, job_settings, spark_settings
+from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
+app.add_typer(state_app, name="state")
 
 
 def _show_version_and_exit(wanted: bool) -> None:
@@ -226,6 +228,23 @@ def stop(
     configuration = Configuration.from_dict(_settings(define, properties_file))
     request = JobRequest("", savepoint_format(kind), stops=True, drains=drain)
     raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
+
+
+@app.command()
+def rescale(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
+    parallelism: Annotated[
+        int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
+    ],
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
+    from headrace.cli.savepoint import run_rescale
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    raise typer.Exit(run_rescale(directory, parallelism, configuration, timeout))
 
 
 @app.command("package")

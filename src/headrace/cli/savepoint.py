@@ -1,4 +1,4 @@
-"""``headrace savepoint`` and ``headrace stop``: ask a job that runs elsewhere, by its checkpoint directory."""
+"""``headrace savepoint``, ``stop`` and ``rescale``: ask a job that runs elsewhere, by its checkpoint directory."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.configuration import Configuration
+    from headrace.savepoint.requests import JobAnswer
 
 
 def run_savepoint(
@@ -40,6 +41,16 @@ def run_savepoint(
     return _reporting(partial(_ask, directory, target, request, configuration, timeout))
 
 
+def run_rescale(directory: str, parallelism: int, configuration: Configuration, timeout: float) -> int:
+    """Have a job go on at another parallelism; arguments and result as of :func:`run_savepoint`."""
+
+    def rescale() -> str:
+        _answered(directory, JobRequest("", parallelism=parallelism), configuration, timeout)
+        return f"the job goes on at parallelism {parallelism}"
+
+    return _reporting(rescale)
+
+
 def run_dispose(savepoint: str, configuration: Configuration) -> int:
     """Remove a savepoint; returns the exit code."""
 
@@ -58,11 +69,15 @@ def _ask(directory: str, target: str | None, request: JobRequest, configuration:
             f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key} (-D)"
         )
     wanted = JobRequest(_place(where) if where else "", request.format, request.stops, request.drains)
+    return _answered(directory, wanted, configuration, timeout).savepoint or "the job has stopped"
+
+
+def _answered(directory: str, wanted: JobRequest, configuration: Configuration, timeout: float) -> JobAnswer:
     storage = open_storage(directory, options=configuration.storage_options())
     answer = ask(storage, wanted, accept_seconds=timeout, timeout_seconds=timeout)
     if answer.error:
         raise SavepointError(answer.error)
-    return answer.savepoint or "the job has stopped"
+    return answer
 
 
 def _place(location: str) -> str:

@@ -219,7 +219,8 @@ class JobManager:
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
         try:
-            self._begin_execution(recovers=restored is not None)
+            # A directory without a manifest may have been had before, too.
+            self._begin_execution(recovers=restored is not None or manifest.generation > 0)
         except Exception as error:
             self._recover_from(error)
 
@@ -349,9 +350,9 @@ class JobManager:
             else:
                 self._rest(self._pause_after(statistics))
         self._commands.run_all(self)
+        self.complete_commits()
         if self._execution is not None:
             self._savepoints.finish(self._services, self._execution)
-        self.complete_commits()
 
     def _serve(self) -> None:
         """Go on with savepoints, and look what other processes ask for."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logs import get_logger
+from headrace.jobmanager.rescaling import Rescale
 from headrace.jobmanager.savepoints import SavepointRequest
 from headrace.savepoint.requests import JobAnswer, RequestFolder
 
@@ -53,6 +54,9 @@ class RequestWatch:
         self._at_end = []
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
+        if request.parallelism:
+            job.request(Rescale(request.parallelism)).add_done_callback(partial(self._tell, stem))
+            return
         if not request.directory:
             self._at_end.append(stem)
             (job.drain if request.drains else job.stop)()
@@ -61,9 +65,9 @@ class RequestWatch:
         outcome = job.take_savepoint(wanted, stops=request.stops, drains=request.drains)
         outcome.add_done_callback(partial(self._tell, stem))
 
-    def _tell(self, stem: str, outcome: CompletableFuture[str]) -> None:
+    def _tell(self, stem: str, outcome: CompletableFuture[Any]) -> None:
         error = outcome.exception()
-        self._answer(stem, JobAnswer(savepoint=outcome.result()) if error is None else JobAnswer(error=str(error)))
+        self._answer(stem, JobAnswer(outcome.result() or "") if error is None else JobAnswer(error=str(error)))
 
     def _answer(self, stem: str, answer: JobAnswer) -> None:
         try:

@@ -104,12 +104,14 @@ class SavepointCoordinator:
                 continue
             self._running.remove(running)
             try:
-                running.outcome.set_result(_completed(job, running))
+                place = _completed(job, running)
             except (HeadraceError, OSError) as error:
+                _let_go(job, running.name)
                 running.outcome.set_exception(_told(str(running.folder), error))
-            finally:
-                if running.metadata.format == "canonical" or running.outcome.exception() is not None:
-                    job.store.unpin(running.name)
+            else:
+                if running.metadata.format == "canonical":
+                    _let_go(job, running.name)
+                running.outcome.set_result(place)
 
     def finish(self, job: JobServices, execution: JobExecution) -> None:
         """The job ends: begin what was to be begun then, and wait for everything.
@@ -156,7 +158,7 @@ def _begun(
         tables = job.runtime.run_background(export, refs) if refs else None
         return _Running(name, folder, metadata, outcome, tables)
     except BaseException:
-        job.store.unpin(name)
+        _let_go(job, name)
         raise
 
 
@@ -175,6 +177,14 @@ def _completed(job: JobServices, running: _Running) -> str:
         running.folder,
     )
     return str(running.folder)
+
+
+def _let_go(job: JobServices, name: str) -> None:
+    """Files that only a savepoint needed may go; when that fails, whoever takes the directory over does it."""
+    try:
+        job.store.unpin(name)
+    except OSError as error:
+        logger.warning("state files of the savepoint %s are left: %s", name, error)
 
 
 def _holds(ref: VersionRef) -> bool:

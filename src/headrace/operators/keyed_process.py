@@ -6,7 +6,7 @@ Event-time timers fire between the records of a batch, exactly where the waterma
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
@@ -22,10 +22,11 @@ from headrace.operators.functions import (
 )
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
+from headrace.operators.waiting_batches import WaitingBatches
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
+
+    Called = tuple[Call, Any, int, int, Any]
+    """What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
+
+_MOST_WAITING: Final = 1 << 12
+"""So many records of several inputs wait at most: two streams that take turns come a record at a time."""
 
 
 @names_explained("KeyedProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
@@ -93,6 +100,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
+        self._waiting = WaitingBatches(_MOST_WAITING)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
@@ -116,6 +124,7 @@ class KeyedProcessOperator(FunctionOperator):
         return [self._context] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
         self._watermark = self._service.watermark = scope.watermark
         self._service.processing_time = scope.processing_time
         if not self._is_batch:
@@ -123,31 +132,40 @@ class KeyedProcessOperator(FunctionOperator):
             self._collector.flush(self.output, self.context)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        self._call(
+        if len(self._methods) == 1:
+            self._call(self._called(input_index, batch))
+        # Where branches of a stream meet again, a batch has to be through before the next one.
+        elif self._waiting.add(input_index, cast("KeyedBatch", batch)) or batch.ordinals is not None:
+            self._call_waiting()
+
+    def process_in_order(self, records: OrderedRecords) -> None:
+        """Handle records of all inputs in the order in which they are given."""
+        calls = (self._calls[number] for number in records.inputs)
+        self._call(zip(calls, records.rows, records.timestamps, records.watermarks, records.entries, strict=True))
+
+    def _call_waiting(self) -> None:
+        """Handle what waits, in the order in which it came; the records of each input are made objects together."""
+        taken = self._waiting.take()
+        inputs = range(len(self._methods))
+        called = {number: self._called(number, own) for number in inputs if (own := taken.of(number)) is not None}
+        if called:
+            self._call(next(called[number]) for number in taken.sides.tolist())
+
+    def _called(self, input_index: int, batch: Batch) -> Iterator[Called]:
+        return zip(
             repeat(self._calls[input_index], len(batch)),
             batch.rows,
             batch.timestamps.tolist(),
             batch.watermarks.tolist(),
             self._entries(input_index, batch),
+            strict=True,
         )
-
-    def process_in_order(self, records: OrderedRecords) -> None:
-        """Handle records of all inputs in the order in which they are given."""
-        calls = (self._calls[number] for number in records.inputs)
-        self._call(calls, records.rows, records.timestamps, records.watermarks, records.entries)
 
     def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:
         """The keys of the records of an input."""
         return self._backend.bind(cast("KeyedBatch", batch).keys)
 
-    def _call(
-        self,
-        calls: Iterable[Call],
-        elements: Sequence[Any],
-        timestamps: Sequence[int],
-        watermarks: Sequence[int],
-        entries: Iterable[Any],
-    ) -> None:
+    def _call(self, called: Iterable[Called]) -> None:
         """Call a method for each record; timers that are due before it fire before it."""
         backend, collector = self._backend, self._collector
         timers, service = self._timers.event, self._service
@@ -155,9 +173,7 @@ class KeyedProcessOperator(FunctionOperator):
         current = self._watermark
         call, row, timestamp = None, None, NO_TIMESTAMP
         try:
-            for call, row, timestamp, watermark, entry in zip(
-                calls, elements, timestamps, watermarks, entries, strict=True
-            ):
+            for call, row, timestamp, watermark, entry in called:
                 if watermark != current:
                     if timers.next_due <= watermark:
                         self._fire_event_time(current, watermark)
@@ -185,6 +201,7 @@ class KeyedProcessOperator(FunctionOperator):
         collector.flush(self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
+        self._call_waiting()
         if watermark > self._watermark:
             if self._timers.event.next_due <= watermark:
                 self._fire_event_time(self._watermark, watermark)

@@ -15,20 +15,21 @@ from headrace.state.keys import KeyCodec
 from headrace.state.runs.layout import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 ENCODED: Final = "key_encoded"
 """The keys in canonical form, where ``key`` could not give them back."""
 
 WINDOW: Final = ("window_start", "window_end")
-"""The two columns of namespaces that are windows."""
+"""The two columns of namespaces that are windows; the second alone where windows are told by their ends."""
 
 
 def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
     """The rows of an exported table, with columns that other programs understand.
 
     ``key`` has the declared type of keys, if they are of one; else the text that Python shows for them, beside the
-    bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are windows.
+    bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are windows, and
+    ``window_end`` alone where they are told by that.
     """
     columns: dict[str, pa.Array] = {}
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
@@ -55,9 +56,7 @@ def _stored_column(rows: pa.RecordBatch, name: str, about: dict[str, Any]) -> pa
         codec = _codec_of(about)
         return rows.column(KEY) if codec.is_plain else codec.from_array(rows.column(KEY)).values
     if name == NAMESPACE and NAMESPACE not in names:
-        starts, ends = (rows.column(bound).to_pylist() for bound in WINDOW)
-        pairs = zip(starts, ends, strict=True)
-        return pa.array([b"" if pair[0] is None else ordered_bytes(pair) for pair in pairs], pa.binary())
+        return _stored_namespaces(rows)
     return rows.column(name)
 
 
@@ -95,8 +94,19 @@ def _is_same(encode: Callable[[], pa.Array], keys: pa.Array) -> bool:
         return False
 
 
+def _stored_namespaces(rows: pa.RecordBatch) -> pa.Array:
+    bounds = [rows.column(name).to_pylist() for name in WINDOW if name in rows.schema.names]
+    windows: Iterable[Any] = zip(*bounds, strict=True) if len(bounds) == len(WINDOW) else bounds[0]
+    ends = bounds[-1]
+    return pa.array(
+        [b"" if end is None else ordered_bytes(window) for window, end in zip(windows, ends, strict=True)], pa.binary()
+    )
+
+
 def _readable_namespaces(column: pa.Array) -> dict[str, pa.Array]:
     namespaces = [namespace_of(data) for data in column.to_pylist()]
+    if all(isinstance(namespace, int) for namespace in namespaces):
+        return {WINDOW[1]: pa.array(namespaces, pa.int64())}
     if not all(namespace is None or isinstance(namespace, tuple) for namespace in namespaces):
         return {NAMESPACE: column}
     bounds = zip(*((None, None) if namespace is None else namespace for namespace in namespaces), strict=True)

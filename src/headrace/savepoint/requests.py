@@ -40,12 +40,14 @@ class JobRequest:
         format: canonical or native.
         stops: whether the job is to stop.
         drains: whether all sources are to end where they are first.
+        parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
     """
 
     directory: str
     format: SavepointFormat = "canonical"
     stops: bool = False
     drains: bool = False
+    parallelism: int = 0
 
 
 @dataclass(frozen=True, slots=True)
