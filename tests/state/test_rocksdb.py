@@ -206,14 +206,14 @@ def test_tasks_share_tables_after_a_start_at_another_parallelism(tmp_path: Path)
 # --- time to live ----------------------------------------------------------------------------------------------------
 
 
-def test_what_has_expired_leaves_the_disk() -> None:
+def test_what_has_expired_leaves_the_disk(tmp_path: Path) -> None:
     ttl = StateTtlConfig.new_builder(Time.milliseconds(100)).build()
     for descriptor, act in (
         (ValueStateDescriptor("s", Types.LONG()), lambda state, key: state.update(key)),
         (ListStateDescriptor("s", Types.LONG()), lambda state, key: state.add_all([key, key])),
     ):
         descriptor.enable_time_to_live(ttl)
-        job = Job(backend=RocksDBStateBackend("rocksdb", RocksDBSettings(smallest_table=0, largest_columns=0)))
+        job = Job(backend=RocksDBStateBackend("rocksdb", settings(tmp_path)))
         for job.clock, keys in ((0, KEYS[:60]), (50, KEYS[60:100])):
             job.on_keys(
                 job.begin(), keys, lambda operator, key, _, of=descriptor, do=act: do(operator.keyed.state(of), key)
