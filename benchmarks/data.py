@@ -107,6 +107,41 @@ class HotKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """Records with times at regular distances, for joins: two of one key are near each other if they are few apart.
+
+    Attributes:
+        files: how many files there are.
+        records_per_file: how many records each of them has.
+        keys: how many keys there are; each record has one at random.
+        step_millis: how much later each record is than the one before.
+        is_hot: whether every other record has the same key.
+    """
+
+    files: int
+    records_per_file: int
+    keys: int
+    step_millis: int
+    is_hot: bool
+
+    @property
+    def folder_name(self) -> str:
+        """A name that tells the data set from every other."""
+        kind = "hot" if self.is_hot else "even"
+        return f"pairs-{kind}-{self.keys}-{self.step_millis}-{self.files}-{self.records_per_file}"
+
+    def write(self, folder: Path) -> None:
+        """Make the files."""
+        random, size = np.random.default_rng(7), self.records_per_file
+        for number in range(self.files):
+            keys = random.integers(0, self.keys, size)
+            if self.is_hot:
+                keys[::2] = 1
+            millis = START_MILLIS + np.arange(number * size, (number + 1) * size) * self.step_millis
+            write_file(folder, number, records(pa.array(keys), millis, random.random(size)), _GROUPS_PER_FILE)
+
+
+@dataclass(frozen=True, slots=True)
 class GrowingState:
     """Every key once, so that state holds them all; then the same few keys again and again.
 

@@ -97,20 +97,39 @@ def median_totals(folder: Path, last_end: float) -> dict[str, float]:
 
 def interval_join_totals(folder: Path) -> dict[str, float]:
     """Totals of all pairs of a key whose times are at most :data:`NEAR_MILLIS` from each other."""
-    return _join_query(folder, f"abs(epoch_ms(l.ts) - epoch_ms(r.ts)) <= {NEAR_MILLIS}")
+    # Records that are near are in the same stretch of time or in neighbouring ones: few are compared, of a hot key too.
+    stretches = f"[n + epoch_ms(ts) // {NEAR_MILLIS} for n in [-1, 0, 1]]"
+    is_near = f"l.stretch = r.stretch and abs(epoch_ms(l.ts) - epoch_ms(r.ts)) <= {NEAR_MILLIS}"
+    return _join_query(folder, is_near, f"epoch_ms(ts) // {NEAR_MILLIS}", f"unnest({stretches})")
 
 
 def window_join_totals(folder: Path) -> dict[str, float]:
     """Totals of all pairs of a key in the same minute."""
-    return _join_query(folder, f"epoch_ms(l.ts) // {WINDOW_MILLIS} = epoch_ms(r.ts) // {WINDOW_MILLIS}")
+    minute = f"epoch_ms(ts) // {WINDOW_MILLIS}"
+    return _join_query(folder, "l.stretch = r.stretch", minute, minute)
 
 
-def _join_query(folder: Path, condition: str) -> dict[str, float]:
+def co_group_totals(folder: Path) -> dict[str, float]:
+    """Totals of the sums of a key in a minute, of both streams."""
+    row = _query(
+        f"""
+        select count(*), coalesce(sum(s), 0) from (
+            select sum(value) as s from read_parquet('{folder}/*.parquet')
+            group by key, epoch_ms(ts) // {WINDOW_MILLIS}
+        )
+        """
+    )
+    return dict(zip(("rows", "sum"), row, strict=True))
+
+
+def _join_query(folder: Path, condition: str, left_stretch: str, right_stretch: str) -> dict[str, float]:
     records = f"read_parquet('{folder}/*.parquet')"
     row = _query(
         f"""
-        select count(*), coalesce(sum(l.value + r.value), 0) from {records} l join {records} r
-        on l.key = r.key and l.value < {LEFT_BELOW} and r.value >= {LEFT_BELOW} and {condition}
+        select count(*), coalesce(sum(l.value + r.value), 0)
+        from (select *, {left_stretch} as stretch from {records} where value < {LEFT_BELOW}) l
+        join (select *, {right_stretch} as stretch from {records} where value >= {LEFT_BELOW}) r
+        on l.key = r.key and {condition}
         """
     )
     return dict(zip(("rows", "sum"), row, strict=True))
@@ -147,6 +166,39 @@ def copied_totals(folder: Path) -> dict[str, float]:
     row = _query(f"select count(*), count(*) * (count(*) - 1) // 2, sum(value) from read_parquet('{folder}/*.parquet')")
     rows, ids, total = row
     return {"rows": rows, "distinct": rows, "ids": ids, "sum": total}
+
+
+def deadline_totals(folder: Path, due_millis: int) -> dict[str, float]:
+    """Totals of the records until a time, counted from the first record on, when each of them gives one result."""
+    row = _query(
+        f"""
+        select count(*), count(*), sum(value) from {_with_millis(folder)} where millis <= {due_millis}
+        """
+    )
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def list_totals(folder: Path, filling_millis: int, each: int) -> dict[str, float]:
+    """Totals of one list to which records append, those of the first so many milliseconds ``each`` elements."""
+    row = _query(
+        f"""
+        select 1, sum(n), sum(n * value) from (
+            select value, if(millis < {filling_millis}, {each}, 1) as n from {_with_millis(folder)}
+        )
+        """
+    )
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def one_window_totals(folder: Path) -> dict[str, float]:
+    """Totals of one window that has all records."""
+    row = _query(f"select 1, count(*), sum(value) from read_parquet('{folder}/*.parquet')")
+    return dict(zip(("rows", "count", "sum"), row, strict=True))
+
+
+def _with_millis(folder: Path) -> str:
+    """All records, with their time from the first one on in milliseconds."""
+    return f"(select *, epoch_ms(ts - min(ts) over ()) as millis from read_parquet('{folder}/*.parquet'))"
 
 
 def check(who: str, found: Mapping[str, float], expected: Mapping[str, float]) -> None:

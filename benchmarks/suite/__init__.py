@@ -18,6 +18,7 @@ from benchmarks.suite.process import ProcessBenchmark
 from benchmarks.suite.session import SessionBenchmark
 from benchmarks.suite.sliding import SlidingBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
+from benchmarks.suite.state import StateBenchmark
 from benchmarks.suite.topics import KafkaBenchmark, LogBenchmark
 from benchmarks.suite.topics_latency import KAFKA_LATENCY, LOG_LATENCY
 from benchmarks.suite.window import WindowBenchmark
@@ -39,6 +40,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LatencyBenchmark(),
     PartitionsBenchmark(),
     GrowthBenchmark(),
+    StateBenchmark(),
     CatchUpBenchmark(),
     LimitBenchmark(),
     LargeEpochsBenchmark(),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.data import GrowingState, RandomKeys, dataset, first_files
+from benchmarks.data import GrowingState, Pairs, RandomKeys, dataset, first_files
 from benchmarks.outcome import Assignment
 from benchmarks.programs import duckdb_batch
 from benchmarks.truth import (
@@ -20,6 +20,7 @@ from benchmarks.truth import (
     WINDOW_MILLIS,
     WrongResultError,
     check,
+    co_group_totals,
     interval_join_totals,
     median_totals,
     process_totals,
@@ -181,6 +182,19 @@ def test_totals_of_joins_are_what_a_loop_finds(
         if key == other and value < LEFT_BELOW <= other_value and matches(time, other_time)
     ]
     assert totals(folder) == pytest.approx({"rows": len(sums), "sum": sum(sums)}, rel=1e-9)
+
+
+@pytest.mark.parametrize("is_hot", [False, True])
+def test_pairs_and_groups_of_a_hot_key(tmp_path: Path, is_hot: bool) -> None:
+    """Every other record has it, and some partners; a co-group has the sum of all records of a key and a minute."""
+    folder = dataset(Pairs(3, 400, 50, 1_875, is_hot), tmp_path)
+    groups: dict[tuple[int, int], float] = defaultdict(float)
+    for row in rows(folder):
+        groups[row["key"], millis_of(row) // WINDOW_MILLIS] += row["value"]
+    assert co_group_totals(folder) == pytest.approx({"rows": len(groups), "sum": sum(groups.values())}, rel=1e-9)
+    pairs = interval_join_totals(folder)["rows"]
+    assert (pairs > 2_000) == is_hot
+    assert sum(row["key"] == 1 for row in rows(folder)) > (600 if is_hot else 0)
 
 
 def test_check_wants_results_and_the_right_ones() -> None:

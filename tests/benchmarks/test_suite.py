@@ -24,9 +24,13 @@ from benchmarks.suite import BENCHMARKS, latency, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
+    co_group_totals,
     copied_totals,
+    deadline_totals,
     interval_join_totals,
+    list_totals,
     median_totals,
+    one_window_totals,
     process_totals,
     session_totals,
     sliding_totals,
@@ -46,6 +50,7 @@ SECONDS = {
     "headrace_process": 1.0,
     "spark_process": 7.0,
     "headrace_connected": 1.25,
+    "headrace_state": 1.0,
     "headrace_window_function": 1.0,
     "spark_window_function": 8.0,
     "headrace_count_trigger": 1.0,
@@ -68,7 +73,7 @@ TOTALS = {
     "flink_count_trigger": trigger_totals,
 }
 TOPICS = {"headrace_topics", "spark_kafka", "confluent_loop", "log_append", "log_poll"}
-JOINS = {"interval": interval_join_totals, "window": window_join_totals}
+JOINS = {"interval": interval_join_totals, "window": window_join_totals, "co-group": co_group_totals}
 WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
 
@@ -92,6 +97,8 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
 def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
     if "windows" in assignment.options or program == "headrace_window":
         truth = WINDOWS[assignment.options.get("windows", "tumbling")]
+    elif program == "headrace_state":
+        return state_totals(assignment)
     elif program in TOPICS:
         if assignment.options.get("work") != "windows":
             return copied_totals(assignment.input)
@@ -104,6 +111,16 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
         truth = TOTALS[program]
     everything = () if truth in (process_totals, trigger_totals) else (FAR,)
     return {"last_end": FAR} | truth(assignment.input, *everything)
+
+
+def state_totals(assignment: Assignment) -> dict[str, float]:
+    match assignment.options["state"]:
+        case "timers":
+            return deadline_totals(assignment.input, assignment.options["due_millis"])
+        case "list":
+            return list_totals(assignment.input, assignment.options["filling_millis"], assignment.options["each"])
+        case _:
+            return one_window_totals(assignment.input)
 
 
 class NoKafka:
@@ -163,6 +180,8 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("join", 5.0, True),
         ("join", 5.0, True),
         ("join", 5.0, True),
+        ("join", 1.0, True),
+        ("join", 1.0, True),
         ("window-function", 8.0, True),
         ("process", 7.0, True),
         ("process", 7.0, False),
@@ -177,6 +196,9 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("partitions", 1.5, False),
         ("partitions", 150.0, True),
         ("growth", 1.0, True),
+        ("state", 1_000, True),
+        ("state", 1_000, False),
+        ("state", 3_000, False),
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
@@ -198,7 +220,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1)
+    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 4, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1, 3)
     assert len(programs) == sum(launched)
 
 

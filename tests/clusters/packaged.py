@@ -15,7 +15,7 @@ from tests.clusters.job.totals import KEYS, NUMBERS
 
 JOB = Path(__file__).with_name("job")
 
-_SOURCES = Path(headrace.__file__).parents[1]
+SOURCES = Path(headrace.__file__).parents[1]
 
 _SIZES_AND_PLACES = [
     "spark.executor.memory=512m",
@@ -46,7 +46,7 @@ PREPARED_WORKERS = (
 def settings_of_this_environment() -> list[str]:
     """For executors that have this interpreter with all its packages."""
     return [
-        f"spark.executorEnv.PYTHONPATH={_SOURCES}{os.pathsep}{JOB}",
+        f"spark.executorEnv.PYTHONPATH={SOURCES}{os.pathsep}{JOB}",
         f"spark.pyspark.python={sys.executable}",
         *PREPARED_WORKERS,
         "spark.cores.max=2",  # one of each worker
@@ -59,7 +59,7 @@ def settings_of_this_environment() -> list[str]:
 def run(folder: Path, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "PYTHONPATH": str(_SOURCES),
+        "PYTHONPATH": str(SOURCES),
         "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
         **variables,
     }

@@ -20,6 +20,7 @@ _PATIENCE = 120.0
 _LOOK_SECONDS = 0.05
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
+_REGISTERED = r"Successfully registered with (master)"
 _KILLED = re.compile(r"Executor app-\S+ finished with state EXITED .*exitStatus 137")
 
 
@@ -40,9 +41,10 @@ class StandaloneCluster:
         try:
             log = self._start("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
             self.master = self._wait_for(log, r"Starting Spark master at (spark://\S+)")
-            logs = [self._start_worker(f"worker-{number}") for number in range(workers)]
+            self._workers = 0
+            logs = [self._start_worker() for _ in range(workers)]
             for worker in logs:
-                self._wait_for(worker, r"Successfully registered with (master)")
+                self._wait_for(worker, _REGISTERED)
         except BaseException:
             self.end()
             raise
@@ -54,7 +56,18 @@ class StandaloneCluster:
             len(re.findall(_KILLED, log.read_text(errors="replace"))) for log in self._folder.glob("worker-*.log")
         )
 
-    def _start_worker(self, name: str) -> Path:
+    def add_worker(self) -> None:
+        """One more, as soon as the master knows it."""
+        self._wait_for(self._start_worker(), _REGISTERED)
+
+    def kill_worker(self) -> None:
+        """Ends the newest worker with its executors."""
+        daemon = self._daemons.pop()
+        os.killpg(daemon.pid, signal.SIGKILL)
+        daemon.wait()
+
+    def _start_worker(self) -> Path:
+        name, self._workers = f"worker-{self._workers}", self._workers + 1
         size = ["--cores", "2", "--memory", "1g", "--work-dir", str(self._folder / name)]
         return self._start(name, _WORKER, "--host", "127.0.0.1", "--webui-port", "0", *size, self.master)
 

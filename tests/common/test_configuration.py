@@ -104,7 +104,8 @@ def test_every_option_is_registered_and_described() -> None:
     assert len(OPTIONS) >= 25
     for key, option in OPTIONS.items():
         assert option.key == key
-        assert key.startswith((*options.OWN_NAMESPACES, "python."))  # other keys of these are PyFlink's own
+        # Other keys of these are PyFlink's own, or of Flink's processes.
+        assert key.startswith((*options.OWN_NAMESPACES, "python.", "scheduler-mode", "jobmanager.", "web."))
         assert option.description.endswith(".")
 
 

@@ -212,6 +212,7 @@ MAY = {
     "runtime/spark/class_archive.py",
     "runtime/spark/payload_files.py",
     "common/java.py",
+    "state/rocksdb/local_tables.py",
     "storage/fetched_files.py",
     # Not the machine's files
     "storage/hdfs.py",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -34,7 +36,7 @@ def receiver_of(job: Job) -> Any:
     assert isinstance(spec, SinkSpec)
     assert isinstance(spec.sink, CollectSink)
     committer: Any = spec.sink.create_committer(CommitterContext("job", "op", Types.LONG()))
-    return committer._target.receiver
+    return committer._receiver._receiver
 
 
 @pytest.fixture
@@ -221,3 +223,41 @@ def test_dataframe_without_spark() -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
     with pytest.raises(UnsupportedOperationError, match=r"needs Spark; .* use execute_and_collect\(\)"):
         env.from_sequence(1, 4).to_dataframe()
+
+
+def test_a_job_whose_records_nobody_takes_any_more_is_cancelled(
+    env: StreamExecutionEnvironment, running: Submissions
+) -> None:
+    """As soon as nobody has the iterator: the job does not keep it."""
+    records = env.from_sequence(1, 4).execute_and_collect()
+    receiver_of(running[0])([1])
+    assert next(records) == 1
+    with pytest.warns(ResourceWarning, match=r"is cancelled: close\(\) what execute_and_collect"):
+        del records
+    with pytest.raises(JobExecutionError, match="cancelled"):
+        running[0].result.result(10)
+    assert running[0].is_cancelled
+
+
+def test_a_job_with_other_outputs_goes_on_without_those_that_nobody_takes(
+    env: StreamExecutionEnvironment, running: Submissions
+) -> None:
+    records = env.from_sequence(1, 4).collect_async()
+    env.execute_async()
+    receive = receiver_of(running[0])
+    del records
+    for number in range(10):
+        receive([number])
+    assert not running[0].is_cancelled
+    running[0].finish()
+
+
+def test_an_iterator_that_has_come_to_its_end_may_be_dropped(
+    env: StreamExecutionEnvironment, jobs: Submissions
+) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        assert list(env.from_sequence(1, 4).execute_and_collect()) == []
+        env.from_sequence(1, 4).execute_and_collect().close()
+        gc.collect()
+    assert [str(warning.message) for warning in told if "execute_and_collect" in str(warning.message)] == []

@@ -21,7 +21,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.graph import specs
+from headrace.graph.process_specs import CoProcessSpec
 from headrace.testing import JobHarness
 
 SIDE = OutputTag("side", str)
@@ -120,7 +120,7 @@ def test_flat_map(env: StreamExecutionEnvironment) -> None:
 def test_a_map_needs_no_common_time_and_stays_with_its_sources(env: StreamExecutionEnvironment) -> None:
     connected(env).map(Spelled()).print()
     graph = env.transformations.next_job()
-    spec = next(node.spec for node in graph if isinstance(node.spec, specs.CoProcessSpec))
+    spec = next(node.spec for node in graph if isinstance(node.spec, CoProcessSpec))
     assert spec.is_timeless
     assert not spec.wants_common_time
 
@@ -197,10 +197,12 @@ def test_functions_of_single_records_may_have_state_where_both_streams_are_keyed
 
 def test_keys_of_different_types(env: StreamExecutionEnvironment) -> None:
     numbers, texts = env.from_collection([1], int), env.from_collection(["a"], str)
-    with pytest.raises(InvalidTypeError, match=r"different types, Long and String(.|\n)*at .*test_connected_streams"):
+    with pytest.raises(
+        InvalidTypeError, match=r"keys of the same type, not Long and String(.|\n)*at .*test_connected_streams"
+    ):
         numbers.connect(texts).key_by(int, str)
     keyed = numbers.key_by(int).connect(texts.key_by(str))
-    with pytest.raises(InvalidTypeError, match="of different types"):
+    with pytest.raises(InvalidTypeError, match="keys of the same type"):
         keyed.process(Totals(), output_type=str)
 
 

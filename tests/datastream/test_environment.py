@@ -12,6 +12,7 @@ from headrace.common import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     CheckpointingMode,
+    ExternalizedCheckpointRetention,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
     RuntimeExecutionMode,
@@ -92,6 +93,23 @@ def test_checkpoints(env: StreamExecutionEnvironment) -> None:
     assert not config.is_externalized_checkpoints_enabled()
     env.configure(Configuration().set_string("execution.checkpointing.dir", "/data"))
     assert config.is_externalized_checkpoints_enabled()
+    env.get_configuration().validate()
+
+
+def test_what_may_happen_to_checkpoints(env: StreamExecutionEnvironment) -> None:
+    config, retention = env.get_checkpoint_config(), ExternalizedCheckpointRetention
+    assert config.get_externalized_checkpoint_retention() is retention.RETAIN_ON_CANCELLATION
+    for mode in retention:
+        assert config.set_externalized_checkpoint_retention(mode).get_externalized_checkpoint_retention() is mode
+    assert config.get_min_pause_between_checkpoints() == 0
+    assert config.set_min_pause_between_checkpoints(5).get_min_pause_between_checkpoints() == 5
+    assert config.is_fail_on_checkpointing_errors()
+    assert config.set_tolerable_checkpoint_failure_number(3).get_tolerable_checkpoint_failure_number() == 3
+    assert not config.is_fail_on_checkpointing_errors()
+    assert config.set_fail_on_checkpointing_errors(True).get_tolerable_checkpoint_failure_number() == 0
+    assert config.set_fail_on_checkpointing_errors(False).get_tolerable_checkpoint_failure_number() > 1_000_000
+    with pytest.raises(ConfigurationError, match="an integer from 0 to"):
+        config.set_tolerable_checkpoint_failure_number(-1)
     env.get_configuration().validate()
 
 

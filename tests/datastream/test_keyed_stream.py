@@ -22,6 +22,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.data_stream import DataStream, KeyedStream
 from headrace.graph import specs
+from headrace.graph.process_specs import KeyedProcessSpec
 
 if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
@@ -86,7 +87,7 @@ def test_process(keyed: KeyedStream, graph: StreamGraph) -> None:
     stream = keyed.process(function)
     assert type(stream) is DataStream
     assert stream.get_type() == Types.LONG()
-    assert graph[1].spec == specs.KeyedProcessSpec(function, Types.LONG())
+    assert graph[1].spec == KeyedProcessSpec(function, Types.LONG())
     assert graph[1].name == "KeyedProcess"
     assert graph[1].inputs[0].key is not None
 
@@ -187,7 +188,7 @@ def test_opened_functions_may_have_state(
 ) -> None:
     getattr(keyed, method)(function)
     spec = graph[1].spec
-    assert isinstance(spec, specs.KeyedProcessSpec)
+    assert isinstance(spec, KeyedProcessSpec)
     assert graph[1].type_of(None) == (PAIR if method == "filter" else Types.LONG())
     spec.function.open("context")
     assert list(spec.function.process_element(3, None)) == results

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 import cloudpickle
 import pytest
 
-from headrace.common import Row, Types
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.datastream import KeySelector, StreamExecutionEnvironment
+from headrace.common import Row, Types, WatermarkStrategy
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.watermark_strategy import TimestampAssigner
+from headrace.datastream import CheckpointedFunction, KeySelector, Partitioner, StreamExecutionEnvironment
 from headrace.datastream.streams.keying import key_selection
 from headrace.graph.partitioning import HASH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.stream_graph import StreamGraph
 
@@ -168,6 +171,54 @@ def test_what_cannot_be_a_key(record_type: TypeInformation, selector: Any, messa
 def test_key_selectors_are_not_opened() -> None:
     with pytest.raises(UnsupportedOperationError, match=r"Opened\.open\(\) would never be called"):
         key_selection(ROW, Opened(), None)
+
+
+class Stateful(CheckpointedFunction):
+    def initialize_state(self, context: Any) -> None: ...
+
+    def snapshot_state(self, context: Any) -> None: ...
+
+
+class StatefulSelector(KeySelector, Stateful):
+    def get_key(self, value: Any) -> Any:
+        return value
+
+
+class StatefulPartitioner(Partitioner, Stateful):
+    def partition(self, key: Any, num_partitions: int) -> int:
+        return 0
+
+
+class StatefulAssigner(TimestampAssigner, Stateful):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("use", "role"),
+    [
+        (lambda stream: stream.key_by(StatefulSelector()), "key selector"),
+        (lambda stream: stream.partition_custom(lambda key, number: 0, StatefulSelector()), "key selector"),
+        (lambda stream: stream.partition_custom(StatefulPartitioner(), 0), "partitioner"),
+        (
+            lambda stream: stream.assign_timestamps_and_watermarks(
+                WatermarkStrategy.no_watermarks().with_timestamp_assigner(StatefulAssigner())
+            ),
+            "timestamp assigner",
+        ),
+    ],
+    ids=["key_by", "key of a partitioner", "partitioner", "timestamp assigner"],
+)
+def test_what_belongs_to_no_operator_keeps_no_state(
+    env: StreamExecutionEnvironment, use: Callable[[Any], Any], role: str
+) -> None:
+    """Nobody would call its methods, as nobody does in Flink."""
+    stream = env.from_collection([("a", 1)])
+    with pytest.raises(
+        InvalidProgramError,
+        match=rf"initialize_state\(\) would never be called: a {role}(.|\n)*with a map\(\)(.|\n)*{__file__}",
+    ):
+        use(stream)
 
 
 def test_keyed_stream(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:

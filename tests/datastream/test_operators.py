@@ -22,6 +22,7 @@ from headrace.datastream import (
 )
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
+from headrace.graph.process_specs import ProcessSpec
 
 if TYPE_CHECKING:
     from headrace.connectors.sink import Sink
@@ -115,7 +116,7 @@ def test_filter_keeps_the_type(env: StreamExecutionEnvironment, graph: StreamGra
 def test_process(env: StreamExecutionEnvironment, graph: StreamGraph, declared: Any, expected: Any) -> None:
     function = Split()
     assert env.from_collection(["a"]).process(function, declared).get_type() == expected
-    assert graph[1].spec == specs.ProcessSpec(function, expected)
+    assert graph[1].spec == ProcessSpec(function, expected)
     assert graph[1].name == "Process"
 
 

@@ -16,7 +16,6 @@ from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason
 from headrace.common.options import CHECKPOINT_DIR, DEPRECATED, OPTIONS
 from headrace.datastream import (
     EmbeddedRocksDBStateBackend,
-    ExternalizedCheckpointRetention,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
     MemorySize,
@@ -34,22 +33,13 @@ if TYPE_CHECKING:
 FLINK_KEYS = (Path(__file__).parent / "flink_option_keys.txt").read_text().split()
 """The options of programs, their state and their checkpoints in Flink 2.3, with their older keys; those of PyFlink."""
 
-DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
-RETAIN = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
-
 # The part of the environment, the setter with a value that differs from the default, the getter, default and result.
 SETTINGS: list[tuple[str, str, Any, str, Any, Any]] = [
     ("env", "set_buffer_timeout", 12_000, "get_buffer_timeout", 100, 12_000),
     ("env", "set_buffer_timeout", -1, "get_buffer_timeout", 100, -1),
     ("env", "disable_operator_chaining", None, "is_chaining_enabled", True, False),
     ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", False, True),
-    ("env", "set_default_savepoint_directory", "/s", "get_default_savepoint_directory", None, "/s"),
-    ("checkpoints", "set_min_pause_between_checkpoints", 5, "get_min_pause_between_checkpoints", 0, 5),
     ("checkpoints", "set_max_concurrent_checkpoints", 2, "get_max_concurrent_checkpoints", 1, 2),
-    ("checkpoints", "set_tolerable_checkpoint_failure_number", 3, "get_tolerable_checkpoint_failure_number", 0, 3),
-    ("checkpoints", "set_fail_on_checkpointing_errors", False, "is_fail_on_checkpointing_errors", True, False),
-    ("checkpoints", "set_externalized_checkpoint_retention", DELETE, "get_externalized_checkpoint_retention",
-     RETAIN, DELETE),
     ("checkpoints", "enable_unaligned_checkpoints", None, "is_unaligned_checkpoints_enabled", False, True),
     ("checkpoints", "set_force_unaligned_checkpoints", None, "is_force_unaligned_checkpoints", False, True),
     ("checkpoints", "set_aligned_checkpoint_timeout", Duration.of_seconds(1), "get_aligned_checkpoint_timeout",
@@ -112,7 +102,6 @@ def test_what_holds_anyway_is_set_without_a_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         getattr(part(env, name), as_it_is)()
-        env.get_checkpoint_config().set_externalized_checkpoint_retention(RETAIN)
     assert getattr(part(env, name), getter)() == default
 
 
@@ -132,6 +121,9 @@ def test_every_setter_is_in_the_table() -> None:
         "set_parallelism", "set_max_parallelism", "set_global_job_parameters", "enable_auto_generated_uids",
         "disable_auto_generated_uids", "set_checkpoint_interval", "set_checkpoint_timeout", "set_checkpointing_mode",
         "set_checkpoint_storage", "set_checkpoint_storage_dir", "set_default_local_parallelism",
+        "set_externalized_checkpoint_retention", "set_min_pause_between_checkpoints",
+        "set_tolerable_checkpoint_failure_number", "set_fail_on_checkpointing_errors",
+        "set_default_savepoint_directory",
     }  # fmt: skip
     setters = {
         name
@@ -143,16 +135,16 @@ def test_every_setter_is_in_the_table() -> None:
 
 
 def test_keys_of_a_configuration_say_so_as_well() -> None:
-    with pytest.warns(UserWarning, match="execution.checkpointing.min-pause has no effect") as caught:
-        configuration = Configuration().set_string("execution.checkpointing.min-pause", "5 s")
+    with pytest.warns(UserWarning, match="metrics.latency.interval has no effect") as caught:
+        configuration = Configuration().set_string("metrics.latency.interval", "5 s")
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Configuration(configuration).set_string("pipeline.operator-chaining", "true").validate()
     with pytest.warns(UserWarning, match="pipeline.operator-chaining has no effect"):
         Configuration().set("pipeline.operator-chaining", "false")
-    with pytest.raises(ConfigurationError, match="min-pause = 'soon': expected a duration"):
-        Configuration().set_string("execution.checkpointing.min-pause", "soon").validate()
+    with pytest.raises(ConfigurationError, match="interval = 'soon': expected a duration"):
+        Configuration().set_string("metrics.latency.interval", "soon").validate()
 
 
 def test_a_key_that_is_older_gives_way(env: StreamExecutionEnvironment) -> None:
@@ -188,8 +180,8 @@ def test_options_of_pyflink_without_effect_are_a_warning_at_the_programs_line() 
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match=r"taskmanager\.memory\.process\.size has no effect: Spark"):
         Configuration().set_string("taskmanager.memory.process.size", "4g").validate()
-    with pytest.warns(UserWarning, match=r"state\.backend\.rocksdb\.block\.cache-size has no effect"):
-        Configuration().set_string("state.backend.rocksdb.block.cache-size", "8 mb").validate()
+    with pytest.warns(UserWarning, match=r"state\.backend\.rocksdb\.writebuffer\.size has no effect: .* no write"):
+        Configuration().set_string("state.backend.rocksdb.writebuffer.size", "8 mb").validate()
     with pytest.raises(ConfigurationError, match=r"python\.fn-execution\.bundle\.size = 'many': expected an integer"):
         Configuration().set_string("python.fn-execution.bundle.size", "many").validate()
 
@@ -274,20 +266,26 @@ def test_state_backends_are_declarations(env: StreamExecutionEnvironment) -> Non
         assert env.set_state_backend(HashMapStateBackend()) is env
     backend = EmbeddedRocksDBStateBackend(enable_incremental_checkpointing=True)
     assert (backend.get_db_storage_paths(), backend.get_options()) == ([], None)
-    backend.set_db_storage_paths("/a", "/b")
-    backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
-    backend.set_options("org.example.Factory")
-    backend.set_number_of_transfer_threads(2)
+    with pytest.warns(UserWarning, match=r"\('/b',\) have no effect") as caught:
+        backend.set_db_storage_paths("/a", "/b")
+    assert caught[0].filename == __file__
+    backend.set_predefined_options(PredefinedOptions.SPINNING_DISK_OPTIMIZED_HIGH_MEM)
+    with pytest.warns(UserWarning, match="org.example.Factory has no effect: it is a Java class"):
+        backend.set_options("org.example.Factory")
+    with pytest.warns(UserWarning, match="the number of transfer threads has no effect"):
+        backend.set_number_of_transfer_threads(2)
     assert backend.is_incremental_checkpoints_enabled()
     assert not EmbeddedRocksDBStateBackend().is_incremental_checkpoints_enabled()
     assert (backend.get_db_storage_paths(), backend.get_options()) == (["/a", "/b"], "org.example.Factory")
-    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    assert backend.get_predefined_options() is PredefinedOptions.SPINNING_DISK_OPTIMIZED_HIGH_MEM
     assert backend.get_number_of_transfer_threads() == 2
-    with pytest.warns(UserWarning, match="EmbeddedRocksDBStateBackend has no effect: state lies in files") as caught:
-        env.set_state_backend(backend)
-    assert caught[0].filename == __file__
+    assert env.set_state_backend(backend) is env
     assert env.get_state_backend() is backend
-    assert env.get_configuration().to_dict() == {"state.backend.type": "hashmap"}
+    assert env.get_configuration().to_dict() == {
+        "state.backend.type": "rocksdb",
+        "state.backend.rocksdb.localdir": "/a",
+        "state.backend.rocksdb.predefined-options": "SPINNING_DISK_OPTIMIZED_HIGH_MEM",
+    }
     with pytest.raises(InvalidTypeError, match="set_state_backend takes a StateBackend"):
         env.set_state_backend("rocksdb")  # type: ignore[arg-type]
 

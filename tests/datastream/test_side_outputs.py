@@ -65,6 +65,13 @@ def test_several_side_outputs(even: DataStream, graph: StreamGraph) -> None:
     assert graph[1].outputs.side_types == {"odd": Types.LONG(), "other": Types.PICKLED_BYTE_ARRAY()}
 
 
+def test_a_tag_is_its_id() -> None:
+    assert OutputTag("odd") == ODD
+    assert len({OutputTag("odd"), ODD, OutputTag("even")}) == 2
+    with pytest.raises(InvalidProgramError, match="a tag_id that is not empty"):
+        OutputTag("")
+
+
 def test_one_id_has_one_type(even: DataStream) -> None:
     even.get_side_output(ODD)
     with pytest.raises(InvalidTypeError, match=r"'odd' of '.*Process' is of type Long, but the tag says String"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +15,13 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import avg, count, first, last, max, min, sum
 from headrace.datastream.functions import (
     AggregateFunction,
-    BroadcastProcessFunction,
-    KeyedCoProcessFunction,
     KeyedProcessFunction,
     ProcessFunction,
-    ProcessJoinFunction,
     ProcessWindowFunction,
     RuntimeContext,
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from headrace.datastream.streams.data_stream import DataStream
-from headrace.expressions import col, concat, left, right, when
+from headrace.expressions import col, concat, when
 from headrace.time.generators import WatermarkGenerator, WatermarkOutput
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
@@ -34,18 +29,11 @@ from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from headrace.windowing.evictors.count import CountEvictor
 from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
+from tests.differential.events import EVENT, RESULT, Event, Streams, events
+from tests.differential.jobs_of_two_streams import joins, two_streams
 
-RECORDS = 2000
-
-EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.DOUBLE()])
-"""Key, number, event time, amount."""
 LATE = OutputTag("late", EVENT)
-NUMBERS = MapStateDescriptor("numbers", Types.STRING(), Types.LONG())
 SMALL = OutputTag("small", Types.TUPLE([Types.STRING(), Types.LONG()]))
-RESULT = Types.TUPLE([Types.STRING(), Types.STRING(), Types.LONG()])
-
-Event = tuple[str, int, int, float]
-Streams = dict[str, DataStream]
 
 
 @dataclass(frozen=True)
@@ -76,17 +64,6 @@ class Basket:
 
     def __repr__(self) -> str:
         return f"Basket({self.owner!r}, {self.items!r})"
-
-
-def events(env: StreamExecutionEnvironment, seed: int = 1, *, spread: int = 300, bound: int = 100) -> DataStream:
-    """Events in about the order of time, some of them late."""
-    chance = random.Random(seed)
-    rows = [
-        (f"key-{chance.randrange(40)}", number, 10 * number - chance.randrange(spread), round(chance.random() * 100, 2))
-        for number in range(RECORDS)
-    ]
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(bound).with_timestamp_assigner("f2")
-    return env.from_collection(rows, EVENT).assign_timestamps_and_watermarks(strategy)
 
 
 # --- without state ---------------------------------------------------------------------------------------------------
@@ -396,73 +373,10 @@ def other_parallelism(env: StreamExecutionEnvironment) -> Streams:
     return {"one": one, "four": four, "two": two, "filtered": four.filter(lambda row: row[2] > 3).set_parallelism(2)}
 
 
-def joins(env: StreamExecutionEnvironment) -> Streams:
-    """Two streams by time and by window; late records of several splits would depend on the cut, so none is late."""
-    first, second = (events(env, seed, bound=301) for seed in (1, 2))
-    near = first.key_by("f0").interval_join(second.key_by("f0")).between(-40, 25)
-    columns = (left("f0"), left("f1"), (left("f3") + right("f3")).alias("sum"))
-    windows = first.join(second, "outer").where("f0").equal_to("f0").window(TumblingEventTimeWindows.of(70))
-    return {
-        "near": near.select(*columns),
-        "called": near.process(Both(), RESULT),
-        "same window": windows.select(*columns),
-    }
-
-
-class Both(ProcessJoinFunction):
-    def process_element(self, left: Event, right: Event, ctx: ProcessJoinFunction.Context) -> Iterator[Any]:
-        yield left[0], str(right[1]), ctx.get_timestamp() - ctx.get_left_timestamp()
-
-
 def separate(env: StreamExecutionEnvironment) -> Streams:
     """Two jobs in one that have nothing to do with one another."""
     numbers = env.from_sequence(1, 1000).key_by(lambda n: n % 7, Types.LONG()).reduce(lambda one, other: one + other)
     return {"numbers": numbers, **sessions(env)}
-
-
-class _Seen(KeyedCoProcessFunction):
-    """At each record's timer: how many records of either stream its key has had by then."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.times = [
-            runtime_context.get_list_state(ListStateDescriptor(name, Types.LONG())) for name in ("first", "second")
-        ]
-
-    def process_element1(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
-        return self._note(0, value, ctx)
-
-    def process_element2(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
-        return self._note(1, value, ctx)
-
-    def _note(self, number: int, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
-        self.times[number].add(value[2])
-        ctx.timer_service().register_event_time_timer(value[2])
-        return []
-
-    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[tuple[str, str, int]]:
-        first, second = (len([time for time in times.get() if time <= timestamp]) for times in self.times)
-        yield ctx.get_current_key(), f"{first} and {second}", timestamp
-
-
-class _Listed(BroadcastProcessFunction):
-    """Every record of both streams."""
-
-    def process_element(self, value: Event, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
-        yield value[0], "record", value[1]
-
-    def process_broadcast_element(self, value: Event, ctx: BroadcastProcessFunction.Context) -> Iterator[Any]:
-        numbers = ctx.get_broadcast_state(NUMBERS)
-        numbers.put(value[0], (numbers.get(value[0]) or 0) + 1)
-        yield value[0], "rule", numbers.get(value[0])
-
-
-def two_streams(env: StreamExecutionEnvironment) -> Streams:
-    """Both as one function sees them; none of their records is late."""
-    first, second = events(env, 1, bound=300), events(env, 2, bound=300)
-    keyed = first.connect(second).key_by(lambda event: event[0], lambda event: event[0], Types.STRING())
-    listed = first.connect(second.broadcast(NUMBERS)).process(_Listed(), RESULT)
-    ordered = keyed.in_event_time_order().process(_Seen(), RESULT)
-    return {"seen": keyed.process(_Seen(), RESULT), "ordered": ordered, "listed": listed}
 
 
 JOBS = {

@@ -16,6 +16,7 @@ from headrace.graph import specs
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
+from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.graph.specs import InputKind, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
@@ -60,7 +61,7 @@ def payments() -> StreamGraph:
     graph.update(source, uid="payments", description="card payments of the demo")
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
     timed = graph.add(specs.TimestampsSpec(strategy), "Timestamps/Watermarks", (Edge(source),)).id
-    rule = graph.add(specs.KeyedProcessSpec(None, Types.STRING()), "Card rule", (keyed_by(timed, "card"),)).id
+    rule = graph.add(KeyedProcessSpec(None, Types.STRING()), "Card rule", (keyed_by(timed, "card"),)).id
     graph.update(rule, uid="card-rule")
     minutes = TumblingEventTimeWindows.of(Time.minutes(1))
     aggregates = (count(), first("amount"))

@@ -14,6 +14,7 @@ from headrace.graph.diagram_text import draw_text
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
+from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram, plan_document
 from headrace.plan.job_plan import PlanSettings
@@ -124,8 +125,8 @@ def test_an_exchange_that_skips_a_stage_says_so() -> None:
     key = KeySelection(KeyCodec.for_type(Types.LONG()), None, (0,))
     first, second = (Edge(number, HASH, key=key) for number in (0, 1))
     add_source(graph, "start")
-    graph.add(specs.KeyedProcessSpec(None, Types.LONG()), "once", (first,))
-    graph.add(specs.KeyedProcessSpec(None, Types.LONG()), "twice", (second, first))
+    graph.add(KeyedProcessSpec(None, Types.LONG()), "once", (first,))
+    graph.add(KeyedProcessSpec(None, Types.LONG()), "twice", (second, first))
     graph.add(specs.SinkSpec(PrintSink()), "sink", (Edge(2),))
     text = draw_text(plan_diagram(plan_job(graph, PlanSettings("skips", 2, 128, is_batch=True))))
     assert "   │ HASH(0)  [0] → [2] (passes through stage 1)\n" in text

@@ -18,6 +18,7 @@ from headrace.graph import specs
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge, Node, OutputSchema
 from headrace.graph.partitioning import HASH
+from headrace.graph.process_specs import KeyedProcessSpec, ProcessSpec
 from headrace.graph.specs import InputKind, InputSchema, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
@@ -106,7 +107,7 @@ def now_reads(*inputs: Edge) -> Callable[[Node], Node]:
 
 
 CHANGES: dict[str, tuple[int, Callable[[Node], Node]]] = {
-    "spec": (2, lambda node: replace(node, spec=specs.KeyedProcessSpec(None, Types.LONG()))),
+    "spec": (2, lambda node: replace(node, spec=KeyedProcessSpec(None, Types.LONG()))),
     "tags": (2, lambda node: replace(node, tags=(OutputTag("more", Types.LONG()),))),
     "key": (3, now_reads(keyed_by(1, "card"))),
     "producer": (7, now_reads(Edge(2))),
@@ -210,7 +211,7 @@ def test_tags_are_side_outputs_beside_those_that_the_operator_has() -> None:
         "w",
         (keyed_by(source, "card"),),
     )
-    process = graph.add(specs.ProcessSpec(None, PAYMENT), "process", (Edge(source),))
+    process = graph.add(ProcessSpec(None, PAYMENT), "process", (Edge(source),))
     assert not window.spec.emits_to_tags
     assert process.spec.emits_to_tags
     assert window.outputs.side_types == {"late": PAYMENT}

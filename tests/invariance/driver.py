@@ -34,9 +34,13 @@ from headrace.connectors.source import (
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.restart import FixedDelay, NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
+from headrace.state.backend import DEFAULT_BACKEND
+from headrace.state.task_state import HashMapStateBackend
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -68,6 +72,7 @@ class Cut:
         ticks: milliseconds that the clock goes on before each epoch, round and round.
         faults: how often sinks are written to before one of them fails, in the middle of an epoch.
         recovers: whether the job manager goes on by itself after such a fault; else another one does.
+        through_tables: whether what a life goes on from has been through the files of a savepoint.
     """
 
     shares: tuple[int, ...] = (1 << 30,)
@@ -81,6 +86,7 @@ class Cut:
     ticks: tuple[int, ...] = (0,)
     faults: frozenset[int] = frozenset()
     recovers: bool = False
+    through_tables: bool = False
 
 
 WHOLE = Cut()
@@ -95,7 +101,16 @@ cuts = st.builds(
     crashes=st.frozensets(st.integers(1, 5), max_size=1),
     inline_threshold=st.sampled_from([0, 1 << 20]),
     fresh=st.booleans(),
+    through_tables=st.booleans(),
 )
+
+deaths = st.builds(
+    replace,
+    cuts,
+    faults=st.frozensets(st.integers(1, 12), max_size=2),
+    recovers=st.booleans(),
+)
+"""The same, and sinks fail in the middle of epochs: what tasks have done until then is undone."""
 
 
 class ScriptedSource(Source):
@@ -314,10 +329,12 @@ class RestartedStore(TemporaryStore):
     Attributes:
         crashes: whether the next manifest is prevented.
         begins: is called when a job goes on.
+        through_tables: whether what it goes on from has been through the files of a savepoint.
     """
 
-    def __init__(self, begins: Callable[[], None]) -> None:
+    def __init__(self, begins: Callable[[], None], *, through_tables: bool) -> None:
         super().__init__()
+        self.through_tables = through_tables
         self._manifests: list[bytes] = []
         self.crashes = False
         self.begins = begins
@@ -327,6 +344,8 @@ class RestartedStore(TemporaryStore):
 
     def take_over(self, previous: Manifest) -> Manifest:
         mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
+        if self.through_tables:
+            mine = self._transplanted(mine)
         self.write(mine)
         self.begins()
         return mine
@@ -341,6 +360,15 @@ class RestartedStore(TemporaryStore):
             raise CrashError
         self._manifests.append(manifest.to_bytes())
         super().write(manifest)
+
+    def _transplanted(self, manifest: Manifest) -> Manifest:
+        backend, folder = HashMapStateBackend(DEFAULT_BACKEND), self.storage.folder(f"savepoint-{manifest.epoch}")
+        export = Export(backend, self.state, folder, manifest.processing_time)
+        versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version]
+        tables = [table for version in versions for table in export(version)]
+        uids = {uid for stage in manifest.stages for uid in stage.operators}
+        work = Import(backend, self.state, folder)
+        return with_versions(manifest, map(work, tasks_of(tables, manifest, uids, 0)))
 
     def close(self) -> None:
         """A life of the job ends, its files stay."""
@@ -361,7 +389,7 @@ def run(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = Fals
 def run_recorded(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False) -> tuple[Outputs, History]:
     """The same, with what happened meanwhile."""
     clock, history = ManualClock(), History()
-    store = RestartedStore(lambda: history.began(clock.now()))
+    store = RestartedStore(lambda: history.began(clock.now()), through_tables=cut.through_tables)
     outputs: Outputs = defaultdict(list)
     turns = _Turns(count(1), set(cut.restarts), set(cut.crashes))
     FaultySink.faults, FaultySink.writes = set(cut.faults), 0
@@ -443,7 +471,8 @@ def _manager(job: Job, store: RestartedStore, clock: ManualClock) -> JobManager:
     plan = plan_graph(job.env.transformations.take_next_job(), configuration, "invariance", 1)
     restart = FixedDelay(2 * len(job.cut.faults), 0.0) if job.cut.recovers else NoRestart()
     settings = replace(job_settings(configuration, plan), restart=restart)
-    return JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settings, clock=clock)
+    job = PlannedJob(plan, blob_of(plan, store.storage), settings)
+    return JobManager(job, LocalRuntime(), store, clock=clock)
 
 
 def per_key(records: Sequence[tuple[Any, int]]) -> dict[Any, list[Any]]:

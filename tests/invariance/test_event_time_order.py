@@ -12,9 +12,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace.common.typeinfo import Types
-from headrace.datastream import KeyedBroadcastProcessFunction, KeyedCoProcessFunction, RuntimeContext
+from headrace.datastream import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    RuntimeContext,
+)
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tests.invariance.driver import Cut, Event, Job, cuts, examples, multiset, per_key, run
+from tests.invariance.driver import Cut, Event, Job, deaths, examples, multiset, per_key, run
 from tests.invariance.test_two_inputs import DISORDER, splits_in_bounds
 
 SUMS = MapStateDescriptor("sums", Types.STRING(), Types.LONG())
@@ -66,7 +72,7 @@ def stories(first: Sequence[Event], second: Sequence[Event]) -> dict[str, list[A
 one_split = splits_in_bounds(1).map(lambda splits: splits[0])
 
 
-@examples(25, first=one_split, second=one_split, is_batch=st.booleans(), cut=cuts)
+@examples(25, first=one_split, second=one_split, is_batch=st.booleans(), cut=deaths)
 def test_what_happens_to_a_key(first: list[Event], second: list[Event], is_batch: bool, cut: Cut) -> None:
     """Records of one split keep their order, so the whole story of each key is known."""
 
@@ -78,6 +84,33 @@ def test_what_happens_to_a_key(first: list[Event], second: list[Event], is_batch
         job.sink("out", job.keyed("story", told))
 
     assert per_key(run(build, cut, is_batch=is_batch)["out"]) == stories(first, second)
+
+
+class BothStreams(CoProcessFunction):
+    """Both streams without keys, as the function sees them; with the event time at each record."""
+
+    def process_element1(self, value: Event, ctx: CoProcessFunction.Context) -> Iterator[Any]:
+        yield value[0], f"first at {ctx.timer_service().current_watermark()}", value[1]
+
+    def process_element2(self, value: Event, ctx: CoProcessFunction.Context) -> Iterator[Any]:
+        yield value[0], f"second at {ctx.timer_service().current_watermark()}", value[1]
+
+
+@examples(12, first=one_split, second=one_split, is_batch=st.booleans(), cut=deaths)
+def test_one_subtask_without_keys(first: list[Event], second: list[Event], is_batch: bool, cut: Cut) -> None:
+    """It sees all records of both streams, in one order."""
+
+    def build(job: Job) -> None:
+        one, other = (job.source(name, [events], DISORDER) for name, events in (("first", first), ("second", second)))
+        told = one.connect(other).in_event_time_order().process(BothStreams(), SEEN)
+        job.sink("out", told.uid("sequence").set_parallelism(1))
+
+    happens = [(event, "first") for event in first] + [(event, "second") for event in second]
+    expected = [
+        ((key, f"{which} at {time - 1}", value), time)
+        for (key, value, time), which in sorted(happens, key=lambda one: one[0][2])
+    ]
+    assert run(build, cut, is_batch=is_batch)["out"] == expected
 
 
 class Summed(KeyedBroadcastProcessFunction):
@@ -106,6 +139,36 @@ class Summed(KeyedBroadcastProcessFunction):
         return found
 
 
+class SummedWithoutKeys(BroadcastProcessFunction):
+    """Each record with the sum that was broadcast for its first field by then."""
+
+    def process_broadcast_element(self, value: Event, ctx: BroadcastProcessFunction.Context) -> list[Any]:
+        sums = ctx.get_broadcast_state(SUMS)
+        sums.put(value[0], (sums.get(value[0]) or 0) + value[1])
+        return []
+
+    def process_element(self, value: Event, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
+        yield value[0], f"record {ctx.get_broadcast_state(SUMS).get(value[0])}", ctx.current_watermark()
+
+
+@examples(12, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=deaths)
+def test_what_is_broadcast_to_records_without_keys(
+    records: list[list[Event]], broadcast: list[list[Event]], is_batch: bool, cut: Cut
+) -> None:
+    """In whichever subtask a record waits, and wherever it goes on to wait when their number changes."""
+
+    def build(job: Job) -> None:
+        sums = job.source("broadcast", broadcast, DISORDER).broadcast(SUMS)
+        ordered = job.source("records", records, DISORDER).connect(sums).in_event_time_order()
+        job.sink("out", job.keyed("summed", ordered.process(SummedWithoutKeys(), SEEN)))
+
+    told = []
+    for key, _, time in [event for split in records for event in split]:
+        by_then = [value for split in broadcast for one, value, at in split if one == key and at <= time]
+        told.append(((key, f"record {sum(by_then) if by_then else None}", time - 1), time))
+    assert multiset(run(build, cut, is_batch=is_batch)["out"]) == multiset(told)
+
+
 def summed(records: Sequence[Event], broadcast: Sequence[Event]) -> list[Any]:
     """What the model says of each record and each timer."""
     first = {key: min(time for one, _, time in records if one == key) for key, _, _ in records}
@@ -120,7 +183,7 @@ def summed(records: Sequence[Event], broadcast: Sequence[Event]) -> list[Any]:
     return told
 
 
-@examples(25, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=cuts)
+@examples(25, records=splits_in_bounds(2), broadcast=splits_in_bounds(2), is_batch=st.booleans(), cut=deaths)
 def test_what_is_broadcast(records: list[list[Event]], broadcast: list[list[Event]], is_batch: bool, cut: Cut) -> None:
     """It takes effect in event time, in all subtasks, whatever is read together."""
 

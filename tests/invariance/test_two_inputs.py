@@ -10,18 +10,27 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headrace.common.typeinfo import Types
-from headrace.datastream import CoMapFunction, KeyedCoProcessFunction, RuntimeContext
+from headrace.datastream import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction, RuntimeContext
 from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from headrace.operators import keyed_process
+from headrace.operators.keyed_process import KeyedProcessOperator
 from tests.invariance import test_rolling
-from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, per_key, run
+from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, per_key, run
 from tests.invariance.test_branches import Branch, bounds, branches, one_split
 
 NOTHING = -1
 BY_SECOND = 1000
 """What is added to the value of a record that came by the second input."""
+
+
+@pytest.fixture(autouse=True)
+def a_few_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keyed_process, "_MOST_WAITING", 3)
+
 
 two_ways = st.lists(branches, min_size=2, max_size=2)
 
@@ -151,7 +160,7 @@ def _at_times(steps: Sequence[tuple[str, int, int, int]]) -> list[Event]:
     return events
 
 
-@examples(25, first=splits_in_bounds(2), second=splits_in_bounds(2), cut=cuts)
+@examples(25, first=splits_in_bounds(2), second=splits_in_bounds(2), cut=deaths)
 def test_streams_of_two_sources(first: list[list[Event]], second: list[list[Event]], cut: Cut) -> None:
     def build(job: Job) -> None:
         sources = [job.source(name, splits, DISORDER) for name, splits in (("first", first), ("second", second))]
@@ -169,3 +178,84 @@ def test_streams_of_two_sources(first: list[list[Event]], second: list[list[Even
         for key, timer in timers
     ]
     assert multiset(run(build, cut)["out"]) == multiset(expected)
+
+
+class MapNumbers(CoMapFunction):
+    """The number of each record among all of its key; those of the second stream that are even are left out."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def map1(self, value: Event) -> Event:
+        return value[0], self.number(), 1
+
+    def map2(self, value: Event) -> Event | None:
+        number = self.number()
+        return None if value[1] % 2 == 0 else (value[0], number, 2)
+
+    def number(self) -> int:
+        number = (self.count.value() or 0) + 1
+        self.count.update(number)
+        return number
+
+
+class FlatMapNumbers(CoFlatMapFunction):
+    """The same, with as many copies of a record of the second stream as its value says."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.numbers = MapNumbers()
+        self.numbers.open(runtime_context)
+
+    def flat_map1(self, value: Event) -> list[Event]:
+        return [(value[0], self.numbers.number(), 1)]
+
+    def flat_map2(self, value: Event) -> list[Event]:
+        return [(value[0], self.numbers.number(), 2)] * value[1]
+
+
+@examples(15, first=splits_in_bounds(2), second=splits_in_bounds(2), is_flat=st.booleans(), cut=deaths)
+def test_state_of_single_records(first: list[list[Event]], second: list[list[Event]], is_flat: bool, cut: Cut) -> None:
+    """Whatever the order of both streams is: each record counts once."""
+
+    def build(job: Job) -> None:
+        sources = [job.source(name, splits, DISORDER) for name, splits in (("first", first), ("second", second))]
+        one, other = (source.key_by(lambda event: event[0]) for source in sources)
+        both = one.connect(other)
+        job.sink(
+            "out",
+            job.keyed("numbers", both.flat_map(FlatMapNumbers(), EVENT) if is_flat else both.map(MapNumbers(), EVENT)),
+        )
+
+    found = [row for row, _ in run(build, cut)["out"]]
+    events = [[event for split in splits for event in split] for splits in (first, second)]
+    copies = [event[1] if is_flat else event[1] % 2 for event in events[1]]
+    assert sorted(row[0] for row in found if row[2] == 1) == sorted(event[0] for event in events[0])
+    assert sum(row[2] == 2 for row in found) == sum(copies)
+    for key in {event[0] for of_stream in events for event in of_stream}:
+        count = sum(event[0] == key for of_stream in events for event in of_stream)
+        silent = sum(event[0] == key and not copy for event, copy in zip(events[1], copies, strict=True))
+        numbers = [row[1] for row in found if row[0] == key]
+        assert len(set(numbers)) == count - silent
+        assert set(numbers) <= set(range(1, count + 1))
+
+
+def test_streams_that_take_turns_are_handed_over_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record has a watermark of its own, so those of two sources come one by one: that took a call for each."""
+    handed_over = []
+    call = KeyedProcessOperator._call
+
+    def watched(self: KeyedProcessOperator, called: Any) -> None:
+        records = list(called)
+        handed_over.append(len(records))
+        call(self, records)
+
+    monkeypatch.setattr(keyed_process, "_MOST_WAITING", 64)
+    monkeypatch.setattr(KeyedProcessOperator, "_call", watched)
+    events = [[("a", 0, 2 * place + number) for place in range(100)] for number in range(2)]
+
+    def build(job: Job) -> None:
+        one, other = (job.source(f"in {number}", [split], 0).key_by("f0") for number, split in enumerate(events))
+        job.sink("out", job.keyed("latest", one.connect(other).process(Latest(), EVENT)))
+
+    assert sorted(run(build)["out"]) == [(("a", 0 if time else NOTHING, time), time) for time in range(0, 200, 2)]
+    assert handed_over == [64, 64, 64, 8]

@@ -18,6 +18,7 @@ from headrace.connectors.ranges import plan_range
 from headrace.connectors.source import Boundedness, ReadBudget, Source, SourceReader, SourceRecords, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.restart import NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
@@ -101,7 +102,8 @@ class Driven:
         )
         store = TemporaryStore()
         self.clock = ManualClock()
-        self.manager = JobManager(plan, blob_of(plan, store.storage), LocalRuntime(), store, settled, clock=self.clock)
+        job = PlannedJob(plan, blob_of(plan, store.storage), settled)
+        self.manager = JobManager(job, LocalRuntime(), store, clock=self.clock)
         self.largest_drift = 0
 
     def _counted(self, number: int) -> Callable[[list[Any]], None]:

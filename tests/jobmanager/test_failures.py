@@ -11,7 +11,7 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.common.errors import InfrastructureError, WorkerDiedError
-from headrace.jobmanager.failure_handler import FailureHandler
+from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
 from headrace.jobmanager.restart import FixedDelay
 from headrace.jobmanager.settings import job_settings
 from headrace.time.clock import SystemClock
@@ -25,8 +25,7 @@ def handler(most_deaths: int | None, attempts: int = 10) -> tuple[FailureHandler
         listener,
         threading.Event(),
         cancelled=threading.Event(),
-        restarts_functions=False,
-        most_deaths=most_deaths,
+        rules=FailureRules(most_deaths=most_deaths),
     )
     return made, listener
 

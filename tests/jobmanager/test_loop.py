@@ -90,7 +90,7 @@ def test_a_changed_type_of_state_is_refused_without_any_input() -> None:
     with JobHarness(alarms) as job:
         job.push("in", ("a", 0))
         checkpoint = job.checkpoint()
-    told = r"operator 'Alarm' \(uid alarm, [\s\S]*value state 'count' was stored .*value Long, declared value String;"
+    told = r"operator 'Alarm' \(uid alarm, [\s\S]*value state 'count' was .*value Long, declared value String \("
     with JobHarness(texts, restore=checkpoint) as job, pytest.raises(FunctionRefusedError, match=told):
         manager(job).run_epoch()
     with JobHarness(alarms, restore=checkpoint) as job:
@@ -142,10 +142,10 @@ class Listener(JobListener):
 
 def flaky(job: JobHarness, runtime: Flaky, attempts: int) -> Listener:
     listener = Listener()
-    found = manager(job)
-    found._runtime = runtime
-    found._listener = listener
-    found._settings = replace(found._settings, restart=FixedDelay(attempts, 0.0))
+    executions = manager(job)._supervisor
+    executions._runtime = manager(job)._runtime = runtime
+    executions._listener = listener
+    executions.settings = replace(executions.settings, restart=FixedDelay(attempts, 0.0))
     return listener
 
 
@@ -193,9 +193,9 @@ class Slow(LocalRuntime):
 
 def test_an_epoch_that_takes_too_long_says_what_to_do() -> None:
     job = JobHarness(alarms)
-    found = manager(job)
-    found._runtime = Slow()
-    found._settings = replace(found._settings, epoch_timeout_seconds=0.05)
+    executions = manager(job)._supervisor
+    executions._runtime = Slow()
+    executions.settings = replace(executions.settings, epoch_timeout_seconds=0.05)
     with job:
         job.push("in", ("a", 0))
         with pytest.raises(
@@ -221,7 +221,8 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
 
     def run(restore: Checkpoint | None = None) -> Checkpoint:
         job = JobHarness(alarms, restore=restore)
-        manager(job)._settings = replace(manager(job)._settings, restart=strategy)
+        executions = manager(job)._supervisor
+        executions.settings = replace(executions.settings, restart=strategy)
         with job:
             return job.checkpoint()
 
@@ -233,7 +234,8 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
 
 def use_directory_of(young: JobHarness, old: JobHarness) -> None:
     store = CheckpointStore(PosixFolder(old._folder))
-    manager(young)._store = manager(young)._checkpoints._store = store
+    executions = manager(young)._supervisor
+    executions._store = executions.checkpoints._store = store
 
 
 def test_an_older_job_manager_does_not_try_again_for_ever() -> None:

@@ -52,6 +52,7 @@ BY_TASKS: Final = {
 
 WITHOUT_ERRORS: Final = {
     *("Time", "Duration", "ConfigOption", "JobID", "JobStatus", "JobExecutionResult", "Checkpoint"),
+    *("JobFailure", "FailureOrigin"),
     *("StateBackend", "HashMapStateBackend", "CheckpointStorage", "Column", "IngestionTimeAssigner"),
     "KafkaStream",
 }

@@ -48,6 +48,7 @@ def test_process_json_data(run: Run) -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore:disable_cleanup_in_background")
 def test_state_access(run: Run) -> None:
     assert _sums(run("state_access")) == {
         "Alice": [110.1, 130.1, 143.2, 163.3],
@@ -55,6 +56,7 @@ def test_state_access(run: Run) -> None:
     }
 
 
+@pytest.mark.filterwarnings("ignore:disable_cleanup_in_background")
 def test_event_time_timer(run: Run) -> None:
     """PyFlink shows the last sum each time: its watermark does not move before all records are read."""
     assert _sums(run("event_time_timer")) == {

@@ -33,12 +33,7 @@ from headrace.datastream.state import (
 from tests.pyflink.jobs import BY_SECOND, INT, PAIR, STRING, SecondField, collected, environment, texts
 
 SIDE = OutputTag("side", INT)
-A_SECOND = (
-    StateTtlConfig.new_builder(Time.seconds(1))
-    .set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
-    .disable_cleanup_in_background()
-    .build()
-)
+A_SECOND = StateTtlConfig.new_builder(Time.seconds(1)).set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite).build()
 
 
 # --- process functions and state -------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             "test_event_time_session_window_with_purging_trigger",
             WINDOWS + "test_sessions",
         ),
-        "test_session_window_late_merge": "tests/operators/window/test_any_window.py::test_wi38_a_late_merge",
+        "test_session_window_late_merge": "tests/operators/window/test_any_window_merges.py::test_wi38_a_late_merge",
         "test_event_time_dynamic_gap_session_window": WINDOWS + "test_sessions_with_a_gap_for_each_element",
         "test_count_tumbling_window": WINDOWS + "test_tumbling_count_windows",
         **_each(
@@ -175,9 +175,12 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             ENVIRONMENT + "test_checkpoints",
         ),
         **_each(
-            "test_get_set_min_pause_between_checkpoints test_get_set_max_concurrent_checkpoints "
-            "test_get_set_fail_on_checkpointing_errors test_get_set_externalized_checkpoints_cleanup "
-            "test_is_unaligned_checkpointing_enabled",
+            "test_get_set_min_pause_between_checkpoints test_get_set_fail_on_checkpointing_errors "
+            "test_get_set_externalized_checkpoints_cleanup",
+            ENVIRONMENT + "test_what_may_happen_to_checkpoints",
+        ),
+        **_each(
+            "test_get_set_max_concurrent_checkpoints test_is_unaligned_checkpointing_enabled",
             KEPT,
         ),
     },

@@ -1,5 +1,5 @@
-"""Joins of every kind whose tasks and drivers are killed, at another parallelism in each life: each pair is there once,
-and so is each record that has found no partner."""
+"""Joins of every kind, and functions of two streams, whose tasks and drivers are killed, at another parallelism in each
+life: each pair is there once, and so is each record that has found no partner."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from tests.reliability.support.outputs import hidden_files, lines
 from tests.reliability.support.processes import Ended, Launcher
 
 FEW = ["interval join", "window join in columns"]
+NO_JOINS = ["connected", "broadcast"]
+JOINS = [way for way in WAYS if way not in NO_JOINS]
 
 
 def run(programs: Launcher, folder: Path, runtime: str, ways: Sequence[str], most: int) -> list[Ended]:
@@ -31,20 +33,21 @@ def run(programs: Launcher, folder: Path, runtime: str, ways: Sequence[str], mos
 
 
 def check(folder: Path, ways: Sequence[str]) -> None:
-    """Nothing that a join shows is lost, doubled or wrong."""
+    """Nothing that is shown is lost, doubled or wrong."""
     for way in ways:
         right = expected(way)
-        assert len([line for line in right if "None" in line]) > 50 or way == "co-group"
+        assert len([line for line in right if "None" in line]) > 50 or way in ("co-group", *NO_JOINS)
         assert sorted(lines(folder / "output" / way)) == right
         assert not hidden_files(folder / "output" / way)
 
 
-def test_joins_survive(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
-    plan.arm(point_of(FEW[0]), 1).arm(doubles.AFTER_MANIFEST, 15)
-    failed = run(programs, tmp_path, "local", FEW, most=2)
+@pytest.mark.parametrize("ways", [FEW, pytest.param(NO_JOINS, marks=pytest.mark.slow)], ids=["joins", "no joins"])
+def test_they_survive(programs: Launcher, plan: FaultPlan, ways: Sequence[str], tmp_path: Path) -> None:
+    plan.arm(point_of(ways[0]), 1).arm(doubles.AFTER_MANIFEST, 15)
+    failed = run(programs, tmp_path, "local", ways, most=2)
     assert plan.happened == plan.planned
     assert [ended.code for ended in failed] == [-9] * 2
-    check(tmp_path, FEW)
+    check(tmp_path, ways)
 
 
 @pytest.mark.slow
@@ -52,7 +55,7 @@ def test_joins_survive(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> N
 @pytest.mark.timeout(3600)
 def test_joins_survive_on_spark(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
     plan.arm(BEFORE_JOINS, *range(1, len(DYING_NUMBERS) + 1))
-    for way in WAYS:
+    for way in JOINS:
         plan.arm(point_of(way), 1)
     drivers = {
         doubles.BEFORE_MANIFEST: 5,
@@ -62,7 +65,7 @@ def test_joins_survive_on_spark(programs: Launcher, plan: FaultPlan, tmp_path: P
     }
     for point, visit in drivers.items():
         plan.arm(point, visit)
-    failed = run(programs, tmp_path, "spark", list(WAYS), most=len(drivers))
+    failed = run(programs, tmp_path, "spark", JOINS, most=len(drivers))
     assert plan.happened == plan.planned
     assert [ended.code for ended in failed] == [-9] * len(drivers)
-    check(tmp_path, list(WAYS))
+    check(tmp_path, JOINS)

@@ -23,7 +23,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.operator.redistribution import Redistribution, kind_of_store, store_name
-from headrace.state.runs import HashRange, Run, RunStore
+from headrace.state.runs import ALL_HASHES, HashRange, Run, RunStore
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import VersionName
 from headrace.state.timers import NO_TIMER, Timer
@@ -31,7 +31,7 @@ from headrace.state.version import VersionRef
 from tests.state.dictionary_states import KINDS, Cells, DictionaryListState, DictionaryMapState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from headrace.state import descriptors as d
     from headrace.state.keys.entries import AnyKeyEntry
@@ -83,7 +83,8 @@ class OperatorRecord:
         for domain, timers in other.timers.items():
             self.timers[domain] |= {timer for timer in timers if hashes[0] <= timer.hash < hashes[1]}
         for name, tables in other.logs.items():
-            self.logs.setdefault(name, []).extend(tables)
+            if kind_of_store(name) is None:
+                self.logs.setdefault(name, []).extend(tables)
 
 
 class DictionaryStateBackend(StateBackend):
@@ -183,12 +184,13 @@ class DictionaryOperator:
         self._logs: dict[str, RunStore] = {
             name: self._restored(name, tables) for name, tables in self._record.logs.items()
         }
+        self._logs |= _dealt_logs(held, owner, partition)
         self._keyed: DictionaryKeyed | None = None
         self._timers: DictionaryTimers | None = None
         self._without_keys = None
         if owner.kinds - KEYED:
             self._without_keys = DictionaryStatesWithoutKeys(
-                owner.kinds, self._record.without_keys, is_restored=owner.before is not None
+                owner.kinds, self._record.without_keys, self.store, is_restored=owner.before is not None
             )
         self._epoch = (MIN_WATERMARK, 0)
 
@@ -224,7 +226,8 @@ class DictionaryOperator:
 
     def store(self, name: str) -> RunStore:
         if name not in self._logs:
-            self._logs[name] = RunStore(name, self._hashes, partition=self._partition)
+            hashes = self._hashes if kind_of_store(name) is None else ALL_HASHES
+            self._logs[name] = RunStore(name, hashes, partition=self._partition)
         return self._logs[name]
 
     def stored(self) -> Sequence[str]:
@@ -294,6 +297,21 @@ def _dealt(held: Mapping[int, OperatorRecord], owner: StateOwner, partition: int
             for number in redistribution.subtasks_of(StateKind.BROADCAST):
                 dealt[name] = Table(declared[name], found[number][0] if number in found else {})
     return dealt
+
+
+def _dealt_logs(held: Mapping[int, OperatorRecord], owner: StateOwner, partition: int) -> dict[str, RunStore]:
+    """The logs without keys that a subtask goes on with."""
+    logs: dict[str, dict[int, list[Run]]] = {}
+    for number, record in held.items():
+        for name, tables in record.logs.items():
+            if kind_of_store(name) is not None:
+                runs = [Run(Section(batch), meta, ALL_HASHES, origin=origin) for batch, meta, *_, origin in tables]
+                logs.setdefault(name, {})[number] = runs
+    if owner.before is None:
+        dealt = {name: found.get(partition, []) for name, found in logs.items()}
+    else:
+        dealt = Redistribution(owner.before, owner.parallelism, partition, owner.shares).runs(logs)
+    return {name: RunStore(name, ALL_HASHES, runs, partition=partition) for name, runs in dealt.items()}
 
 
 def _table(tables: dict[Any, Table], name: Any, descriptor: d.StateDescriptor) -> dict[tuple[Any, ...], Any]:
@@ -435,8 +453,11 @@ class _NoClock:
 class DictionaryStatesWithoutKeys:
     """Lists and broadcast maps of a subtask."""
 
-    def __init__(self, kinds: Iterable[StateKind], tables: dict[str, Table], *, is_restored: bool) -> None:
+    def __init__(
+        self, kinds: Iterable[StateKind], tables: dict[str, Table], log: Callable[[str], RunStore], *, is_restored: bool
+    ) -> None:
         self.is_restored = is_restored
+        self._log = log
         self._kinds = frozenset(kinds)
         self._tables = tables
 
@@ -448,6 +469,11 @@ class DictionaryStatesWithoutKeys:
 
     def broadcast_state(self, descriptor: d.MapStateDescriptor) -> DictionaryMapState:
         return DictionaryMapState(self._cells(StateKind.BROADCAST, descriptor), descriptor)
+
+    def list_log(self, name: str) -> RunStore:
+        if StateKind.LIST not in self._kinds:
+            raise StateError("the spec declares no list state")
+        return self._log(store_name(StateKind.LIST, name))
 
     def _cells(self, kind: StateKind, descriptor: d.StateDescriptor) -> Cells:
         if kind not in self._kinds:

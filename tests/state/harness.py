@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
-from headrace.state.backend import DEFAULT_BACKEND, StateBackend, StateOwner
-from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
+from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackend, StateOwner
+from headrace.state.compaction import CompactionResult, CompactionTask
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
@@ -167,12 +167,25 @@ class Job:
         self.tasks = []
         self.results = []
 
+    def transplant(self) -> None:
+        """Goes on from tables that all state was exported to, in a storage of its own, between two epochs."""
+        old, self.storage, self.tasks, self.results = self.storage, MemoryFolder(), [], []
+        owners = {UID: StateOwner(len(self.refs), MAX_PARALLELISM)}
+        for index, ref in enumerate(self.refs):
+            tables = list(self.backend.export_tables(old, ref, self.clock))
+            version = NewVersion(1, ref.partition, self.epoch, 1, self.inline_threshold)
+            self.refs[index] = self.backend.import_tables(self.storage, tables, version, owners)
+        self.epoch += 1
+
     def compact(self, now: int = 0) -> int:
         """Merges what is worth merging; the next epoch adopts it. Returns how many tasks there were."""
-        tasks = [task for ref in self.refs for task in plan_compaction(self.storage, ref, now)]
+        backend = self.backend
+        planned = [task for ref in self.refs for task in backend.plan_compaction(self.storage, ref, now, 0)]
+        tasks: list[CompactionTask] = [*planned]  # type: ignore[list-item] # of the backends that compact
         for task in tasks:
             again = CompactionTask.from_json(task.to_json())
-            self.results.append(CompactionResult.from_json(run_compaction(self.storage, again).to_json()))
+            done: CompactionResult = backend.run_compaction(self.storage, again)  # type: ignore[assignment]
+            self.results.append(CompactionResult.from_json(done.to_json()))
         return len(tasks)
 
     def collect_garbage(self) -> None:

@@ -267,6 +267,16 @@ def test_one_entry_per_key_and_epoch() -> None:
     assert operator.keyed.bind(KeyColumn.of(pa.array([], pa.string()))) == []
 
 
+@pytest.mark.parametrize("step", [1, -1, 3, 7])
+def test_keys_that_have_to_be_decoded_are_right_in_whatever_order_they_are_asked_for(step: int) -> None:
+    codec = KeyCodec.for_type(Types.TUPLE([Types.LONG(), Types.STRING()]))
+    keyed = Job(codec).begin()[0].keyed
+    keys = [(n, f"k{n}") for n in range(3_000)]
+    entries = keyed.bind(codec.encode(keys[:50])) + keyed.bind(codec.encode(keys[50:]))
+    for place in [*range(0, 3_000, 700), *range(3_000)[::step], *range(3_000)]:
+        assert entries[place].key == keys[place]
+
+
 def test_reading_costs_nothing_for_keys_that_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     job, descriptor = Job(), ValueStateDescriptor("v", Types.LONG())
     operators = job.begin()

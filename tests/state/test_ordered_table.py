@@ -11,6 +11,7 @@ import pytest
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.state.compaction import plan_compaction
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.keys.hashing import hash_array
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
@@ -342,3 +343,47 @@ def test_a_run_that_is_mostly_over_is_written_anew(monkeypatch: pytest.MonkeyPat
     assert len(tables.up_to(100)) == 20
     tables.end()
     assert job._open(0).store(UID, "rows").rows == 20
+
+
+@pytest.mark.parametrize("most_runs", [3, 20])
+def test_a_run_that_is_full_is_not_merged_any_more(most_runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what windows hold nothing hides anything: to write it anew would cost the more the more there is."""
+    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
+    monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 0)
+    monkeypatch.setattr("headrace.state.runs.merging.MAX_RUNS", most_runs)
+    most = 20_000
+    monkeypatch.setattr("headrace.state.runs.merging.MOST_BYTES", most)
+    monkeypatch.setattr("headrace.state.compaction.MOST_BYTES", most)
+    monkeypatch.setattr("headrace.state.compaction.FULL_BYTES", most // 2)
+    job = Job()
+    tables = Tables(job, "all")
+    rewritten = 0
+    for count in range(60):
+        tables.begin()
+        tables.append([(time, count, b"", 0) for time in range(10, 60)])
+        tables.end()
+        for task in plan_compaction(job.storage, job.refs[0]):
+            rewritten += task.rows
+            assert sum(entry["size"] for entry in task.runs) <= most
+        job.compact()
+    tables.begin()
+    assert [row[:2] for row in tables.up_to(10)] == [(10, count) for count in range(60)]
+    tables.end()
+    sizes = [run.section.size for run in job._open(0).store(UID, "rows").runs]
+    assert max(sizes) <= most
+    assert sum(size > most // 2 for size in sizes) > len(sizes) // 2
+    assert rewritten <= 2 * 60 * 50  # each row once or twice, and not with every run that comes
+
+
+def test_a_full_run_is_written_anew_once_it_is_mostly_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
+    monkeypatch.setattr("headrace.state.compaction.FULL_BYTES", 100)
+    job = Job()
+    tables = Tables(job, "all")
+    for over in (-1, 50, 79):
+        tables.begin()
+        if over < 0:
+            tables.append([(time, 1, b"", 0) for time in range(100)])
+        tables.tables[0].forget(over)
+        tables.end()
+        assert job.compact() == (over == 79)

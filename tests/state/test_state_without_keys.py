@@ -75,7 +75,9 @@ class Subtasks:
     def begin(self) -> list[OperatorStateStore]:
         self.tasks = [self._open(subtask) for subtask in range(self.parallelism)]
         for result in self.results:
-            self.tasks[result.task.partition].adopt(result)
+            of_task = result.task
+            for task in self.tasks if of_task.is_shared else [self.tasks[of_task.partition]]:
+                task.adopt(result)
         self.results = []
         return [task.operator(UID).operator_state_store for task in self.tasks]
 

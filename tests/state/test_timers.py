@@ -252,6 +252,7 @@ def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
     monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
+    monkeypatch.setattr("headrace.state.timers.MOST_READ", source.choice([1, 3, 1 << 16]))
     codec = KeyCodec.for_type(source.choice([Types.LONG(), Types.PICKLED_BYTE_ARRAY()]))
     job = Job(codec, inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)
     model: set[tuple[int, int, Any]] = set()
@@ -283,3 +284,44 @@ def test_timers_are_as_their_model(seed: int, monkeypatch: pytest.MonkeyPatch) -
         if source.random() < 0.2 and not job.results:
             job.rescale(source.choice([1, 3, 4]))
     assert fire(job.begin(), MAX_WATERMARK) == sorted(model, key=repr)
+
+
+def change_all(job: Job, operator: Any, keys: list[Any], changes: list[tuple[int, bool]]) -> None:
+    def change(op: Any, _: Any, row: int) -> None:
+        time, live = changes[row]
+        (op.timers.event.register if live else op.timers.event.delete)(time)
+
+    job.on_keys([operator], keys, change)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_many_timers_of_many_runs_fire_in_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for several levels of runs, whose rows hide rows of older ones."""
+    source = random.Random(seed)
+    monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 64)
+    monkeypatch.setattr("headrace.state.timers.MOST_READ", 100)
+    monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1_000)
+    monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 3)
+    job = Job(KeyCodec.for_type(Types.TUPLE([Types.LONG(), Types.STRING()])), keep=seed == 1)
+    model: set[tuple[int, Any]] = set()
+    job.watermark = compactions = 0
+    for epoch in range(12):
+        (operator,) = job.begin()
+        keys = [(source.randint(0, 40), source.choice("ab")) for _ in range(source.choice([60, 1_500]))]
+        changes = [(job.watermark + source.randint(1, 400), source.random() < 0.8) for _ in keys]
+        change_all(job, operator, keys, changes)
+        for key, (time, live) in zip(keys, changes, strict=True):
+            (model.add if live else model.discard)((time, key))
+        if epoch % 3 == 2:
+            job.watermark += 100
+            fired = [(timer.time, timer.entry.key) for timer in operator.timers.event.pop_due(job.watermark)]
+            assert [time for time, _ in fired] == sorted(time for time, _ in fired)
+            due = {timer for timer in model if timer[0] <= job.watermark}
+            assert len(fired) == len(due)
+            assert set(fired) == due
+            model -= due
+        job.end()
+        compactions += job.compact()
+    assert compactions > 1
+    (operator,) = job.begin()
+    assert {(timer.time, timer.entry.key) for timer in operator.timers.event.pop_due(MAX_WATERMARK)} == model

@@ -24,8 +24,13 @@ from tests.state.harness import Job
 TTL = 100
 
 
-def config(*, on_read: bool = False, return_expired: bool = False) -> StateTtlConfig:
+EVENT_TIME = StateTtlConfig.TtlTimeCharacteristic.EventTime
+
+
+def config(*, on_read: bool = False, return_expired: bool = False, in_event_time: bool = False) -> StateTtlConfig:
     builder = StateTtlConfig.new_builder(Time.milliseconds(TTL))
+    if in_event_time:
+        builder.use_event_time()
     if on_read:
         builder.update_ttl_on_read_and_write()
     if return_expired:
@@ -83,7 +88,10 @@ class Epochs:
         self.ttl = ttl
 
     def at(self, clock: int, action: Callable[[Any], Any]) -> Any:
-        self.job.clock = clock
+        if self.ttl is not None and self.ttl.get_ttl_time_characteristic() is EVENT_TIME:
+            self.job.watermark = clock
+        else:
+            self.job.clock = clock
         (operator,) = self.job.begin()
         descriptor = self.make()
         if self.ttl is not None:
@@ -107,10 +115,11 @@ class Epochs:
         return task.store("operator", "state/s").rows
 
 
+@pytest.mark.parametrize("in_event_time", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("make", KINDS)
-def test_an_element_expires_when_its_time_has_passed(make: Callable[[], Any], keep: bool) -> None:
-    epochs = Epochs(make, config(), keep=keep)
+def test_an_element_expires_when_its_time_has_passed(make: Callable[[], Any], keep: bool, in_event_time: bool) -> None:
+    epochs = Epochs(make, config(in_event_time=in_event_time), keep=keep)
     epochs.write(1000, 7)
     assert epochs.read(1000 + TTL - 1) == 7
     assert epochs.read(1000 + TTL) is None
@@ -211,16 +220,18 @@ def test_disabled_means_no_time_to_live() -> None:
 
 
 def test_a_configuration_says_what_was_asked_for() -> None:
-    built = (
-        StateTtlConfig.new_builder(Duration.of_days(1))
-        .set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
-        .use_processing_time()
-        .cleanup_full_snapshot()
-        .cleanup_incrementally(7, True)
-        .cleanup_in_rocksdb_compact_filter(1000)
-        .disable_cleanup_in_background()
-        .build()
-    )
+    builder = StateTtlConfig.new_builder(Duration.of_days(1)).use_processing_time()
+    builder.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+    for setting, arguments in {
+        "cleanup_full_snapshot": (),
+        "cleanup_incrementally": (7, True),
+        "cleanup_in_rocksdb_compact_filter": (1000,),
+        "disable_cleanup_in_background": (),
+    }.items():
+        with pytest.warns(UserWarning, match=rf"{setting}\(\) has no effect: every merge") as caught:
+            assert getattr(builder, setting)(*arguments) is builder
+        assert caught[0].filename == __file__
+    built = builder.build()
     assert built.get_ttl() == Duration.of_days(1)
     assert built.get_update_type() is StateTtlConfig.UpdateType.OnCreateAndWrite
     assert built.is_enabled()

@@ -268,3 +268,15 @@ def test_a_source_an_operator_and_a_sink_of_the_same_name() -> None:
         job.push("numbers", 4)
         job.run_epoch()
         assert (job.take("doubled"), job.take("numbers")) == ([8], [8])
+
+
+def test_a_job_may_end_before_anything_was_pushed() -> None:
+    """Without an epoch before, and without a with statement."""
+
+    def job(harness: JobHarness) -> None:
+        harness.add_sink("out", harness.add_source("words", str))
+
+    harness = JobHarness(job)
+    harness.finish()
+    assert harness.results("out") == []
+    harness.close()

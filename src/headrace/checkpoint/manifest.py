@@ -176,6 +176,7 @@ class Manifest:
         counters: totals since the job's first start, for the user.
         state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
         state_bytes: the bytes in all runs of the state, without what is dead in their files; None if not known.
+        restored_from: the savepoint that the job began with, until its first epoch is complete; empty for none.
     """
 
     epoch: int
@@ -192,6 +193,7 @@ class Manifest:
     counters: Mapping[str, int] = field(default_factory=dict)
     state_backend: str = DEFAULT_BACKEND
     state_bytes: int | None = None
+    restored_from: str = ""
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""
@@ -218,6 +220,7 @@ class Manifest:
             "finished": self.finished,
             "counters": dict(self.counters),
             "state_bytes": self.state_bytes,
+            **({"restored_from": self.restored_from} if self.restored_from else {}),
         }
         body = json.dumps(document, separators=(",", ":")).encode()
         return body[:-1] + _CHECKSUM % zlib.crc32(body)
@@ -248,6 +251,7 @@ class Manifest:
                 finished=document["finished"],
                 counters=document["counters"],
                 state_bytes=document.get("state_bytes"),  # older ones do not say it
+                restored_from=document.get("restored_from", ""),
             )
         except json.JSONDecodeError as error:
             raise CheckpointError(f"manifest {name} is damaged or cut short: {len(content)} bytes") from error

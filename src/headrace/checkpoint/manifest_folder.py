@@ -126,6 +126,11 @@ class ManifestFolder:
         """Remove manifests."""
         self._folder.remove_all([name_of(number) for number in numbers])
 
+    def discard(self) -> None:
+        """Remove all manifests, the newest one last: while it is there the job can go on."""
+        self._folder.remove(_NEWEST)
+        self.remove(self.numbers())
+
     def remove_unfinished(self, newest: int) -> None:
         """Remove what was left by writers of manifests up to a number that were killed in the midst of it."""
         self._folder.remove_unfinished(lambda name: name == _NEWEST or 0 < _number_of(name) <= newest)

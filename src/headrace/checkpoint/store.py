@@ -1,6 +1,7 @@
 """The checkpoint directory of one job: its manifests, its state files, and who may write to it.
 
-Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``sinks/<uid>/…``, ``generations/<number>``.
+Layout: ``manifests/<number>.json``, ``state/<file>``, ``sources/<uid>/…``, ``sinks/<uid>/…``, ``generations/<number>``,
+``pins/<savepoint>``.
 The manifest with the largest number is the state of the job. A manifest is created exclusively, so two job managers
 cannot both write number ``n + 1``: who comes second has been superseded, and so has whoever finds a younger generation
 than its own.
@@ -8,16 +9,21 @@ than its own.
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.directory import folder_name, probe, warn_if_open_to_others
+from headrace.checkpoint.directory import folder_name, probe, sink_folder, warn_if_open_to_others
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
+from headrace.checkpoint.pins import PINS, Pin, Pins
 from headrace.common.errors import CheckpointError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import CompactedName, SharedName, VersionName
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from headrace.checkpoint.manifest import Manifest
     from headrace.storage.folder import Folder
 
@@ -48,6 +54,7 @@ class CheckpointStore:
             folder.make()
         self._generations = Generations(storage.folder("generations"))
         self._manifests = ManifestFolder(storage, self._generations)
+        self._pins = Pins(storage.folder(PINS))
         self._retained: dict[int, frozenset[str]] = {}
 
     def source_folder(self, uid: str) -> Folder:
@@ -68,6 +75,7 @@ class CheckpointStore:
         A job that has been started before, but came to no manifest, keeps its id, and so finds what it left elsewhere.
         """
         first = replace(first, job_id=self._generations.job_id() or first.job_id)
+        self._pins.take_over()
         generation = self._generations.claim(first.generation, first.job_id)
         return replace(first, generation=generation) if self.latest() is None else None
 
@@ -80,7 +88,9 @@ class CheckpointStore:
         Raises:
             JobSupersededError: when a third job manager has done the same a little later.
         """
-        return self._succeed(previous, self._generations.claim(previous.generation + 1, previous.job_id))
+        generation = self._generations.claim(previous.generation + 1, previous.job_id)
+        self._pins.take_over()
+        return self._succeed(previous, generation)
 
     def restart(self, known: Manifest) -> Manifest:
         """Go on from the newest manifest after a failure in the process that owns the directory.
@@ -118,6 +128,15 @@ class CheckpointStore:
         self._retained = {n: frozenset() if old is None else frozenset(old.state_files()) for n, old in kept.items()}
         return mine
 
+    def pin(self, name: str, pin: Pin) -> None:
+        """Keep state files that manifests may come to do without."""
+        self._pins.add(name, pin)
+
+    def unpin(self, name: str) -> list[str]:
+        """Let go of them; returns the names of those that are deleted, since nothing else needs them."""
+        left = self._pins.remove(name)
+        return self.state.remove_all(sorted(left.difference(*self._retained.values())))
+
     def is_owned_by(self, generation: int) -> bool:
         """Whether no younger job manager has taken over."""
         return self._generations.is_current(generation)
@@ -148,7 +167,9 @@ class CheckpointStore:
         except JobSupersededError:
             # Nobody was told of it. As the newest one it stays, and whoever comes next goes on from there, which is as
             # good: a number that came free again could be given to two manifests, one of which others have read.
-            if created and manifest.epoch < max(self._manifests.numbers(), default=0):
+            # That of a job whose checkpoints were discarded meanwhile has nothing to go on from.
+            is_last = manifest.epoch >= max(self._manifests.numbers(), default=0)
+            if created and not (is_last and self._generations.job_id() == manifest.job_id):
                 self._manifests.remove([manifest.epoch])
             raise
         if created:
@@ -165,7 +186,7 @@ class CheckpointStore:
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
         needed = frozenset().union(*self._retained.values())
         self._manifests.remove(forgotten)
-        deleted = sorted(candidates - needed)
+        deleted = sorted(candidates - needed - self._pins.files)
         self.state.remove_all(deleted)
         return deleted
 
@@ -178,9 +199,31 @@ class CheckpointStore:
         self._manifests.remove_unfinished(max(self._retained, default=0))
         self._generations.remove_unfinished(generation)
         self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
-        needed = frozenset().union(*self._retained.values())
+        needed = self._pins.files.union(*self._retained.values())
         left = (name for name in self.state.names() if name not in needed)
         return self.state.remove_all([name for name in left if _is_state_before(name, generation)])
+
+    def discard(self, newest: Manifest, uids: Collection[str]) -> None:
+        """Delete all manifests and what belongs to them, unless another job manager has taken over.
+
+        The generation that is claimed first is of another job: an older job manager that is still at work has been
+        superseded by it, and what starts here next gets its id.
+
+        Args:
+            newest: the newest manifest of the owner.
+            uids: of all sources and sinks, whose folders are emptied.
+        """
+        mine = self._generations.renew(uuid.uuid4().hex) if self.is_owned_by(newest.generation) else None
+        if mine is None:
+            return
+        self._manifests.discard()
+        if not self.is_owned_by(mine):  # somebody has started just now, and may have read a manifest
+            return
+        self._retained.clear()
+        self.remove_leftovers(mine)
+        for uid in uids:
+            for folder in (self.source_folder(uid), sink_folder(self.storage, uid)):
+                _empty(folder)
 
     def _check_owner(self, manifest: Manifest) -> None:
         if not self.is_owned_by(manifest.generation):
@@ -194,6 +237,13 @@ class CheckpointStore:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _empty(folder: Folder) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for name in folder.names():
+            folder.remove(name)
+            folder.remove_log(name)
 
 
 def _is_copy(manifest: Manifest, older: Manifest) -> bool:

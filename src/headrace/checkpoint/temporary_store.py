@@ -13,7 +13,10 @@ from headrace.common.temporary import TemporaryFolder
 from headrace.storage.posix import PosixFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from headrace.checkpoint.manifest import Manifest
+    from headrace.checkpoint.pins import Pin
     from headrace.storage.folder import Folder
 
 
@@ -34,6 +37,7 @@ class TemporaryStore:
         self.state.make()
         self._newest: Manifest | None = None
         self._obsolete: set[str] = set()
+        self._pins: dict[str, Pin] = {}
 
     def source_folder(self, uid: str) -> Folder:
         """The folder that belongs to one source; made by whoever needs it."""
@@ -72,9 +76,18 @@ class TemporaryStore:
         self._obsolete |= self._needed() - frozenset(manifest.state_files())
         self._newest = manifest
 
+    def pin(self, name: str, pin: Pin) -> None:
+        """Keep state files that later epochs may come to do without."""
+        self._pins[name] = pin
+
+    def unpin(self, name: str) -> list[str]:
+        """Let go of them; those that nothing else needs go with the next garbage."""
+        self._pins.pop(name, None)
+        return []
+
     def collect_garbage(self) -> list[str]:
         """Delete the files that only older epochs needed."""
-        deleted = sorted(self._obsolete)
+        deleted = sorted(self._obsolete - self._pinned())
         for name in deleted:
             self.state.remove(name)
             self._obsolete.remove(name)
@@ -83,13 +96,20 @@ class TemporaryStore:
     def remove_leftovers(self, generation: int) -> list[str]:
         """Delete the files of failed epochs: all that the newest manifest does not need."""
         unfinished = self.state.remove_unfinished(lambda name: True)
-        leftovers = [name for name in self.state.names() if name not in self._needed()]
+        needed = self._needed() | self._pinned()
+        leftovers = [name for name in self.state.names() if name not in needed]
         self.state.remove_all(leftovers)
         return sorted([*unfinished, *leftovers])
+
+    def discard(self, newest: Manifest, uids: Collection[str]) -> None:
+        """Nothing to do: all goes with :meth:`close`."""
 
     def close(self) -> None:
         """Remove the folder."""
         self._temporary.remove()
+
+    def _pinned(self) -> frozenset[str]:
+        return frozenset(file for pin in self._pins.values() for file in pin.files)
 
     def _needed(self) -> frozenset[str]:
         return frozenset() if self._newest is None else frozenset(self._newest.state_files())

@@ -17,6 +17,8 @@ import headrace
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import Format, job_settings, spark_settings
+from headrace.cli.state import state_app
+from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
 
@@ -28,6 +30,7 @@ app = typer.Typer(
 )
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
+app.add_typer(state_app, name="state")
 
 
 def _show_version_and_exit(wanted: bool) -> None:
@@ -66,6 +69,22 @@ NonRestored = Annotated[
         "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
     ),
 ]
+Target = Annotated[
+    str | None,
+    typer.Argument(metavar="[TARGET]", help="Where it is made; execution.checkpointing.savepoint-dir when left out."),
+]
+SavepointType = Annotated[
+    str, typer.Option("--type", metavar="canonical|native", help="Files of its own, or references to the checkpoint.")
+]
+Timeout = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long the job has, twice: to take it up, and to do it.")
+]
+FromSavepoint = Annotated[
+    str | None, typer.Option("-s", "--from-savepoint", metavar="DIR", help="A savepoint that the job starts from.")
+]
+ClaimMode = Annotated[
+    str | None, typer.Option("--claim-mode", metavar="no_claim|claim", help="Whose that savepoint is from then on.")
+]
 Version = Annotated[
     bool,
     typer.Option("--version", is_eager=True, callback=_show_version_and_exit, help="Show the versions."),
@@ -91,6 +110,8 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     master: Master = None,
     runtime: Runtime = None,
     checkpoint_dir: CheckpointDir = None,
+    from_savepoint: FromSavepoint = None,
+    claim_mode: ClaimMode = None,
     allow_non_restored_state: NonRestored = False,
     progress: Progress = None,
     traceback: Traceback = False,
@@ -98,6 +119,8 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
     from headrace.cli.run import run_program
 
+    start = {options.RECOVERY_PATH.key: from_savepoint, options.CLAIM_MODE.key: claim_mode}
+    define = [*(define or []), *(f"{key}={value}" for key, value in start.items() if value is not None)]
     settings = _settings(
         define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state
     )
@@ -144,6 +167,84 @@ def checkpoints(
 
     configuration = Configuration.from_dict(_settings(define, properties_file))
     raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
+
+
+@app.command()
+def failures(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Show what the job of a checkpoint directory has failed with."""
+    from headrace.cli.failure_history import run_failures
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    raise typer.Exit(run_failures(directory, configuration.storage_options()))
+
+
+@app.command()
+def savepoint(
+    directory: Annotated[
+        str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job; with --dispose, the savepoint.")
+    ],
+    target: Target = None,
+    kind: SavepointType = "canonical",
+    dispose: Annotated[bool, typer.Option("--dispose", "-d", help="Remove the savepoint DIR.")] = False,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job take a savepoint, and print where it is; or dispose of one."""
+    from headrace.cli.savepoint import run_dispose, run_savepoint
+    from headrace.savepoint.metadata import savepoint_format
+    from headrace.savepoint.requests import JobRequest
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    if dispose:
+        raise typer.Exit(run_dispose(directory, configuration))
+    request = JobRequest("", savepoint_format(kind))
+    raise typer.Exit(run_savepoint(directory, target, request, configuration, timeout))
+
+
+@app.command()
+def stop(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
+    savepoint_path: Annotated[
+        str | None, typer.Option("--savepoint-path", "-p", metavar="DIR", help="Where a savepoint is made.")
+    ] = None,
+    kind: SavepointType = "canonical",
+    drain: Annotated[
+        bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
+    ] = False,
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Stop a running job at the end of its epoch, with a savepoint where a place for it is given."""
+    from headrace.cli.savepoint import run_savepoint
+    from headrace.savepoint.metadata import savepoint_format
+    from headrace.savepoint.requests import JobRequest
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    request = JobRequest("", savepoint_format(kind), stops=True, drains=drain)
+    raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
+
+
+@app.command()
+def rescale(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
+    parallelism: Annotated[
+        int, typer.Option("-p", "--parallelism", min=1, help="Subtasks of operators that do not say otherwise.")
+    ],
+    timeout: Timeout = 600.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Have a running job go on at another parallelism, from the end of its epoch; its session stays."""
+    from headrace.cli.savepoint import run_rescale
+
+    configuration = Configuration.from_dict(_settings(define, properties_file))
+    raise typer.Exit(run_rescale(directory, parallelism, configuration, timeout))
 
 
 @app.command("package")

@@ -8,9 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.client import running
+from headrace.common import options
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
-from headrace.common.errors import JobCancelledError
+from headrace.common.errors import ConfigurationError, JobCancelledError
 from headrace.common.html import framed
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
@@ -18,9 +19,14 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.jobmanager.rescaling import Rescale
+from headrace.jobmanager.savepoints import SavepointRequest
+from headrace.savepoint.metadata import savepoint_format
 
 if TYPE_CHECKING:
+    from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.job_manager import JobManager
+    from headrace.savepoint.metadata import SavepointFormat
 
 logger = get_logger(__name__)
 
@@ -45,6 +51,7 @@ class JobClient:
 
     Args:
         manager: the job, not started yet.
+        savepoint_directory: where savepoints are made unless who asks for one says it.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -57,8 +64,9 @@ class JobClient:
         <JobStatus.FINISHED: 6>
     """
 
-    def __init__(self, manager: JobManager) -> None:
+    def __init__(self, manager: JobManager, savepoint_directory: str | None = None) -> None:
         self._manager = manager
+        self._savepoint_directory = savepoint_directory
         self._status = JobStatus.CREATED
         self._status_lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
@@ -114,6 +122,81 @@ class JobClient:
             self._manager.stop()
         return self._when_ended()
 
+    def rescale(self, parallelism: int) -> CompletableFuture[None]:
+        """Have the job go on at another parallelism, from the end of the epoch that runs; the session stays.
+
+        Operators for which the program sets a parallelism keep it. Flink's REST API has this for its adaptive scheduler
+        (``/jobs/:jobid/resource-requirements``), PyFlink has not.
+
+        Args:
+            parallelism: how many subtasks all other operators have from then on.
+
+        Returns:
+            Done when the job goes on. An ``InvalidProgramError`` when it cannot be planned so, above its maximum
+            parallelism, say: then it goes on as it was. A ``JobExecutionError`` when it has ended before.
+        """
+        return self._manager.request(Rescale(parallelism))
+
+    def trigger_savepoint(
+        self, savepoint_directory: str | None = None, format_type: SavepointFormat = "canonical"
+    ) -> CompletableFuture[str]:
+        """Take a savepoint at the end of the epoch that runs, while the job goes on.
+
+        Args:
+            savepoint_directory: where its directory is made, under a new name; what
+                ``execution.checkpointing.savepoint-dir`` says when left out.
+            format_type: ``"canonical"`` for files of its own that any backend can start from, ``"native"`` for
+                references to files of the checkpoint directory, which is done at once.
+
+        Returns:
+            The place of the savepoint, once it is complete; a ``SavepointError`` when it was not taken.
+        """
+        return self._manager.take_savepoint(self._wanted(savepoint_directory, format_type))
+
+    def stop_with_savepoint(
+        self,
+        advance_to_end_of_event_time: bool,
+        savepoint_directory: str | None = None,
+        format_type: SavepointFormat = "canonical",
+    ) -> CompletableFuture[str]:
+        """Take a savepoint, and end the job with it.
+
+        Args:
+            advance_to_end_of_event_time: whether all sources are to end where they are first, as for
+                :meth:`stop` with ``drain``. A job that starts from such a savepoint has nothing left to do.
+            savepoint_directory: as for :meth:`trigger_savepoint`.
+            format_type: as for :meth:`trigger_savepoint`.
+
+        Returns:
+            The place of the savepoint, once it is complete and the job has ended. When none could be taken it is a
+            ``SavepointError``, and the job goes on, unless it has come to its end.
+        """
+        wanted = self._wanted(savepoint_directory, format_type)
+        drains = advance_to_end_of_event_time
+        return self._with_the_end(self._manager.take_savepoint(wanted, stops=True, drains=drains))
+
+    def _with_the_end(self, savepoint: CompletableFuture[str]) -> CompletableFuture[str]:
+        """The same, not before the job has ended."""
+        ended: CompletableFuture[str] = CompletableFuture()
+
+        def complete(taken: CompletableFuture[str]) -> None:
+            error = taken.exception()
+            if error is not None:
+                ended.set_exception(error)
+            else:
+                self._result.add_done_callback(lambda _: ended.set_result(taken.result()))
+
+        savepoint.add_done_callback(complete)
+        return ended
+
+    def _wanted(self, directory: str | None, format_type: SavepointFormat) -> SavepointRequest:
+        directory = directory or self._savepoint_directory
+        if directory is None:
+            raise ConfigurationError(
+                f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key}"
+            )
+        return SavepointRequest(directory, savepoint_format(format_type))
+
     def interrupt(self) -> CompletableFuture[None]:
         """Stop as for :meth:`stop`, at the wish of a signal and not of the program, which may not know of it."""
         self._is_interrupted = True
@@ -157,6 +240,13 @@ class JobClient:
         manifest = self._manager.manifest
         counters = {} if manifest is None else dict(manifest.counters)
         return CompletableFuture.completed(counters | self._manager.gauges())
+
+    def get_exception_history(self) -> CompletableFuture[list[JobFailure]]:
+        """The latest failures of the job, the last one at the end; how many says ``web.exception-history-size``.
+
+        With a checkpoint directory those of earlier runs are among them.
+        """
+        return CompletableFuture.completed(self._manager.failures())
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""

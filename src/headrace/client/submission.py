@@ -16,13 +16,16 @@ from headrace.client.dependencies import check_interpreter, gather
 from headrace.client.job_client import JobClient
 from headrace.client.pickling import pickled
 from headrace.common import options
+from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
+from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 from headrace.connectors.collect import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
@@ -30,12 +33,12 @@ from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
-from headrace.state.backend import DEFAULT_BACKEND, STATE_BACKENDS
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.task_state import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.graph.specs import OperatorSpec
     from headrace.graph.stream_graph import StreamGraph
@@ -70,6 +73,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         raise GraphCaptured
     _configure_logging(configuration)
     check_interpreter(configuration)
+    _check_scheduler_mode(configuration)
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     listener = _listener(configuration)
@@ -83,9 +87,17 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
         _warn_of_derived_uids(plan)
     store = open_store(configuration)
     storage_options = options_for_tasks(configuration.storage_options())
-    blob = blob_of(plan, store.storage, dependencies, storage_options, LogSettings.of(configuration))
-    manager = JobManager(plan, blob, runtime, store, job_settings(configuration, plan), listener)
-    client = JobClient(manager)
+    ship = partial(
+        blob_of,
+        storage=store.storage,
+        dependencies=dependencies,
+        storage_options=storage_options,
+        logs=LogSettings.of(configuration),
+    )
+    replan = partial(_replanned, graph, configuration, job_name, ship)
+    job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
+    manager = JobManager(job, runtime, store, listener, replan=replan)
+    client = JobClient(manager, configuration.get(options.SAVEPOINT_DIR))
     client.start()
     return client
 
@@ -131,15 +143,35 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             parameters=configuration.job_parameters(),
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
-            state_backend=_state_backend(configuration.get(options.STATE_BACKEND)),
+            state_backend=_state_backend(configuration),
         ),
     )
 
 
-def _state_backend(name: str) -> StateBackend:
+def _replanned(
+    graph: StreamGraph,
+    configuration: Configuration,
+    job_name: str | None,
+    ship: Callable[[JobPlan], JobBlob],
+    parallelism: int,
+) -> PlannedJob:
+    """The same job at another parallelism, whatever the configuration says of that."""
+    changed = Configuration(configuration)
+    changed.set(options.PARALLELISM, str(parallelism))
+    plan = plan_graph(graph, changed, job_name, parallelism)
+    return PlannedJob(plan, ship(plan), job_settings(changed, plan))
+
+
+def _state_backend(configuration: Configuration) -> StateBackend:
+    name = configuration.get(options.STATE_BACKEND)
     if name.lower() == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
-        return HashMapStateBackend(DEFAULT_BACKEND)
-    return STATE_BACKENDS.load(name)
+        backend: StateBackend = HashMapStateBackend(DEFAULT_BACKEND)
+    else:
+        backend = STATE_BACKENDS.load(ROCKSDB_BACKEND if name.lower() == ROCKSDB_BACKEND else name)
+    if backend.name != ROCKSDB_BACKEND:
+        for option in filter(lambda option: configuration.contains_key(option.key), ROCKSDB_OPTIONS):
+            warn_caller(f"{option.key} has no effect: the state backend is {backend.name!r}")
+    return backend.configured(configuration)
 
 
 def blob_of(
@@ -183,7 +215,8 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
         ConfigurationError: when Spark is to execute them, and is not installed.
     """
     if configuration.get(options.RUNTIME) == "local":
-        return LocalRuntime(), os.cpu_count() or 1
+        runtime = LocalRuntime()
+        return runtime, runtime.slots()
     _check_spark_is_installed()
     # Imported here so that the local runtime works where PySpark is not installed.
     from headrace.runtime.spark.runtime import SparkRuntime
@@ -201,6 +234,14 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
     if handle.warnings:
         logger.warning("%s", mismatch_table(handle.warnings))
     return SparkRuntime(handle), handle.default_parallelism
+
+
+def _check_scheduler_mode(configuration: Configuration) -> None:
+    if configuration.get(options.SCHEDULER_MODE) is not None and configuration.get(options.PARALLELISM) is not None:
+        raise ConfigurationError(
+            f"{options.SCHEDULER_MODE.key}=reactive has the cluster say the parallelism, and {options.PARALLELISM.key} "
+            "says another: leave one of them out; set_parallelism(...) of an operator holds in any mode"
+        )
 
 
 def _check_spark_is_installed() -> None:

@@ -9,6 +9,7 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
 from headrace.common.job_execution_result import JobExecutionResult
+from headrace.common.job_failure import FailureOrigin, JobFailure
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.public_module import public_module
@@ -51,10 +52,12 @@ __all__ = [
     "Duration",
     "Encoder",
     "ExecutionConfig",
+    "FailureOrigin",
     "IngestionTimeAssigner",
     "Instant",
     "JobClient",
     "JobExecutionResult",
+    "JobFailure",
     "JobID",
     "JobStatus",
     "JsonRowDeserializationSchema",

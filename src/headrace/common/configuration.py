@@ -255,7 +255,7 @@ class Configuration:
         """Why nothing comes of a key, unless it is set to what holds anyway; None as well when something does."""
         option = FLINK_OPTIONS.get(key)
         if option is None:
-            return reason_of_family(key)
+            return None if key in OPTIONS or key in DEPRECATED else reason_of_family(key)
         with contextlib.suppress(ConfigurationError):  # validate() is for that
             if self.get(option) != option.default:
                 return option.reason

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import traceback
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_traceback
 from headrace.common.ipython import with_cells
+
+if TYPE_CHECKING:
+    from headrace.common.job_failure import FailureOrigin
 
 EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit)
 """What ends whoever it reaches. Raised by code that others wait for (a committer, work beside the epochs), it is told
@@ -27,7 +30,13 @@ def shows_all() -> bool:
 
 
 class HeadraceError(Exception):
-    """The root of all errors of headrace."""
+    """The root of all errors of headrace.
+
+    Attributes:
+        origin: the operator, record and process that it came from, where a function of the user failed in a task.
+    """
+
+    origin: FailureOrigin | None = None
 
     def _render_traceback_(self) -> list[str]:
         """What notebooks and IPython show: the message and the line of a mistake, unless all is wanted."""
@@ -128,6 +137,10 @@ class CheckpointStorageError(CheckpointError, OSError):
     """The checkpoint directory is missing something that exactness needs (exclusive creation, say)."""
 
 
+class SavepointError(CheckpointError):
+    """A savepoint cannot be taken, read or started from; the message names the file, or what to do."""
+
+
 class JobSupersededError(CheckpointError):
     """Another job manager has taken over the checkpoint directory; this one has to stop."""
 
@@ -178,6 +191,10 @@ class JobCancelledError(JobExecutionError):
 
 class InfrastructureError(HeadraceError, RuntimeError):
     """A machine, a process or a connection failed, not the program; the epoch may be run again."""
+
+
+class CheckpointFailedError(InfrastructureError):
+    """The checkpoint of an epoch was not written, or not in time; the epoch may be run again."""
 
 
 class SchemaRegistryError(HeadraceError, RuntimeError):

@@ -68,37 +68,11 @@ CHAIN_DIFFERENT_MAX_PARALLELISM: Final = _option(
     "pipeline.operator-chaining.chain-operators-with-different-max-parallelism", boolean, True, _CHAINS
 )
 CHANGELOG: Final = _option("state.changelog.enabled", boolean, False, _IS_A_LOG, "state.backend.changelog.enabled")
-SAVEPOINT_DIR: Final = _option(
-    "execution.checkpointing.savepoint-dir",
-    str,
-    None,
-    "there are no savepoints yet; execution.checkpointing.dir has checkpoints",
-    "state.savepoints.dir",
-    "savepoints.state.backend.fs.dir",
-)
-MIN_PAUSE: Final = _option(
-    "execution.checkpointing.min-pause",
-    duration,
-    0,
-    "epochs follow as data arrives; see headrace.epoch.min-interval",
-)
 MAX_CONCURRENT_CHECKPOINTS: Final = _option(
     "execution.checkpointing.max-concurrent-checkpoints",
     integer(1, _COUNT),
     1,
     "the commit of one epoch overlaps the next one, and no more",
-)
-TOLERABLE_FAILED_CHECKPOINTS: Final = _option(
-    "execution.checkpointing.tolerable-failed-checkpoints",
-    integer(0, _COUNT),
-    0,
-    "an epoch that fails is run again, under the restart strategy of the configuration",
-)
-CHECKPOINT_RETENTION: Final = _option(
-    "execution.checkpointing.externalized-checkpoint-retention",
-    choice("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
-    "RETAIN_ON_CANCELLATION",
-    "the latest checkpoints are always kept",
 )
 UNALIGNED: Final = _option(
     "execution.checkpointing.unaligned.enabled", boolean, False, _NO_BARRIERS, "execution.checkpointing.unaligned"
@@ -262,13 +236,6 @@ _WITHOUT_SETTERS: Final = (
         _NO_BARRIERS,
         "execution.checkpointing.recover-without-channel-state.checkpoint-id",
     ),
-    _option(
-        "execution.state-recovery.claim-mode",
-        choice("CLAIM", "NO_CLAIM", "LEGACY"),
-        "CLAIM",
-        "a job takes over the checkpoint directory that it goes on in",
-        "execution.savepoint-restore-mode",
-    ),
     _option("execution.checkpointing.unaligned.interruptible-timers.enabled", boolean, False, _NO_BARRIERS),
     _option(
         "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file", integer(1, _COUNT), 5, _NO_BARRIERS
@@ -327,7 +294,7 @@ FAMILIES: Final[dict[str, str]] = {
     "slotmanager.": _SIZED_BY_SPARK,
     "state.backend.forst.": "state lies in files that are mapped into memory",
     "state.backend.latency-track.": "nothing of single accesses to state is measured",
-    "state.backend.rocksdb.": "state lies in files that are mapped into memory",
+    "state.backend.rocksdb.": "tables are written sorted, and at once: there are no write buffers, levels or threads",
     "state.latency-track.": "nothing of single accesses to state is measured",
     "state.size-track.": "nothing of single accesses to state is measured",
     "table.exec.": "there is no Table API yet",
@@ -336,7 +303,6 @@ FAMILIES: Final[dict[str, str]] = {
 }
 """How the keys of whole groups of options without effect begin, and why they have none."""
 
-_START: Final = "set execution.checkpointing.dir to the directory of the job's checkpoints, and it goes on from them"
 _LISTENERS: Final = "listeners are Java classes in Flink; a program can wait for its JobClient"
 _WITH_HEADRACE: Final = "give the master of Spark, with headrace.spark.master or headrace run --master"
 
@@ -346,8 +312,6 @@ REFUSED_OPTIONS: Final[dict[str, str]] = {
     "pipeline.classpaths": "use spark.driver.extraClassPath and spark.executor.extraClassPath",
     "pipeline.global-job-parameters": "set each parameter as a key of its own, or use set_global_job_parameters(...)",
     "pipeline.jobvertex-parallelism-overrides": "call set_parallelism(...) on the operators",
-    "execution.state-recovery.path": _START,
-    "execution.savepoint.path": _START,
     "execution.target": _WITH_HEADRACE,
     "execution.job-listeners": _LISTENERS,
     "execution.job-status-changed-listeners": _LISTENERS,

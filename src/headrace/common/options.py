@@ -19,6 +19,7 @@ from headrace.common.config_values import (
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.durable import Permissions
 from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 
 OWN_NAMESPACES: Final = (
     "execution.",
@@ -43,6 +44,26 @@ PARALLELISM: Final = ConfigOption[int | None](
     integer(1, UPPER_BOUND_MAX_PARALLELISM),
     None,
     "How many subtasks an operator has unless it says otherwise; the cores of the runtime when not set.",
+)
+SCHEDULER_MODE: Final = ConfigOption[str | None](
+    "scheduler-mode",
+    choice("reactive"),
+    None,
+    "reactive: the job goes on at another parallelism when executors come and go: as many subtasks as the cluster runs "
+    "tasks at the same time, for all operators that do not set their own. Not with parallelism.default.",
+)
+RESCALE_STABILIZATION: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.resource-stabilization-timeout",
+    duration,
+    60_000,
+    "In reactive mode, for how long the number of slots has to be the same before the job follows it.",
+)
+RESCALE_COOLDOWN: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling",
+    duration,
+    30_000,
+    "In reactive mode, how long after a change of parallelism there is none.",
+    ("jobmanager.adaptive-scheduler.scaling-interval.min",),
 )
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",
@@ -91,6 +112,27 @@ CHECKPOINTS_RETAINED: Final = ConfigOption(
     "How many of the latest checkpoints are kept.",
     ("state.checkpoints.num-retained",),
 )
+CHECKPOINT_RETENTION: Final = ConfigOption(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    choice("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
+    "RETAIN_ON_CANCELLATION",
+    "When checkpoints are deleted: never; when the job is cancelled; or when it is cancelled, fails or has finished. A "
+    "job that is stopped keeps them, and so does one that fails before its first epoch.",
+)
+MIN_PAUSE: Final = ConfigOption(
+    "execution.checkpointing.min-pause",
+    duration,
+    0,
+    "How long the work between two checkpoints takes at least: epochs aim at that, whatever the target duration and "
+    "the interval say, and where the last one took less, the next one begins later.",
+)
+TOLERABLE_FAILED_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    integer(0, 2**31 - 1),
+    0,
+    "How many checkpoints in a row may fail, with storage that cannot be written or an epoch that takes longer than "
+    "the timeout, before the restart strategy is asked. Their epochs are run again meanwhile.",
+)
 CHECKPOINT_INLINE_THRESHOLD: Final = ConfigOption(
     "execution.checkpointing.data-inline-threshold",
     memory_size,
@@ -120,13 +162,49 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "longer has, or of a source that is another one now. A warning names it.",
     ("execution.savepoint.ignore-unclaimed-state",),
 )
+SAVEPOINT_DIR: Final = ConfigOption[str | None](
+    "execution.checkpointing.savepoint-dir",
+    str,
+    None,
+    "Where the directories of savepoints are made, unless who asks for one says it.",
+    ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+)
+RECOVERY_PATH: Final = ConfigOption[str | None](
+    "execution.state-recovery.path",
+    str,
+    None,
+    "A savepoint, or a checkpoint directory, that the job starts from. A job that finds a checkpoint in its own "
+    "checkpoint directory goes on from that instead.",
+    ("execution.savepoint.path",),
+)
+CLAIM_MODE: Final = ConfigOption(
+    "execution.state-recovery.claim-mode",
+    choice("NO_CLAIM", "CLAIM", others={"legacy": "NO_CLAIM"}),
+    "NO_CLAIM",
+    "Whose the savepoint is that a job starts from: NO_CLAIM leaves it alone, CLAIM removes it once the job has a "
+    "checkpoint of its own. Either way the job never needs it again.",
+    ("execution.savepoint-restore-mode",),
+)
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
     str,
     "hashmap",
     "What keeps the state of operators: `hashmap` (in columns, in files that are mapped into memory, so that it may be "
-    "larger than that), or one that a plugin brings. Fixed for the life of the state.",
+    "larger than that), `rocksdb` (in tables of RocksDB, of which as much is in memory as is said), or one that a "
+    "plugin brings. Fixed for the life of the state.",
     ("state.backend",),
+)
+FAILURE_ENRICHERS: Final = ConfigOption[str | None](
+    "jobmanager.failure-enrichers",
+    str,
+    None,
+    "The plugins that label the failures of the job, with commas between their names.",
+)
+EXCEPTION_HISTORY_SIZE: Final = ConfigOption(
+    "web.exception-history-size",
+    _COUNT,
+    16,
+    "How many of the job's latest failures are kept beside its checkpoints; `headrace failures` shows them.",
 )
 RESTART_STRATEGY: Final = ConfigOption[str | None](
     "restart-strategy.type",
@@ -341,7 +419,7 @@ SOURCE_POLL_INTERVAL: Final = ConfigOption(
 )
 
 OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
-    option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
+    option.key: option for option in (*tuple(globals().values()), *ROCKSDB_OPTIONS) if isinstance(option, ConfigOption)
 }
 """All options by key."""
 

@@ -101,7 +101,7 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     "common.watermark_strategy": {"AssignerWithPeriodicWatermarksWrapper": _INTERNAL},
     "datastream": {
         "CustomCheckpointStorage": Missing("ST-22", "write a plugin: docs/plugins.md"),
-        "CustomStateBackend": Missing("ST-19", "write a plugin, docs/state-backends.md, and set state.backend.type"),
+        "CustomStateBackend": Missing("ST-22", "write a plugin, docs/state-backends.md, and set state.backend.type"),
         "TimeCharacteristic": _never("DS-64", "Flink has given it up: windows and timers say which time they mean"),
         "ExternalizedCheckpointCleanup": _never("DS-64", "use ExternalizedCheckpointRetention"),
     },
@@ -158,10 +158,7 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
             "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
         ),
     },
-    "JobClient": {
-        "stop_with_savepoint": Missing("CP-08", "stop() leaves a checkpoint to go on from"),
-        "trigger_savepoint": Missing("CP-08", "every epoch leaves a checkpoint to go on from"),
-    },
+    "JobClient": {},
     "RuntimeContext": {
         "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
     },

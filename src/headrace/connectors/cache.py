@@ -1,149 +1,121 @@
 """What a job leaves of a stream for later jobs of the same program: a sink that fills a cache, a source that reads it.
 
-It lies in the memory of the driver, encoded, and travels with the jobs that read it.
+The records lie in temporary files of the driver, one for each epoch. What an epoch reads of them goes to the tasks with
+the pieces of this epoch: so they need not see the files, and the driver holds no more than what is on its way.
 """
 
 from __future__ import annotations
 
-import uuid
+import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-import pyarrow as pa
-
-from headrace.common.columns import layout_of
-from headrace.common.errors import CommitRefusedError
-from headrace.connectors.ranges import RangeEnumerator, runs
-from headrace.connectors.sink import Committer, Sink, SinkWriter
-from headrace.connectors.source import Boundedness, Source, SourceReader, SourceRecords
+from headrace.common.durable import Permissions, write_file
+from headrace.common.temporary import TemporaryFolder, writing
+from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
+from headrace.connectors.ranges import cut_evenly
+from headrace.connectors.source import (
+    Boundedness,
+    Pending,
+    Source,
+    SourceReader,
+    SourceRecords,
+    SplitEnumerator,
+    SplitRead,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import CommitterContext, Json, WriterContext
-    from headrace.connectors.source import EnumeratorContext, SplitEnumerator
+    from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
+
+_SPLIT: Final = "cache"
 
 
 @dataclass(frozen=True, slots=True)
-class CachedBatch:
-    """Some records.
+class _Place:
+    """Where some records are.
 
     Attributes:
-        columns: they, as an Arrow message.
-        timestamps: their event times, as bytes of 64-bit integers.
-        kinds: their kinds, where some are no insertions and the columns do not say it; else empty.
-        count: how many there are.
+        file: the number of the file.
+        start: where they begin in it: the columns, then what they do in a changelog, then their event times.
+        sizes: how many bytes each of these three takes.
+        count: how many records there are.
     """
 
-    columns: bytes
-    timestamps: bytes
-    kinds: bytes
+    file: int
+    start: int
+    sizes: tuple[int, int, int]
     count: int
 
-    @classmethod
-    def of(cls, batch: Batch) -> CachedBatch:
-        """The records of a batch."""
-        if batch.is_columnar:
-            columns, kinds = batch.columns, batch.kinds_beside_columns
-        else:
-            columns, kinds = layout_of(batch.type).rows_to_columns_and_kinds(batch.rows)
-        times = np.ascontiguousarray(batch.timestamps).tobytes()
-        return cls(columns.serialize().to_pybytes(), times, b"" if kinds is None else kinds.tobytes(), len(batch))
-
-    def records(self, type_: TypeInformation) -> SourceRecords:
-        """The same for those that read a source."""
-        layout, timestamps = layout_of(type_), np.frombuffer(self.timestamps, np.int64)
-        columns = pa.ipc.read_record_batch(pa.py_buffer(self.columns), layout.schema)
-        if self.kinds:
-            rows = layout.columns_and_kinds_to_rows(columns, np.frombuffer(self.kinds, np.int8))
-            return SourceRecords(rows=rows, timestamps=timestamps)
-        if type_.arrow_type is None:
-            return SourceRecords(rows=layout.columns_to_rows(columns), timestamps=timestamps)
-        return SourceRecords(columns=columns, timestamps=timestamps)
+    @property
+    def size(self) -> int:
+        """How many bytes all of it takes."""
+        return sum(self.sizes)
 
 
-class CacheFilling:
-    """What one job has put into a cache until now; stays in the driver while its sink travels."""
+class CacheFiles(Receiver):
+    """The records of a stream in temporary files of this process, which go with this object.
 
-    def __init__(self) -> None:
-        self.batches: list[CachedBatch] = []
-        self.last_epoch = -1
-
-
-_fillings: WeakValueDictionary[str, CacheFilling] = WeakValueDictionary()
-
-
-class CacheSink(Sink):
-    """Has a cache hold the records of every complete epoch, each epoch once.
-
-    Args:
-        filling: takes them.
+    Attributes:
+        places: where the records are, in the order in which they came.
     """
 
-    def __init__(self, filling: CacheFilling) -> None:
-        self._id = uuid.uuid4().hex
-        self._filling: CacheFilling | None = filling
-        _fillings[self._id] = filling
-
-    @property
-    def is_durable(self) -> bool:
-        return False
-
-    def takes_changes(self, input_type: TypeInformation) -> bool:
-        return True
-
-    def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _CacheWriter()
-
-    def create_committer(self, context: CommitterContext) -> Committer:
-        filling = self._filling or _fillings.get(self._id)
-        if filling is None:
-            raise CommitRefusedError("a cache is filled in the process that made it, and nowhere else")
-        return _CacheCommitter(filling)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_id": self._id, "_filling": None}
-
-    def __repr__(self) -> str:
-        return "CacheSink()"
-
-
-class _CacheWriter(SinkWriter):
     def __init__(self) -> None:
-        self._batches: list[CachedBatch] = []
+        super().__init__()
+        self.places: list[_Place] = []
+        self._written = 0
+        with writing("cache()"):
+            folder = TemporaryFolder("cache-")
+        weakref.finalize(self, folder.remove)
+        self._folder = folder.path
 
-    def write(self, batch: Batch) -> None:
-        self._batches.append(CachedBatch.of(batch))
+    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+        """Writes the records of an epoch; a file that was not written as a whole is written again."""
+        places, start = [], 0
+        for part in records:
+            sizes = (len(part.columns), len(part.kinds), len(part.times))
+            places.append(_Place(self._written, start, sizes, part.count))
+            start += part.size
+        chunks = [chunk for part in records for chunk in (part.columns, part.kinds, part.times)]
+        with writing("cache()"):
+            write_file(self._path(self._written), chunks, Permissions.OWNER, durable=False)
+        self.places += places
+        self._written += 1
 
-    def prepare_commit(self) -> Sequence[Json]:
-        batches, self._batches = self._batches, []
-        return batches
+    def read(self, first: int, end: int) -> list[EncodedRecords]:
+        """The records at some of the places."""
+        found = []
+        for number, places in groupby(self.places[first:end], attrgetter("file")):
+            with self._path(number).open("rb") as file:
+                for place in places:
+                    file.seek(place.start)
+                    columns, kinds, times = (file.read(size) for size in place.sizes)
+                    found.append(EncodedRecords(columns, kinds, times, place.count))
+        return found
+
+    def _path(self, number: int) -> Path:
+        return self._folder / str(number)
 
 
-class _CacheCommitter(Committer):
-    def __init__(self, filling: CacheFilling) -> None:
-        self._filling = filling
-
-    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        if epoch > self._filling.last_epoch:
-            self._filling.batches += committables
-            self._filling.last_epoch = epoch
+class CacheSink(DriverSink):
+    """Has :class:`CacheFiles` take the records of every complete epoch, each epoch once."""
 
 
 class CachedSource(Source[Any]):
     """Reads a cache: the records with their timestamps, in the order in which they were put there.
 
     Args:
-        batches: the records.
+        files: hold the records; they stay in the driver while the source travels.
         type_info: their type.
     """
 
-    def __init__(self, batches: Sequence[CachedBatch], type_info: TypeInformation) -> None:
-        self._batches = batches
+    def __init__(self, files: CacheFiles, type_info: TypeInformation) -> None:
+        self._files: CacheFiles | None = files
         self._type = type_info
 
     @property
@@ -159,22 +131,59 @@ class CachedSource(Source[Any]):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        size = sum(len(batch.columns) for batch in self._batches) // max(len(self._batches), 1) + 1
-        return RangeEnumerator("cache", len(self._batches), size)
+        assert self._files is not None, "enumerators are made in the driver"
+        return _CacheEnumerator(self._files)
 
     def create_reader(self) -> SourceReader:
-        return _CacheReader(self._batches, self._type)
+        return _CacheReader(self._type)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_files": None, "_type": self._type}
 
     def __repr__(self) -> str:
-        return f"CachedSource({sum(batch.count for batch in self._batches)} records of {self._type})"
+        return f"CachedSource({self._type})"
+
+
+class _CacheEnumerator(SplitEnumerator):
+    """One split of all places; a position is the number of a place."""
+
+    def __init__(self, files: CacheFiles) -> None:
+        self._files = files
+
+    def discover(self, now: int) -> Sequence[str]:
+        return (_SPLIT,)
+
+    def initial_position(self, split_id: str) -> Json:
+        return 0
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        end, records, size = position, 0, 0
+        for place in self._files.places[position:]:
+            records, size = records + place.count, size + place.size
+            if end > position and (records > budget.records or size > budget.bytes):
+                records, size = records - place.count, size - place.size
+                break
+            end += 1
+        if end == position:
+            return None
+        pieces = tuple(self._files.read(*piece) for piece in cut_evenly(position, end, budget.pieces))
+        return SplitRead(split_id, position, end, pieces, records=records, bytes=size)
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        left = self._files.places[position:]
+        return Pending(sum(place.count for place in left), sum(place.size for place in left))
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        return bool(position >= len(self._files.places))
 
 
 class _CacheReader(SourceReader):
-    def __init__(self, batches: Sequence[CachedBatch], type_: TypeInformation) -> None:
-        self._batches = batches
+    def __init__(self, type_: TypeInformation) -> None:
         self._type = type_
 
     def read(self, piece: Json) -> Iterator[SourceRecords]:
-        for start, end in runs(piece):
-            for batch in self._batches[start:end]:
-                yield batch.records(self._type)
+        for part in piece:
+            if part.kinds or self._type.arrow_type is None:
+                yield SourceRecords(rows=part.as_rows(self._type), timestamps=part.timestamps)
+            else:
+                yield SourceRecords(columns=part.as_columns(self._type), timestamps=part.timestamps)

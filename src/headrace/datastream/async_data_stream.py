@@ -16,11 +16,11 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.data_stream import DataStream
 from headrace.datastream.functions import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.streams.checks import check_instance
+from headrace.datastream.streams.requests import request_settings
 from headrace.datastream.streams.types import origin_of, result_type
 from headrace.graph.async_specs import AsyncSpec
 from headrace.operators.asynchronous.async_operator import Grouping
-from headrace.operators.asynchronous.requests import RequestSettings
-from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
+from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import OUT
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.functions import Function
+    from headrace.operators.asynchronous.requests import RequestSettings
+    from headrace.operators.asynchronous.retries import AsyncRetryStrategy
 
     Length = Duration | Time | timedelta | int
     Invoked = AsyncFunction[Any, Any] | Callable[[Any], Awaitable[Iterable[Any]]]
@@ -118,7 +120,7 @@ class AsyncDataStream:
             InvalidTypeError: as :meth:`unordered_wait`.
             InvalidProgramError: as :meth:`unordered_wait`, and when there are retries without a timeout.
         """
-        settings = _settings(timeout, capacity, async_retry_strategy, is_ordered=False)
+        settings = request_settings(timeout, capacity, async_retry_strategy, is_ordered=False)
         return _applied(data_stream, async_function, settings, output_type)
 
     @staticmethod
@@ -150,7 +152,7 @@ class AsyncDataStream:
 
         The arguments, and what is raised, are those of :meth:`unordered_wait_with_retry`.
         """
-        settings = _settings(timeout, capacity, async_retry_strategy, is_ordered=True)
+        settings = request_settings(timeout, capacity, async_retry_strategy, is_ordered=True)
         return _applied(data_stream, async_function, settings, output_type)
 
     @staticmethod
@@ -180,7 +182,7 @@ class AsyncDataStream:
             InvalidProgramError: when the timeout, the batch size or the capacity is not positive, or the batch timeout
                 is negative.
         """
-        settings = _settings(timeout, capacity, NO_RETRY_STRATEGY, is_ordered=False)
+        settings = request_settings(timeout, capacity, is_ordered=False)
         return _applied_to_batches(data_stream, async_batch_function, settings, batch_size, batch_timeout, output_type)
 
     @staticmethod
@@ -197,24 +199,8 @@ class AsyncDataStream:
 
         The arguments, and what is raised, are those of :meth:`unordered_wait_batch`.
         """
-        settings = _settings(timeout, capacity, NO_RETRY_STRATEGY, is_ordered=True)
+        settings = request_settings(timeout, capacity, is_ordered=True)
         return _applied_to_batches(data_stream, async_batch_function, settings, batch_size, batch_timeout, output_type)
-
-
-def _settings(
-    timeout: Length, capacity: int, strategy: AsyncRetryStrategy[Any], *, is_ordered: bool
-) -> RequestSettings:
-    """How requests are made, once it is certain that they can be."""
-    expect(capacity, int, "capacity")
-    expect(strategy, AsyncRetryStrategy, "async_retry_strategy")
-    millis = to_millis(timeout)
-    if capacity <= 0:
-        raise refused(f"capacity: at least one request has to be in flight, not {capacity}")
-    if millis < 0:
-        raise refused(f"timeout: it cannot be negative, {millis} ms; 0 waits for as long as it takes")
-    if not millis and strategy is not NO_RETRY_STRATEGY:
-        raise refused("timeout: requests that are made again need one, which covers all attempts")
-    return RequestSettings(millis, capacity, is_ordered, strategy)
 
 
 def _applied(stream: Any, function: Any, settings: RequestSettings, output_type: Any) -> DataStream[Any]:

@@ -6,16 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.job_status import JobStatus
-from headrace.connectors.cache import CachedSource, CacheFilling, CacheSink
+from headrace.connectors.cache import CachedSource, CacheFiles, CacheSink
 from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import HASH, ForwardByKey
 from headrace.graph.specs import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator
 
     from headrace.client.job_client import JobClient
-    from headrace.connectors.cache import CachedBatch
     from headrace.graph.stream_graph import StreamGraph
 
 
@@ -25,11 +24,11 @@ class StreamCache:
 
     Attributes:
         output: the edge that it is read by.
-        batches: the records; None as long as no job has made all of them.
+        files: the records; None as long as no job has made all of them.
     """
 
     output: Edge
-    batches: Sequence[CachedBatch] | None = None
+    files: CacheFiles | None = None
 
     @property
     def uid(self) -> str:
@@ -46,8 +45,8 @@ class Caches:
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str | None], StreamCache] = {}
-        self._begun: list[tuple[StreamCache, CacheFilling]] = []
-        self._running: list[tuple[JobClient, StreamCache, CacheFilling]] = []
+        self._begun: list[tuple[StreamCache, CacheFiles]] = []
+        self._running: list[tuple[JobClient, StreamCache, CacheFiles]] = []
 
     def of(self, output: Edge) -> StreamCache:
         """The cache of an output; an empty one where there is none yet."""
@@ -62,23 +61,23 @@ class Caches:
         """
         self._take_what_is_whole()
         for cache in self._caches.values():
-            if cache.batches is not None:
-                graph = _reading(cache, cache.batches, graph).subgraph(wanted)
+            if cache.files is not None:
+                graph = _reading(cache, cache.files, graph).subgraph(wanted)
         self._begun = []
         made = {node.id for node in graph}
         for cache in self._caches.values():
-            if cache.batches is None and cache.output.source in made:
+            if cache.files is None and cache.output.source in made:
                 self._begun.append((cache, _filling(cache, graph)))
         return graph
 
     def filled_by(self, client: JobClient) -> None:
         """The job whose graph was made last runs: when it has finished, what it has filled is whole."""
-        self._running += [(client, cache, filling) for cache, filling in self._begun]
+        self._running += [(client, cache, files) for cache, files in self._begun]
         self._begun = []
 
     def invalidate(self, cache: StreamCache) -> None:
         """Forget what is kept, and what jobs that run are about to."""
-        cache.batches = None
+        cache.files = None
         self._running = [entry for entry in self._running if entry[1] is not cache]
 
     def clear(self) -> None:
@@ -89,30 +88,30 @@ class Caches:
     def _take_what_is_whole(self) -> None:
         """Looks for jobs that have finished; one that failed, or was ended, has not made all records."""
         running, self._running = self._running, []
-        for client, cache, filling in running:
+        for client, cache, files in running:
             status = client.get_job_status().result()
             if status is JobStatus.FINISHED:
-                cache.batches = filling.batches
+                cache.files = files
             elif not status.is_terminal_state():
-                self._running.append((client, cache, filling))
+                self._running.append((client, cache, files))
 
 
-def _filling(cache: StreamCache, graph: StreamGraph) -> CacheFilling:
+def _filling(cache: StreamCache, graph: StreamGraph) -> CacheFiles:
     """Has a job put the records into a cache beside all else that it does."""
-    filling = CacheFilling()
-    node = graph.add(SinkSpec(CacheSink(filling)), f"Cache: {graph[cache.output.source].name}", (cache.output,))
+    files = CacheFiles()
+    node = graph.add(SinkSpec(CacheSink(files)), f"Cache: {graph[cache.output.source].name}", (cache.output,))
     graph.update(node.id, uid=cache.uid)
-    return filling
+    return files
 
 
-def _reading(cache: StreamCache, batches: Sequence[CachedBatch], graph: StreamGraph) -> StreamGraph:
+def _reading(cache: StreamCache, files: CacheFiles, graph: StreamGraph) -> StreamGraph:
     """Has a job read what is kept, in the place of the operator that would make it again."""
     readers: list[Node] = []
 
     def read(node: Node, made: StreamGraph) -> Iterator[Node]:
         if any(map(cache.feeds, node.inputs)):
             if not readers:
-                readers.append(_reader(cache, batches, graph, made.new_id()))
+                readers.append(_reader(cache, files, graph, made.new_id()))
                 yield readers[0]
             inputs = (_from(readers[0], edge) if cache.feeds(edge) else edge for edge in node.inputs)
             node = replace(node, inputs=tuple(inputs))
@@ -121,11 +120,11 @@ def _reading(cache: StreamCache, batches: Sequence[CachedBatch], graph: StreamGr
     return graph.transform(read)
 
 
-def _reader(cache: StreamCache, batches: Sequence[CachedBatch], graph: StreamGraph, node_id: int) -> Node:
+def _reader(cache: StreamCache, files: CacheFiles, graph: StreamGraph, node_id: int) -> Node:
     producer = graph[cache.output.source]
     return Node(
         id=node_id,
-        spec=SourceSpec(CachedSource(batches, graph.record_type(cache.output))),
+        spec=SourceSpec(CachedSource(files, graph.record_type(cache.output))),
         name=f"Cache: {producer.name}",
         uid=cache.uid,
         parallelism=producer.parallelism,

@@ -125,27 +125,52 @@ class CheckpointConfig:
         threshold = self._configuration.get(options.CHECKPOINT_INLINE_THRESHOLD)
         return None if path is None else FileSystemCheckpointStorage(path, threshold)
 
-    # --- without effect, with a warning that says why ----------------------------------------------------------------
-
     def set_externalized_checkpoint_retention(
         self, retention_mode: ExternalizedCheckpointRetention
     ) -> CheckpointConfig:
-        """Keeps what is to become of checkpoints; without effect, for the latest ones stay, however the job ends."""
+        """Sets when checkpoints are deleted: never, which is the default, or when the job ends.
+
+        Raises:
+            InvalidTypeError: when it is no ``ExternalizedCheckpointRetention``.
+        """
         expect(retention_mode, ExternalizedCheckpointRetention, "set_externalized_checkpoint_retention")
-        return self._keep(flink_options.CHECKPOINT_RETENTION, retention_mode)
+        self._configuration.set(options.CHECKPOINT_RETENTION, retention_mode)
+        return self
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """Gives back what is to become of checkpoints; that they stay when nothing was set."""
-        return ExternalizedCheckpointRetention[self._configuration.get(flink_options.CHECKPOINT_RETENTION)]
+        """When checkpoints are deleted."""
+        return ExternalizedCheckpointRetention[self._configuration.get(options.CHECKPOINT_RETENTION)]
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """Keeps a pause between checkpoints in milliseconds; without effect."""
+        """Sets how long the work between two checkpoints takes at least, in milliseconds."""
         expect(min_pause_between_checkpoints, int, "set_min_pause_between_checkpoints")
-        return self._keep(flink_options.MIN_PAUSE, min_pause_between_checkpoints)
+        self._configuration.set_checked(options.MIN_PAUSE, min_pause_between_checkpoints)
+        return self
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """Gives a pause between checkpoints in milliseconds back."""
-        return int(self._configuration.get(flink_options.MIN_PAUSE))
+        """How long the work between two checkpoints takes at least, in milliseconds."""
+        return self._configuration.get(options.MIN_PAUSE)
+
+    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
+        """Sets how many checkpoints in a row may fail before the restart strategy is asked."""
+        expect(tolerable_checkpoint_failure_number, int, "set_tolerable_checkpoint_failure_number")
+        self._configuration.set_checked(options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
+        return self
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        """How many checkpoints in a row may fail before the restart strategy is asked."""
+        return self._configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS)
+
+    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
+        """Sets that no checkpoint may fail without the restart strategy being asked, or that all may."""
+        expect(fail_on_checkpointing_errors, bool, "set_fail_on_checkpointing_errors")
+        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether the restart strategy is asked whenever a checkpoint fails."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    # --- without effect, with a warning that says why ----------------------------------------------------------------
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Keeps how many checkpoints may be under way; without effect."""
@@ -155,24 +180,6 @@ class CheckpointConfig:
     def get_max_concurrent_checkpoints(self) -> int:
         """Gives how many checkpoints may be under way back."""
         return int(self._configuration.get(flink_options.MAX_CONCURRENT_CHECKPOINTS))
-
-    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """Keeps how many checkpoints may fail; without effect."""
-        expect(tolerable_checkpoint_failure_number, int, "set_tolerable_checkpoint_failure_number")
-        return self._keep(flink_options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
-
-    def get_tolerable_checkpoint_failure_number(self) -> int:
-        """Gives how many checkpoints may fail back."""
-        return int(self._configuration.get(flink_options.TOLERABLE_FAILED_CHECKPOINTS))
-
-    def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Keeps whether a checkpoint that fails is to end the job: how many may fail; without effect."""
-        expect(fail_on_checkpointing_errors, bool, "set_fail_on_checkpointing_errors")
-        return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
-
-    def is_fail_on_checkpointing_errors(self) -> bool:
-        """Gives back whether no checkpoint may fail."""
-        return self.get_tolerable_checkpoint_failure_number() == 0
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Keeps whether checkpoints are to be unaligned; without effect."""

@@ -31,7 +31,7 @@ class CheckpointStorage:
         raise NotImplementedError
 
     def get_savepoint_path(self) -> str | None:
-        """Always None: there are no savepoints yet."""
+        """Always None: ``execution.checkpointing.savepoint-dir`` says it."""
         return None
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
-from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from headrace.datastream.streams.cached_stream import CachedDataStream
-from headrace.datastream.streams.connected_streams import ConnectedStreams
+from headrace.datastream.streams.connected.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.connected.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.datastream.streams.interval_join import IntervalJoin, IntervalJoined
-from headrace.datastream.streams.joined_streams import (
+from headrace.datastream.streams.joins.interval_join import IntervalJoin, IntervalJoined
+from headrace.datastream.streams.joins.joined_streams import (
     CoGroupedStreams,
     CoGroupedWindows,
     JoinedStreams,

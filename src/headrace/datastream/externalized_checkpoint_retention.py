@@ -12,7 +12,9 @@ public_module(__name__)
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of a job's checkpoints when it ends; headrace always keeps the latest ones.
+    """What becomes of a job's checkpoints when it ends.
+
+    The checkpoints of a job that was stopped stay, whatever is set: it goes on from them.
 
     Examples:
         >>> from headrace.datastream import ExternalizedCheckpointRetention, StreamExecutionEnvironment
@@ -23,10 +25,10 @@ class ExternalizedCheckpointRetention(Enum):
     """
 
     DELETE_ON_CANCELLATION = 0
-    """Flink deletes them when the job is cancelled, and keeps them when it fails."""
+    """They are deleted when the job is cancelled, and stay when it fails or has finished."""
 
     RETAIN_ON_CANCELLATION = 1
-    """They stay, and a later run goes on from them."""
+    """They stay, and a later run goes on from them. This is the default."""
 
     NO_EXTERNALIZED_CHECKPOINTS = 2
-    """Flink deletes them when the job ends, however it ends."""
+    """They are deleted when the job is cancelled, fails or has finished: the same program begins anew then."""

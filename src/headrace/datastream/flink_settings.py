@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.common import flink_options
+from headrace.common import flink_options, options
 from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -54,14 +54,14 @@ class FlinkSettings:
         return bool(self._configuration.get(flink_options.CHANGELOG))
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Keeps a directory for savepoints; without effect."""
+        """Where the directories of savepoints are made, unless who asks for one says it."""
         expect(directory, str, "set_default_savepoint_directory")
-        return self._keep(flink_options.SAVEPOINT_DIR, directory)
+        self._configuration.set(options.SAVEPOINT_DIR, directory)
+        return self
 
     def get_default_savepoint_directory(self) -> str | None:
-        """Gives back the directory for savepoints."""
-        directory: str | None = self._configuration.get(flink_options.SAVEPOINT_DIR)
-        return directory
+        """The directory in which those of savepoints are made; None for none."""
+        return self._configuration.get(options.SAVEPOINT_DIR)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Gives back whether checkpoints are to be unaligned; set with the checkpoint configuration."""

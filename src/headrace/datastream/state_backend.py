@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
+from headrace.common import options, rocksdb_options
+from headrace.common.call_site import warn_caller
 from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
+
+if TYPE_CHECKING:
+    from headrace.common.config_options import ConfigOption
 
 __all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
 
@@ -13,13 +19,17 @@ public_module(__name__)
 
 
 class StateBackend:
-    """What keeps the state of operators: one of the two classes below, which both stand for headrace's own.
+    """What keeps the state of operators: one of the two classes below.
 
     Examples:
         >>> from headrace.datastream import HashMapStateBackend, StateBackend
         >>> isinstance(HashMapStateBackend(), StateBackend)
         True
     """
+
+    def settings(self) -> list[tuple[ConfigOption[Any], Any]]:
+        """Gives the options that say the same."""
+        return [(options.STATE_BACKEND, options.STATE_BACKEND.default)]
 
 
 class HashMapStateBackend(StateBackend):
@@ -47,18 +57,18 @@ class PredefinedOptions(Enum):
     """Nothing."""
 
     SPINNING_DISK_OPTIMIZED = 1
-    """Disks that turn."""
+    """Disks that turn: nothing here."""
 
     SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
-    """Disks that turn, and much memory."""
+    """Disks that turn, and much memory: a cache of 256 mb, and blocks of 128 kb."""
 
     FLASH_SSD_OPTIMIZED = 3
-    """Flash."""
+    """Flash: nothing here."""
 
 
 @hides_engine_of_methods
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """RocksDB, in Flink. Its settings are kept without effect: headrace's own state may be larger than memory, too.
+    """Keyed state in tables of RocksDB: ``state.backend.type`` is ``rocksdb``, which needs ``headrace[rocksdb]``.
 
     Args:
         enable_incremental_checkpointing: whether a checkpoint is to hold what has changed alone, which it always does.
@@ -77,20 +87,31 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._factory: str | None = None
         self._threads = 4
 
+    def settings(self) -> list[tuple[ConfigOption[Any], Any]]:
+        """Gives the options that say the same."""
+        found: list[tuple[ConfigOption[Any], Any]] = [(options.STATE_BACKEND, "rocksdb")]
+        if self._paths:
+            found.append((rocksdb_options.LOCAL_DIR, self._paths[0]))
+        if self._predefined is not PredefinedOptions.DEFAULT:
+            found.append((rocksdb_options.PREDEFINED, self._predefined.name))
+        return found
+
     def is_incremental_checkpoints_enabled(self) -> bool:
         """Gives back whether a checkpoint is to hold what has changed alone."""
         return self._incremental
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Keeps the directories of RocksDB's files."""
+        """Sets where each machine keeps copies of tables; of several the first one, and a warning says so."""
+        if len(paths) > 1:
+            warn_caller(f"{paths[1:]!r} have no effect: copies of tables lie in one folder, {paths[0]!r}")
         self._paths = list(paths)
 
     def get_db_storage_paths(self) -> list[str]:
-        """Gives back the directories of RocksDB's files."""
+        """Gives back where each machine keeps copies of tables."""
         return list(self._paths)
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Keeps what RocksDB is tuned for."""
+        """Sets what RocksDB is tuned for."""
         self._predefined = options
 
     def get_predefined_options(self) -> PredefinedOptions:
@@ -98,7 +119,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined
 
     def set_options(self, options_factory_class_name: str) -> None:
-        """Keeps the name of the Java class that tunes RocksDB."""
+        """Keeps the name of the Java class that tunes RocksDB, which has no effect; a warning says so."""
+        warn_caller(f"{options_factory_class_name} has no effect: it is a Java class; set state.backend.rocksdb.*")
         self._factory = options_factory_class_name
 
     def get_options(self) -> str | None:
@@ -106,7 +128,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._factory
 
     def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
-        """Keeps how many threads write and read the files of a checkpoint."""
+        """Keeps how many threads write and read the files of a checkpoint, which has no effect; a warning says so."""
+        warn_caller("the number of transfer threads has no effect: each task writes and reads its own files")
         self._threads = number_of_transfering_threads
 
     def get_number_of_transfer_threads(self) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headrace.common import options
 from headrace.common.arguments import expect, refused
-from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
@@ -23,10 +22,10 @@ from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
-from headrace.datastream.state_backend import EmbeddedRocksDBStateBackend, StateBackend
-from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.state_backend import StateBackend
 from headrace.datastream.streams.cached_stream import CachedDataStream
-from headrace.datastream.streams.connected_streams import ConnectedStreams
+from headrace.datastream.streams.connected.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+from headrace.datastream.streams.connected.connected_streams import ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
@@ -159,18 +158,14 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         return CheckpointConfig(self._configuration)
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Sets what keeps state: ``hashmap``, which takes the place of RocksDB as well; a warning says so.
+        """Sets what keeps state, as it is declared now: ``hashmap``, or ``rocksdb`` with its options.
 
         Raises:
             InvalidTypeError: when it is no ``StateBackend``.
         """
         expect(state_backend, StateBackend, "set_state_backend")
-        if isinstance(state_backend, EmbeddedRocksDBStateBackend):
-            warn_caller(
-                "EmbeddedRocksDBStateBackend has no effect: state lies in files that are mapped into memory, so it may "
-                "be larger than that without RocksDB"
-            )
-        self._configuration.set(options.STATE_BACKEND, options.STATE_BACKEND.default)
+        for option, value in state_backend.settings():
+            self._configuration.set(option, value)
         self._state_backend = state_backend
         return self
 

@@ -91,7 +91,8 @@ class Transformations:
             is_awaited: whether the program waits for its end.
         """
         self.caches.filled_by(client)
-        for call in self._starting:
+        starting, self._starting = self._starting, []
+        for call in starting:
             call(client, is_awaited=is_awaited)
 
     def discard(self) -> None:

@@ -11,7 +11,6 @@ from headrace.graph.specs import FunctionSpec, OperatorSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema
     from headrace.operators.asynchronous.async_operator import Grouping
@@ -46,7 +45,6 @@ class LookupSpec(OperatorSpec):
         key_of: gives the key of a record.
         value_type: the type of what is found.
         settings: how.
-        miss_tag: the side output of the records of which nothing is found; None where there is none.
     """
 
     kind: ClassVar[str] = "Lookup"
@@ -55,7 +53,6 @@ class LookupSpec(OperatorSpec):
     key_of: Any
     value_type: TypeInformation
     settings: LookupSettings
-    miss_tag: OutputTag | None
 
     @property
     def is_deterministic(self) -> bool:  # type: ignore[override]
@@ -65,7 +62,8 @@ class LookupSpec(OperatorSpec):
         return Types.TUPLE([inputs[0].record_type, self.value_type])
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {} if self.miss_tag is None else {self.miss_tag.tag_id: inputs[0].record_type}
+        tag = self.settings.miss_tag
+        return {} if tag is None else {tag.tag_id: inputs[0].record_type}
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False  # a pair is none of them

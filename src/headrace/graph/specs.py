@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
     from headrace.graph.keys import KeySelection
-    from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
 """What is known of a row that a source cannot read, or a sink not write; its tag may say a tuple of three strings."""
 
+
+_LIST: Final = frozenset({StateKind.LIST})
 
 CHANGES: Final = (
     "updates or deletions: leave these out with filter(lambda row: row.get_row_kind() is RowKind.INSERT), or make a "
@@ -153,7 +154,7 @@ class SinkSpec(OperatorSpec):
 
     @property
     def state_kinds(self) -> StateKinds:  # type: ignore[override]
-        return NO_STATE if writer_state_type(self.sink) is None else frozenset({StateKind.LIST})
+        return NO_STATE if writer_state_type(self.sink) is None else _LIST
 
     @property
     def is_timeless(self) -> bool:  # type: ignore[override]
@@ -326,113 +327,3 @@ class MapBatchesSpec(FunctionSpec):
 
     kind: ClassVar[str] = "MapBatches"
     is_timeless: ClassVar[bool] = True
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessSpec(FunctionSpec):
-    """A ``ProcessFunction``: any number of records for each record, side outputs, no state and no timers."""
-
-    kind: ClassVar[str] = "Process"
-
-    @property
-    def emits_to_tags(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedProcessSpec(FunctionSpec):
-    """A ``KeyedProcessFunction``: with state and timers."""
-
-    kind: ClassVar[str] = "KeyedProcess"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
-    state_kinds: ClassVar[StateKinds] = KEYED
-
-    @property
-    def emits_to_tags(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class CoProcessSpec(FunctionSpec):
-    """A ``CoProcessFunction`` on two streams of which not both are keyed: no state of keys, no timers.
-
-    Attributes:
-        sees_time: whether it can ask for event time, so that this has to be that of both streams.
-    """
-
-    sees_time: bool = True
-
-    kind: ClassVar[str] = "CoProcess"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
-
-    @property
-    def is_timeless(self) -> bool:  # type: ignore[override]
-        return not self.sees_time
-
-    @property
-    def wants_common_time(self) -> bool:  # type: ignore[override]
-        return self.sees_time
-
-    @property
-    def emits_to_tags(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedCoProcessSpec(FunctionSpec):
-    """A ``KeyedCoProcessFunction``: two keyed streams with state and timers of their common keys.
-
-    Attributes:
-        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
-    """
-
-    in_event_time_order: bool = False
-
-    kind: ClassVar[str] = "KeyedCoProcess"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
-    state_kinds: ClassVar[StateKinds] = KEYED
-
-    @property
-    def emits_to_tags(self) -> bool:
-        return True
-
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return not self.in_event_time_order
-
-
-@dataclass(frozen=True, slots=True)
-class BroadcastProcessSpec(FunctionSpec):
-    """A ``BroadcastProcessFunction``: the second stream reaches all subtasks, and is what their broadcast state is of.
-
-    Attributes:
-        descriptors: those of the broadcast state.
-    """
-
-    descriptors: tuple[MapStateDescriptor, ...]
-
-    kind: ClassVar[str] = "BroadcastProcess"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
-    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.BROADCAST})
-    wants_common_time: ClassVar[bool] = True
-
-    @property
-    def emits_to_tags(self) -> bool:
-        return True
-
-
-@dataclass(frozen=True, slots=True)
-class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
-    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers.
-
-    Attributes:
-        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
-    """
-
-    in_event_time_order: bool = False
-
-    kind: ClassVar[str] = "KeyedBroadcastProcess"
-    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
-    state_kinds: ClassVar[StateKinds] = frozenset({StateKind.KEYED, StateKind.BROADCAST})
-
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return not self.in_event_time_order

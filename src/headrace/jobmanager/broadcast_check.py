@@ -1,14 +1,13 @@
-"""Whether broadcast state is the same in all subtasks, as the names of what they have to share say."""
+"""Whether broadcast state is the same in all subtasks, as the digests in their versions say."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import UserFunctionError
-from headrace.state.state_file import SharedName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import TaskReport
@@ -22,33 +21,28 @@ _ADVICE: Final = (
 def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
     """Refuse an epoch in which subtasks have changed their broadcast state in different ways.
 
-    The first subtask alone has written what is new, so there would be no file for the others to go on from.
+    What is too large for their versions the first subtask alone has written, and after a start all go on with what it
+    has.
 
     Raises:
         UserFunctionError: naming the operator and two of its subtasks.
     """
-    files: dict[tuple[int, int], tuple[str, ...]] = {}
+    digests: dict[tuple[int, int], dict[str, str]] = {}
     for report in reports:
         version = report.state.version
-        files[report.stage, report.partition] = () if version is None else version.files
+        digests[report.stage, report.partition] = {} if version is None else dict(version.shared)
     for stage in plan.stages:
         for operator in stage.operators:
             if operator.shares_broadcast_state:
-                _check(operator, {task: names for (of, task), names in files.items() if of == stage.index})
+                _check(operator, {task: digest for (of, task), digest in digests.items() if of == stage.index})
 
 
-def _check(operator: PlannedOperator, files: Mapping[int, Iterable[str]]) -> None:
-    owner = SharedName.owner_of(operator.uid)
-    shared = {task: {name for name in files[task] if _is_of(name, owner)} for task in range(operator.parallelism)}
-    other = next((task for task, names in shared.items() if names != shared[0]), None)
+def _check(operator: PlannedOperator, digests: Mapping[int, Mapping[str, str]]) -> None:
+    shared = [digests[task].get(operator.uid) for task in range(operator.parallelism)]
+    other = next((task for task, digest in enumerate(shared) if digest != shared[0]), None)
     if other is not None:
         node = operator.node
         raise UserFunctionError(
             f"the broadcast state of operator {node.name!r} (uid {operator.uid}) is not the same in subtasks 0 and "
             f"{other}: {_ADVICE}\n  operator defined at {node.call_site}"
         )
-
-
-def _is_of(name: str, owner: str) -> bool:
-    parsed = SharedName.parse(name)
-    return parsed is not None and parsed.owner == owner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.graph.specs import BroadcastProcessSpec
-from headrace.operators.broadcast import BROADCAST
+from headrace.graph.process_specs import BroadcastProcessSpec
+from headrace.operators.broadcast.broadcast_operator import BROADCAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set

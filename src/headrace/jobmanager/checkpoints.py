@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.common.logs import get_logger
 from headrace.jobmanager.outcome import first_manifest
 from headrace.jobmanager.recovery import check_compatible, without_unclaimed
 
@@ -14,8 +15,13 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.savepoint_start import SavepointStart
     from headrace.jobmanager.sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
+
+
+logger = get_logger(__name__)
 
 
 class CheckpointCoordinator:
@@ -26,6 +32,7 @@ class CheckpointCoordinator:
         plan: the job.
         sinks: its sinks.
         ignore_unclaimed: whether what no operator of the program takes over may be left behind.
+        start: what a job begins with that finds no manifest; nothing when left out.
 
     Attributes:
         newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
@@ -40,6 +47,7 @@ class CheckpointCoordinator:
         sinks: JobSinks,
         *,
         ignore_unclaimed: bool,
+        start: SavepointStart | None = None,
     ) -> None:
         self.newest: Manifest | None = None
         self.epoch_before = 0
@@ -47,7 +55,14 @@ class CheckpointCoordinator:
         self._plan = plan
         self._sinks = sinks
         self._ignore_unclaimed = ignore_unclaimed
+        self._start = start
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
+
+    def replanned(self, plan: JobPlan, sinks: JobSinks) -> CheckpointCoordinator:
+        """The same for another plan of the job, which goes on from where this has come to; :meth:`restart` is next."""
+        other = CheckpointCoordinator(self._store, plan, sinks, ignore_unclaimed=self._ignore_unclaimed)
+        other.newest, other.epoch_before, other._in_doubt = self.newest, self.epoch_before, self._in_doubt
+        return other
 
     def restore(self) -> Manifest | None:
         """Become the owner of the directory.
@@ -61,7 +76,7 @@ class CheckpointCoordinator:
         """
         found = self._found()
         if found is None:
-            self.newest = self._store.begin(first_manifest(self._plan))
+            self.newest = self._store.begin(self._first())
             if self.newest is not None:
                 self._sinks.check_output(self.newest)
                 return None
@@ -70,6 +85,28 @@ class CheckpointCoordinator:
         check_compatible(found, self._plan, ignore_unclaimed=self._ignore_unclaimed)
         self.newest = without_unclaimed(self._store.take_over(found), self._plan)
         return found
+
+    def _first(self) -> Manifest:
+        first = first_manifest(self._plan)
+        if self._start is None:
+            return first
+        first = self._start.first_manifest(first)
+        check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        return without_unclaimed(first, self._plan)
+
+    def take_in(self, runtime: Runtime, found: Manifest | None) -> None:
+        """Bring in what a job begins with that is to start from a savepoint; ``found`` is what it goes on from else.
+
+        Raises:
+            SavepointError: naming the file, when one is missing or damaged.
+        """
+        if self._start is None:
+            return
+        if found is not None:
+            logger.info("job %r goes on from its own checkpoint, not from %s", self._plan.name, self._start)
+            return
+        self.write(self._start.take_in(self.known(), self._plan, runtime, self._store), ())
+        self._start.release()
 
     def _found(self) -> Manifest | None:
         """The newest manifest, if any, that no sink has output of later epochs than.
@@ -124,6 +161,12 @@ class CheckpointCoordinator:
         in_doubt, self._in_doubt = self._in_doubt, None
         self.newest = manifest
         return in_doubt[1] if in_doubt is not None and _epochs(manifest) == _epochs(in_doubt[0]) else ()
+
+    def discard(self) -> None:
+        """Delete the job's checkpoints, if they still are its own; the next start begins afresh, as another job."""
+        if self.newest is not None:
+            uids = [planned.uid for planned in self._plan.operators()]
+            self._store.discard(self.newest, {*self.newest.sources, *self.newest.in_progress, *uids})
 
     def check_owner(self) -> None:
         """Stop when another job manager has taken over; one that is idle writes no manifest that would tell it.

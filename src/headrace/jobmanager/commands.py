@@ -14,6 +14,8 @@ from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobExecutionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.jobmanager.job_manager import JobManager
 
 T = TypeVar("T")
@@ -53,6 +55,22 @@ class CommandQueue:
                 self._wake.set()
                 return outcome
         outcome.set_exception(_ended())
+        return outcome
+
+    def add_lasting(self, begin: Callable[[JobManager, CompletableFuture[T]], None]) -> CompletableFuture[T]:
+        """Have something begun that goes on beside the epochs.
+
+        Returns:
+            The outcome, which ``begin`` is given to complete it later; it raises nothing.
+        """
+        outcome: CompletableFuture[T] = CompletableFuture()
+
+        def fail(begun: CompletableFuture[None]) -> None:
+            error = begun.exception()
+            if error is not None and not outcome.done():
+                outcome.set_exception(error)
+
+        self.add(lambda job: begin(job, outcome)).add_done_callback(fail)
         return outcome
 
     def run_all(self, job: JobManager) -> None:

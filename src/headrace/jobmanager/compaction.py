@@ -40,6 +40,7 @@ class CompactionCoordinator:
         self._running: Future[list[CompactionOutcome | None]] | None = None
         self._offered: list[CompactionOutcome] = []
         self._epochs = 0
+        self._partitions: dict[int, int] = {}
         self._is_stale = False
 
     def adoptions(self) -> Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]:
@@ -47,13 +48,19 @@ class CompactionCoordinator:
         self._look_at_running()
         by_task: dict[tuple[int, int], tuple[CompactionOutcome, ...]] = {}
         for result in self._offered:
-            where = (result.task.stage, result.task.partition)
-            by_task[where] = (*by_task.get(where, ()), result)
+            for partition in self._partitions_of(result.task):
+                where = (result.task.stage, partition)
+                by_task[where] = (*by_task.get(where, ()), result)
         return by_task
+
+    def _partitions_of(self, work: CompactionWork) -> range:
+        """The partitions whose tasks adopt the outcome."""
+        return range(self._partitions[work.stage]) if work.is_shared else range(work.partition, work.partition + 1)
 
     def epoch_completed(self, manifest: Manifest) -> None:
         """An epoch's manifest exists: forget what it has adopted, and look for more work now and then."""
         self._forget_offered(manifest)
+        self._partitions = {number: len(stage.partitions) for number, stage in enumerate(manifest.stages)}
         self._epochs += 1
         if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
             tasks = self._plan(manifest)
@@ -83,7 +90,11 @@ class CompactionCoordinator:
             for partition in stage.partitions
             if partition.version is not None and partition.version.files
             for task in self._backend.plan_compaction(
-                self._storage, partition.version, manifest.processing_time, manifest.generation
+                self._storage,
+                partition.version,
+                manifest.processing_time,
+                manifest.generation,
+                {uid: progress.watermark for uid, progress in partition.progress.items()},
             )
         ]
 

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
-from headrace.common.errors import InfrastructureError, JobCancelledError
+from headrace.common.errors import CheckpointFailedError, InfrastructureError, JobCancelledError
 from headrace.common.logs import get_logger, with_fields
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ class EpochRun:
 
         Raises:
             JobCancelledError: when the job was cancelled before, or meanwhile.
-            InfrastructureError: when it failed or took too long.
+            CheckpointFailedError: when it took too long.
+            InfrastructureError: when it failed.
             OSError: when it failed.
         """
         epoch = planned.context.epoch
@@ -75,8 +76,8 @@ class EpochRun:
                 except Exception:
                     logger.warning("interrupting an epoch failed, it is tried again", exc_info=True)
 
-    def _too_late(self, planned: EpochPlan) -> InfrastructureError:
-        return InfrastructureError(
+    def _too_late(self, planned: EpochPlan) -> CheckpointFailedError:
+        return CheckpointFailedError(
             f"epoch {planned.context.epoch} ({planned.records} records) has not ended within "
             f"{options.CHECKPOINT_TIMEOUT.key} ({self._timeout_seconds:g} s): raise it, or make epochs smaller, "
             f"with {options.EPOCH_FIRST_RECORDS.key} and {options.EPOCH_MAX_RECORDS.key}"

@@ -90,11 +90,13 @@ class JobExecution:
     Attributes:
         sources: as above.
         commits: as above.
+        is_checkpointing: whether the tasks of an epoch have done their part, and its manifest is not written yet.
     """
 
     def __init__(self, job: JobServices, sources: tuple[SourceCoordinator, ...], commits: CommitCoordinator) -> None:
         self.sources = sources
         self.commits = commits
+        self.is_checkpointing = False
         self._job = job
         self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks, job.backlog_lag)
 
@@ -201,6 +203,7 @@ class JobExecution:
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
         job, context, before = self._job, planned.context, self._job.checkpoints.known()
+        self.is_checkpointing = True
         for source in self.sources:
             source.completed(
                 planned.splits[source.planned.node.id],
@@ -219,6 +222,7 @@ class JobExecution:
             read=read,
         )
         self._write(manifest, output.commits)
+        self.is_checkpointing = False
         self._planner.epoch_completed(context.epoch)
         for source in self.sources:
             source.checkpoint_completed()
@@ -251,6 +255,17 @@ class JobExecution:
         self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
         self._job.store.collect_garbage()
         return True
+
+    def publish_output(self) -> Manifest:
+        """Have sinks publish what they hold back, to wait for more; returns a manifest that has none of it."""
+        job, known = self._job, self._job.checkpoints.known()
+        if known.in_progress:
+            epoch, now = known.epoch + 1, job.now()
+            output = job.sinks.pre_commit(known, epoch, now, {}, is_last=True)
+            pending = self.commits.pending(output.commits)
+            self._write(replace(known, epoch=epoch, pending=pending, in_progress=output.in_progress), output.commits)
+            job.store.collect_garbage()
+        return replace(job.checkpoints.known(), pending=())
 
     def complete_commits(self) -> None:
         """Wait until everything is committed; at the job's end let sinks remove what they kept for themselves."""

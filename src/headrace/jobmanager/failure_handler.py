@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import (
     FunctionRefusedError,
     HeadraceError,
     InfrastructureError,
+    JobCancelledError,
+    JobSupersededError,
     UserFunctionError,
     WorkerDiedError,
 )
@@ -17,6 +20,7 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     import threading
 
+    from headrace.jobmanager.failure_recorder import FailureRecorder
     from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.restart import Restarts
 
@@ -24,6 +28,26 @@ logger = get_logger(__name__)
 
 _MISCONFIGURED: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 """What whoever starts a job has to see to; later in its life the same may be a volume that was away for a moment."""
+
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 10.0
+"""After each checkpoint that is tolerated to fail the job waits twice as long as before: storage has to come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRules:
+    """Which failures may pass.
+
+    Attributes:
+        restarts_functions: whether those of user functions may as well.
+        most_deaths: so many workers that die in a row in one epoch end the job; None for no such limit.
+        tolerable_checkpoints: so many checkpoints in a row may fail before the restart strategy is asked.
+    """
+
+    restarts_functions: bool = False
+    most_deaths: int | None = None
+    tolerable_checkpoints: int = 0
 
 
 class FailureHandler:
@@ -34,8 +58,8 @@ class FailureHandler:
         listener: is told of failures.
         stop: set when the job is to end.
         cancelled: set when it is to end at once; then epochs fail because of that.
-        restarts_functions: whether failures of user functions may pass as well.
-        most_deaths: so many workers that die in a row in one epoch end the job; None for no such limit.
+        rules: which failures may pass.
+        recorder: keeps failures; None while the job's directory may be another job manager's.
 
     Attributes:
         is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
@@ -48,26 +72,32 @@ class FailureHandler:
         stop: threading.Event,
         *,
         cancelled: threading.Event,
-        restarts_functions: bool,
-        most_deaths: int | None = None,
+        rules: FailureRules,
+        recorder: FailureRecorder | None = None,
     ) -> None:
         self.is_begun = False
         self._restarts = restarts
         self._listener = listener
         self._stop = stop
         self._cancelled = cancelled
-        self._restarts_functions = restarts_functions
-        self._most_deaths = most_deaths
+        self._rules = rules
+        self._recorder = recorder
+        self._failed_checkpoints = 0
         self._restarted = 0
         self._deaths = 0
         self._epoch_of_deaths = 0
 
-    def await_restart(self, error: Exception, epoch: int) -> bool:
+    def epoch_completed(self) -> None:
+        """A checkpoint was written: the next one that fails is the first again."""
+        self._failed_checkpoints = 0
+
+    def await_restart(self, error: Exception, epoch: int, *, is_of_checkpoint: bool = False) -> bool:
         """Take a failure into account, and wait until the job may begin again.
 
         Args:
             error: what was raised.
             epoch: the epoch that was at work, or about to be.
+            is_of_checkpoint: whether it was its checkpoint that failed.
 
         Returns:
             False when the job was stopped meanwhile.
@@ -76,14 +106,16 @@ class FailureHandler:
             Exception: the failure itself, when it is for good, or one too many.
         """
         if not self._may_pass(error):
+            self._record(error, epoch, None)
             raise error
         if isinstance(error, WorkerDiedError):
             error = self._counted(error, epoch)
-        delay = None if self._deaths == self._most_deaths else self._restarts.next_delay()
+        delay = self._next_delay(is_of_checkpoint=is_of_checkpoint)
         if delay is None:
             logger.error(
                 "epoch %d failed for good: the restart strategy allows no other after %d", epoch, self._restarted
             )
+            self._record(error, epoch, None)
             raise error
         if self._stop.is_set():
             level = logging.DEBUG if self._cancelled.is_set() else logging.WARNING
@@ -91,9 +123,24 @@ class FailureHandler:
                 level, "epoch %d failed while the job was being stopped, it is run when it goes on: %s", epoch, error
             )
             return False
+        self._record(error, epoch, delay)
         self._restarted += 1
         self._listener.epoch_failed(epoch, error, delay)
         return not self._stop.wait(delay)
+
+    def _record(self, error: Exception, epoch: int, restart_in: float | None) -> None:
+        """Keep a failure, unless it is that the job was cancelled, or is another job manager's now."""
+        ends_by_others = self._cancelled.is_set() or isinstance(error, JobCancelledError | JobSupersededError)
+        if self._recorder is not None and not ends_by_others:
+            self._recorder.record(error, epoch, restarts=self._restarted, restart_in=restart_in)
+
+    def _next_delay(self, *, is_of_checkpoint: bool) -> float | None:
+        """How long to wait; None when that was one failure too many."""
+        if is_of_checkpoint and self._failed_checkpoints < self._rules.tolerable_checkpoints:
+            self._failed_checkpoints += 1
+            doubled = min(self._failed_checkpoints - 1, 10)
+            return min(_FIRST_PAUSE_SECONDS * (1 << doubled), _LONGEST_PAUSE_SECONDS)
+        return None if self._deaths == self._rules.most_deaths else self._restarts.next_delay()
 
     def _counted(self, error: WorkerDiedError, epoch: int) -> WorkerDiedError:
         """The death of a worker, as the first or a later one in its epoch."""
@@ -112,7 +159,7 @@ class FailureHandler:
         user may depend on a service that was away; whoever sets a restart strategy says so.
         """
         if isinstance(error, UserFunctionError):
-            return self._restarts_functions and not isinstance(error, FunctionRefusedError)
+            return self._rules.restarts_functions and not isinstance(error, FunctionRefusedError)
         if isinstance(error, HeadraceError):
             return isinstance(error, InfrastructureError) and not self._is_misconfigured(error.__cause__)
         return isinstance(error, OSError) and not self._is_misconfigured(error)

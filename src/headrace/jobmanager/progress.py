@@ -12,6 +12,7 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.source_progress import SourceProgress
     from headrace.jobmanager.watermark_progress import WatermarkProgress
 
@@ -28,6 +29,7 @@ class JobStart:
         restored_epoch: the epoch that it goes on from; None when it starts afresh.
         generation: how often it was taken over.
         finished: whether it had come to its end before, so that nothing is left to do.
+        savepoint: the savepoint that it starts from; empty for none.
     """
 
     name: str
@@ -35,9 +37,24 @@ class JobStart:
     restored_epoch: int | None = None
     generation: int = 0
     finished: bool = False
+    savepoint: str = ""
+
+    @staticmethod
+    def of(name: str, manifest: Manifest, restored_epoch: int | None) -> JobStart:
+        """The start of a job from a manifest; ``restored_epoch`` is that of the one that was found, if any."""
+        return JobStart(
+            name,
+            manifest.job_id,
+            restored_epoch,
+            manifest.generation,
+            manifest.finished,
+            manifest.restored_from,
+        )
 
     def __str__(self) -> str:
         """Whether the job starts afresh or goes on."""
+        if self.restored_epoch is None and self.savepoint:
+            return f"job {self.name!r} starts from the savepoint {self.savepoint} (job id {self.job_id})"
         if self.restored_epoch is None:
             return f"job {self.name!r} starts afresh (job id {self.job_id})"
         had_ended = ", which had come to its end: nothing is left to do" if self.finished else ""

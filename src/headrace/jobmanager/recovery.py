@@ -52,12 +52,13 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
             f"{backend!r}: none can read what another one has written; set "
             f"{options.STATE_BACKEND.key}={manifest.state_backend}, or start with a fresh checkpoint directory"
         )
-    if manifest.max_parallelism != max_parallelism:
+    if manifest.max_parallelism != max_parallelism and not manifest.restored_from:
         raise StateMigrationError(
             f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {max_parallelism}: "
             "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
         )
-    _check_key_groups(manifest, plan)
+    if not manifest.restored_from:  # of a savepoint all is opened anew, by the hashes of keys
+        _check_key_groups(manifest, plan)
     unclaimed = list(_unclaimed(manifest, plan))
     if unclaimed and not ignore_unclaimed:
         raise StateMigrationError(

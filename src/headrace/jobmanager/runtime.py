@@ -37,6 +37,9 @@ class Runtime(Protocol):
             OSError: likewise.
         """
 
+    def slots(self) -> int:
+        """How many tasks it can run at the same time now; that of a cluster changes while executors come and go."""
+
     def check(self) -> None:
         """Look whether it can still run tasks; called now and then while there is nothing to run.
 

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
 from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.jobmanager.retention import Retention
+from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from headrace.common.configuration import Configuration
     from headrace.graph.specs import OperatorSpec
+    from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
@@ -71,6 +75,14 @@ and read again. What they hold within it goes to the machine's own disk when it 
 
 
 @dataclass(frozen=True, slots=True)
+class ReactiveSettings:
+    """How a job follows the size of its cluster; times as for ``rescaling.SlotWatcher``."""
+
+    stable_millis: int
+    cooldown_millis: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """How a job manager works.
 
@@ -82,9 +94,16 @@ class JobSettings:
             allows; None for what the strategy allows.
         poll_seconds: how often sources are looked at while nothing happens.
         min_interval_seconds: the shortest time between two epochs.
+        min_pause_seconds: how long the work of an epoch takes at least, or the next one begins later.
+        retention: when checkpoints are deleted.
+        exception_history_size: how many of the latest failures are kept.
+        enrichers: what labels failures.
+        tolerable_checkpoint_failures: how many checkpoints in a row may fail before the restart strategy is asked.
         epoch_timeout_seconds: an epoch that takes longer is given up and run again.
         ignore_unclaimed_state: whether what the program has no operators for is left behind.
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
+        reactive: how the parallelism follows the cluster; None when it does not.
+        start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
     """
 
     limits: EpochLimits
@@ -93,22 +112,27 @@ class JobSettings:
     most_deaths: int | None = None
     poll_seconds: float = 0.1
     min_interval_seconds: float = 0.0
+    min_pause_seconds: float = 0.0
+    retention: Retention = Retention.RETAIN_ON_CANCELLATION
+    tolerable_checkpoint_failures: int = 0
+    exception_history_size: int = 16
+    enrichers: tuple[FailureEnricher, ...] = ()
     epoch_timeout_seconds: float = 600.0
     ignore_unclaimed_state: bool = False
     backlog_lag: int | None = None
+    reactive: ReactiveSettings | None = None
+    start: SavepointStart | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     """How the job manager works."""
     readers = plan.stages[0].parallelism
     defaults = _defaults(configuration, plan)
-    target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
-    longest = configuration.get(options.CHECKPOINT_INTERVAL)
     return JobSettings(
         limits=EpochLimits(
             max_records=configuration.get(options.EPOCH_MAX_RECORDS, defaults.max_records) * readers,
             max_bytes=configuration.get(options.EPOCH_MAX_BYTES, defaults.max_bytes) * readers,
-            target_seconds=(target if longest is None else min(target, longest)) / 1000,
+            target_seconds=_target_duration(configuration, defaults) / 1000,
             first_records=configuration.get(options.EPOCH_FIRST_RECORDS, defaults.first_records),
             backlog_seconds=(configuration.get(options.BACKLOG_INTERVAL) or _WHERE_NOBODY_WAITS) / 1000,
         ),
@@ -117,10 +141,40 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         most_deaths=MOST_DEATHS_WITHOUT_CHECKPOINTS if _would_fail_in_flink(configuration) else None,
         poll_seconds=configuration.get(options.SOURCE_POLL_INTERVAL) / 1000,
         min_interval_seconds=configuration.get(options.EPOCH_MIN_INTERVAL) / 1000,
+        min_pause_seconds=configuration.get(options.MIN_PAUSE) / 1000,
+        retention=Retention[configuration.get(options.CHECKPOINT_RETENTION)],
+        exception_history_size=configuration.get(options.EXCEPTION_HISTORY_SIZE),
+        enrichers=tuple(load_enrichers(configuration.get(options.FAILURE_ENRICHERS))),
+        tolerable_checkpoint_failures=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
         epoch_timeout_seconds=configuration.get(options.CHECKPOINT_TIMEOUT, defaults.timeout) / 1000,
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
+        reactive=_reactive(configuration),
+        start=_start(configuration),
     )
+
+
+def _reactive(configuration: Configuration) -> ReactiveSettings | None:
+    if configuration.get(options.SCHEDULER_MODE) is None:
+        return None
+    return ReactiveSettings(
+        configuration.get(options.RESCALE_STABILIZATION), configuration.get(options.RESCALE_COOLDOWN)
+    )
+
+
+def _start(configuration: Configuration) -> SavepointStart | None:
+    location = configuration.get(options.RECOVERY_PATH)
+    if location is None:
+        return None
+    claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
+    return SavepointStart(location, configuration.storage_options(), claims=claims)
+
+
+def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:
+    """How long an epoch should take, in milliseconds: it ends in a checkpoint, which has an interval and a pause."""
+    target = configuration.get(options.EPOCH_TARGET_DURATION, defaults.target_duration)
+    longest = configuration.get(options.CHECKPOINT_INTERVAL)
+    return max(target if longest is None else min(target, longest), configuration.get(options.MIN_PAUSE))
 
 
 def _defaults(configuration: Configuration, plan: JobPlan) -> _EpochDefaults:

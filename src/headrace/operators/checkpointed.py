@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidProgramError
-from headrace.operators.broadcast import BroadcastMap
+from headrace.operators.broadcast.broadcast_state import BroadcastMap
 from headrace.operators.functions import RuntimeContext, keyed_states, objects_of
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import BroadcastState, KeyedStateStore, ListState, OperatorStateStore

@@ -10,14 +10,14 @@ from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
-from headrace.operators.user_code import note_returned
+from headrace.operators.user_code import note_returned, user_error
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import Output
+    from headrace.operators.base import OperatorContext, Output
 
 
 ONE_RECORD: Final = frozenset({str, bytes, bytearray, Row})
@@ -51,10 +51,25 @@ def results_of(returned: Any, function: Any) -> Iterable[Any]:
     return results
 
 
-def _apart(side_rows: list[Any], rows: list[Any]) -> list[Any]:
-    """The records of a side output; one that is in the main output, too, is copied: functions may change it there."""
+def _apart(side_rows: list[Any], rows: list[Any], context: OperatorContext) -> list[Any]:
+    """The records of a side output; one that is in the main output, too, is copied: functions may change it there.
+
+    Raises:
+        FunctionRefusedError: when such a record cannot be copied; it names the operator and the record.
+    """
     shared = set(map(id, rows))
-    return [copy_value(row) if id(row) in shared else row for row in side_rows]
+    return [_copied(row, context) if id(row) in shared else row for row in side_rows]
+
+
+def _copied(row: Any, context: OperatorContext) -> Any:
+    try:
+        return copy_value(row)
+    except Exception as error:
+        refusal = InvalidTypeError(
+            "a record was emitted to the main output and to a side output, so each gets a copy, and it cannot be "
+            f"copied: {error}; make one for each"
+        )
+        raise user_error(refusal, context, row) from error
 
 
 class RowCollector:
@@ -100,9 +115,9 @@ class RowCollector:
         self.timestamps[start:] = [timestamp] * len(changed)
         self.watermarks[start:] = [watermark] * len(changed)
 
-    def flush(self, output: Output) -> None:
-        """Hand everything on."""
-        sides = {tag_id: (_apart(side[0], self.rows), *side[1:]) for tag_id, side in self._sides.items()}
+    def flush(self, output: Output, context: OperatorContext) -> None:
+        """Hand everything on that an operator has made; errors as of :func:`_apart`."""
+        sides = {tag_id: (_apart(side[0], self.rows, context), *side[1:]) for tag_id, side in self._sides.items()}
         self._sides = {}
         if self.rows:
             batch = Batch.of_rows(self._output_type, self.rows[:], self.timestamps, self.watermarks)
@@ -154,12 +169,14 @@ class ElementCollector:
                 self._rows.append(result)
                 self._sources.append(element)
 
-    def flush(self, batch: Batch, output: Output) -> None:
-        """Hand everything on that was made of ``batch``."""
+    def flush(self, batch: Batch, output: Output, context: OperatorContext) -> None:
+        """Hand everything on that an operator has made of ``batch``; errors as of :func:`_apart`."""
         rows, sources, sides = self._rows, self._sources, self._sides
         self._begin()
         sides = {
-            tag_id: (_apart(side[0], rows), side[1]) for tag_id, side in sides.items() if tag_id in self._side_types
+            tag_id: (_apart(side[0], rows, context), side[1])
+            for tag_id, side in sides.items()
+            if tag_id in self._side_types
         }
         if rows:
             output.emit(batch.replaced(self._output_type, rows=rows, sources=np.asarray(sources)))

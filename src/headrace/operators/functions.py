@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import BuiltinFunctionType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError, StateError
@@ -43,6 +43,20 @@ ONE_INPUT: Final = ("process_element",)
 TWO_INPUTS: Final = ("process_element1", "process_element2")
 BROADCAST_INPUT: Final = ("process_element", "process_broadcast_element")
 """The methods of process functions, one for each input."""
+
+
+class Call(NamedTuple):
+    """How a record of an input is handled.
+
+    Attributes:
+        process: the method that is called.
+        context: what it is called with, beside the record.
+        made_by: what messages point to when its results are wrong.
+    """
+
+    process: Callable[[Any, Any], Any]
+    context: Any
+    made_by: Callable[..., Any]
 
 
 def does_nothing(method: F) -> F:

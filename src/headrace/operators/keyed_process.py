@@ -6,7 +6,7 @@ Event-time timers fire between the records of a batch, exactly where the waterma
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
@@ -15,24 +15,32 @@ from headrace.operators.collector import ONE_RECORD, RowCollector, refuse_one_re
 from headrace.operators.functions import (
     ONE_INPUT,
     OTHER_NAMES_OF_CONTEXTS,
+    Call,
     FunctionOperator,
     has_own,
     results_made_by,
 )
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
+from headrace.operators.waiting_batches import WaitingBatches
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.ordered_records import OrderedRecords
     from headrace.state.backend import KeyedStates
     from headrace.state.timers import Timer
+
+    Called = tuple[Call, Any, int, int, Any]
+    """What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
+
+_MOST_WAITING: Final = 1 << 12
+"""So many records of several inputs wait at most: two streams that take turns come a record at a time."""
 
 
 @names_explained("KeyedProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
@@ -64,20 +72,6 @@ class KeyedProcessContext:
         return self._domain
 
 
-class Call(NamedTuple):
-    """How a record of an input is handled.
-
-    Attributes:
-        process: the method that is called.
-        context: what it is called with, beside the record.
-        made_by: what messages point to when its results are wrong.
-    """
-
-    process: Callable[[Any, Any], Any]
-    context: Any
-    made_by: Callable[..., Any]
-
-
 class KeyedProcessOperator(FunctionOperator):
     """Calls a method for each record of an input, and ``on_timer`` for each due timer.
 
@@ -106,6 +100,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
+        self._waiting = WaitingBatches(_MOST_WAITING)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None
@@ -129,38 +124,48 @@ class KeyedProcessOperator(FunctionOperator):
         return [self._context] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
         self._watermark = self._service.watermark = scope.watermark
         self._service.processing_time = scope.processing_time
         if not self._is_batch:
             self._fire_processing_time(scope.processing_time)
-            self._collector.flush(self.output)
+            self._collector.flush(self.output, self.context)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        self._call(
+        if len(self._methods) == 1:
+            self._call(self._called(input_index, batch))
+        # Where branches of a stream meet again, a batch has to be through before the next one.
+        elif self._waiting.add(input_index, cast("KeyedBatch", batch)) or batch.ordinals is not None:
+            self._call_waiting()
+
+    def process_in_order(self, records: OrderedRecords) -> None:
+        """Handle records of all inputs in the order in which they are given."""
+        calls = (self._calls[number] for number in records.inputs)
+        self._call(zip(calls, records.rows, records.timestamps, records.watermarks, records.entries, strict=True))
+
+    def _call_waiting(self) -> None:
+        """Handle what waits, in the order in which it came; the records of each input are made objects together."""
+        taken = self._waiting.take()
+        inputs = range(len(self._methods))
+        called = {number: self._called(number, own) for number in inputs if (own := taken.of(number)) is not None}
+        if called:
+            self._call(next(called[number]) for number in taken.sides.tolist())
+
+    def _called(self, input_index: int, batch: Batch) -> Iterator[Called]:
+        return zip(
             repeat(self._calls[input_index], len(batch)),
             batch.rows,
             batch.timestamps.tolist(),
             batch.watermarks.tolist(),
             self._entries(input_index, batch),
+            strict=True,
         )
-
-    def process_in_order(self, records: OrderedRecords) -> None:
-        """Handle records of all inputs in the order in which they are given."""
-        calls = (self._calls[number] for number in records.inputs)
-        self._call(calls, records.rows, records.timestamps, records.watermarks, records.entries)
 
     def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:
         """The keys of the records of an input."""
         return self._backend.bind(cast("KeyedBatch", batch).keys)
 
-    def _call(
-        self,
-        calls: Iterable[Call],
-        elements: Sequence[Any],
-        timestamps: Sequence[int],
-        watermarks: Sequence[int],
-        entries: Iterable[Any],
-    ) -> None:
+    def _call(self, called: Iterable[Called]) -> None:
         """Call a method for each record; timers that are due before it fire before it."""
         backend, collector = self._backend, self._collector
         timers, service = self._timers.event, self._service
@@ -168,13 +173,11 @@ class KeyedProcessOperator(FunctionOperator):
         current = self._watermark
         call, row, timestamp = None, None, NO_TIMESTAMP
         try:
-            for call, row, timestamp, watermark, entry in zip(
-                calls, elements, timestamps, watermarks, entries, strict=True
-            ):
+            for call, row, timestamp, watermark, entry in called:
                 if watermark != current:
                     if timers.next_due <= watermark:
                         self._fire_event_time(current, watermark)
-                    current = service.watermark = watermark
+                    current = service.watermark = backend.event_time = watermark
                 backend.current = entry
                 process, context, _ = call
                 context._timestamp = timestamp
@@ -195,16 +198,17 @@ class KeyedProcessOperator(FunctionOperator):
         finally:
             backend.current = NO_KEY
         self._watermark = current
-        collector.flush(self.output)
+        collector.flush(self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
+        self._call_waiting()
         if watermark > self._watermark:
             if self._timers.event.next_due <= watermark:
                 self._fire_event_time(self._watermark, watermark)
-                self._collector.flush(self.output)
+                self._collector.flush(self.output, self.context)
             if self._is_batch and watermark == MAX_WATERMARK:
                 self._end_clock()
-            self._watermark = self._service.watermark = watermark
+            self._watermark = self._service.watermark = self._backend.event_time = watermark
         super().advance_watermark(watermark)
 
     def _fire_event_time(self, reached: int, watermark: int) -> None:
@@ -219,20 +223,23 @@ class KeyedProcessOperator(FunctionOperator):
         """In batch mode the clock stands still until the input has ended; then all timers of it fire."""
         self._service.watermark, self._service.clock_has_ended = MAX_WATERMARK, True
         self._fire_processing_time(MAX_WATERMARK)
-        self._collector.flush(self.output)
+        self._collector.flush(self.output, self.context)
 
     def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
-        context, backend, collector = self._context, self._backend, self._collector
+        context, backend, collect = self._context, self._backend, self._collector.collect
         has_event_time = domain is TimeDomain.EVENT_TIME
         timer = None
         context._domain = domain
         try:
             for timer in due:
-                backend.current = timer.entry
-                context._timestamp = timer.time
-                results = self._function.on_timer(timer.time, context)
-                collector.collect(results, timer.time if has_event_time else NO_TIMESTAMP, watermark)
+                time, backend.current, _ = timer
+                context._timestamp = time
+                if has_event_time:  # what it meets does not depend on how far the watermark has come at once
+                    backend.event_time = max(watermark, time)
+                results = self._function.on_timer(time, context)
+                if results is not None:
+                    collect(results, time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
             told = "" if timer is None else _timer_text(domain, timer)
             raise user_error(error, self.context, function=self._function.on_timer, timer=told) from error

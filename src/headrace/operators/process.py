@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
+from headrace.common.typeinfo import Types
 from headrace.operators.collector import ElementCollector
 from headrace.operators.functions import (
     BROADCAST_INPUT,
     ONE_INPUT,
     OTHER_NAMES_OF_CONTEXTS,
     TWO_INPUTS,
+    Call,
     FunctionOperator,
     method_of,
     results_made_by,
@@ -20,11 +24,11 @@ from headrace.operators.timer_service import ReadOnlyTimerService
 from headrace.operators.user_code import user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.event_time_order.ordered_records import OrderedRecords
 
 _KEYED_FUNCTIONS: Final = {
     ONE_INPUT: "KeyedProcessFunction",
@@ -69,17 +73,21 @@ class ProcessOperator(FunctionOperator):
         methods: tuple[str, ...] = ONE_INPUT,
     ) -> None:
         super().__init__(function)
-        self._methods = [method_of(function, name) for name in methods]
-        self._made_by = [results_made_by(function, name) for name in methods]
-        self.maker = self._made_by[0] if len(methods) == 1 else None
+        self._function = function
+        self._methods = methods
+        self.maker = results_made_by(function, methods[0]) if len(methods) == 1 else None
         self._collector = ElementCollector(output_type, side_types)
         keyed = _KEYED_FUNCTIONS[methods]
         self._no_timers = f"timers exist only on a keyed stream; call key_by(...) first and use a {keyed}"
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self._timers = ReadOnlyTimerService(context.name, self._no_timers)
-        self._contexts = self._contexts_of(context, self._timers)
         super().open(context, output)
+        function = self._function
+        self._calls = [
+            Call(method_of(function, name), asked, results_made_by(function, name))
+            for name, asked in zip(self._methods, self._contexts_of(context, self._timers), strict=True)
+        ]
 
     def _contexts_of(self, context: OperatorContext, timers: ReadOnlyTimerService) -> Sequence[ProcessContext]:
         """What the method of each input is called with."""
@@ -93,19 +101,30 @@ class ProcessOperator(FunctionOperator):
         self._timers.watermark = watermark
 
     def process(self, input_index: int, batch: Batch) -> None:
-        process, context = self._methods[input_index], self._contexts[input_index]
+        self._call(repeat(self._calls[input_index], len(batch)), batch)
+
+    def process_in_order(self, records: OrderedRecords) -> None:
+        """Handle records of all inputs in the order in which they are given."""
+        of_any_input = Batch.of_rows(Types.PICKLED_BYTE_ARRAY(), records.rows, records.timestamps, records.watermarks)
+        self._call((self._calls[number] for number in records.inputs), of_any_input)
+
+    def _call(self, calls: Iterable[Call], batch: Batch) -> None:
+        """Call a method for each record."""
         timers, collector = self._timers, self._collector
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
-        row = None
+        call, row, timestamp = None, None, NO_TIMESTAMP
         try:
-            for element, (row, timestamp, watermark) in enumerate(zip(batch.rows, timestamps, watermarks, strict=True)):
+            for element, (call, row, timestamp, watermark) in enumerate(
+                zip(calls, batch.rows, timestamps, watermarks, strict=True)
+            ):
+                process, context, _ = call
                 context._timestamp = timestamp
                 timers.watermark = watermark
                 collector.collect(process(row, context), element)
         except BaseException as error:
-            asked, made_by = context._timestamp, self._made_by[input_index]
-            raise user_error(error, self.context, row, function=made_by, timestamp=asked) from error
-        collector.flush(batch, self.output)
+            made_by = None if call is None else call.made_by
+            raise user_error(error, self.context, row, function=made_by, timestamp=timestamp) from error
+        collector.flush(batch, self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
         self._timers.watermark = watermark

@@ -22,6 +22,7 @@ from headrace.common.errors import (
     StateCorruptedError,
     UserFunctionError,
 )
+from headrace.common.job_failure import FailureOrigin
 from headrace.common.other_names import explained
 from headrace.common.signatures import returns_tuple
 from headrace.operators.interruption import is_interruption
@@ -146,7 +147,10 @@ def user_error(
         f"  {asked_by} called at {asked_at}" if asked_by else f"  operator defined at {place.call_site}",
     ]
     kind = FunctionRefusedError if isinstance(error, HeadraceError) else UserFunctionError
-    return kind("\n".join(line for line in lines if line))
+    told = kind("\n".join(line for line in lines if line))
+    shown = None if record is NO_RECORD else record_text(record)
+    told.origin = FailureOrigin(context.name, context.uid, context.subtask, shown)
+    return told
 
 
 def _is_of_tuple(result: Any, function: Any) -> bool:

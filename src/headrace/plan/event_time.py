@@ -8,6 +8,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.graph import specs
 from headrace.graph.async_specs import AsyncSpec, LookupSpec
 from headrace.graph.join_specs import IntervalJoinSpec
+from headrace.graph.process_specs import CoProcessSpec, KeyedProcessSpec, ProcessSpec
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.functions import has_own
 
@@ -26,8 +27,8 @@ _KEEPS_TIMES: Final = (
     specs.MapBatchesSpec,
     AsyncSpec,
     LookupSpec,
-    specs.ProcessSpec,
-    specs.CoProcessSpec,
+    ProcessSpec,
+    CoProcessSpec,
     specs.RollingReduceSpec,
     specs.RollingAggregateSpec,
 )
@@ -82,6 +83,6 @@ def _may_have_times(node: Node, found: Mapping[int, bool]) -> bool:
     keeps = isinstance(spec, _KEEPS_TIMES)
     if isinstance(spec, specs.TimestampsSpec):
         keeps = spec.strategy.timestamp_assigner is None
-    elif isinstance(spec, specs.KeyedProcessSpec):  # what its timers emit has their time
+    elif isinstance(spec, KeyedProcessSpec):  # what its timers emit has their time
         keeps = not has_own(spec.function, "on_timer")
     return any(found[edge.source] for edge in node.inputs) if keeps else True

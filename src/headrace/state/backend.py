@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from headrace.common.errors import UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.state.kinds import KEYED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from headrace.common.configuration import Configuration
     from headrace.state import descriptors as d
+    from headrace.state.exported import ExportedTable
     from headrace.state.interfaces import ListState, MapState
     from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keys import KeyCodec, KeyColumn
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 DEFAULT_BACKEND: Final = "hashmap"
 """The name of the backend that is used when none is set."""
 
+ROCKSDB_BACKEND: Final = "rocksdb"
+"""The name of the one with tables of RocksDB, which is an extra."""
+
 
 class KeyedStates(Protocol):
     """The keyed states of one operator; :class:`headrace.state.keyed.scope.KeyScope` has all but the states themselves.
@@ -39,11 +46,13 @@ class KeyedStates(Protocol):
         codec: how keys are stored.
         current: the key that is being processed; the operator sets it, and sets it to ``NO_KEY`` afterwards.
         namespace: the namespace that state of a key and namespace is used in.
+        event_time: the event time that what is being processed meets; the operator sets it as it goes.
     """
 
     codec: KeyCodec
     current: AnyKeyEntry | NoKey
     namespace: Namespace
+    event_time: int
 
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same entry throughout an epoch."""
@@ -150,6 +159,12 @@ class StatesWithoutKeys(Protocol):
     def broadcast_state(self, descriptor: d.MapStateDescriptor) -> MapState[Any, Any]:
         """A map, which has to be changed alike in all subtasks."""
 
+    def list_log(self, name: str) -> RunStore:
+        """A log of tables, as :meth:`OperatorStates.store` gives one, whose rows are dealt out as elements of a list.
+
+        Of ordered tables the rows that are over are nobody's: :meth:`Redistribution.runs` knows how to cut them.
+        """
+
 
 class OperatorStates(Protocol):
     """Everything that one operator keeps in one task.
@@ -249,6 +264,10 @@ class CompactionWork(Protocol):
     def partition(self) -> int:
         """The partition of the task."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the outcome is for all tasks of the stage: they adopt it in the same epoch."""
+
 
 class CompactionOutcome(Protocol):
     """What became of background work; it travels to the task as a pickle."""
@@ -283,10 +302,29 @@ class StateOwner:
     shares: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NewVersion:
+    """Which version of the state of a task is to be written; attributes as in :class:`VersionRef` and ``snapshot``."""
+
+    stage: int
+    partition: int
+    epoch: int
+    generation: int
+    inline_threshold: int
+
+
 class StateBackend(Plugin):
     """Opens the state of tasks. It travels to them with the job, so it is pickled and holds no open files."""
 
     noun = "state backend"
+
+    def configured(self, configuration: Configuration) -> StateBackend:
+        """The backend as a job's configuration wants it; called once, in the driver. Itself when it has no options.
+
+        Raises:
+            ConfigurationError: when an option cannot be what it is.
+        """
+        return self
 
     @abstractmethod
     def open(
@@ -315,7 +353,45 @@ class StateBackend(Plugin):
             StateCorruptedError: when a file is missing or damaged.
         """
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> Sequence[CompactionWork]:
+    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
+        """What a version holds, in tables that every backend can take in; called in any process, beside the epochs.
+
+        Args:
+            storage: where state files are.
+            ref: the version; its files stay as long as this goes on.
+            now: processing time in milliseconds; what has expired by then is left out.
+
+        Raises:
+            UnsupportedOperationError: when the backend cannot.
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        raise UnsupportedOperationError(f"{self} cannot export its state: take a native savepoint")
+
+    def import_tables(
+        self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
+    ) -> VersionRef:
+        """Writes a version that holds what tables do; called in any process, before the first epoch.
+
+        Args:
+            storage: where state files are.
+            tables: all tables of the task, to be gone through once.
+            version: which version it becomes; the same tables give the same bytes under the same name.
+            operators: the operators whose tables these are; ``before`` is None.
+
+        Raises:
+            UnsupportedOperationError: when the backend cannot.
+            StateError: when a table has keys that the task does not own.
+        """
+        raise UnsupportedOperationError(f"{self} cannot import state: start from a native savepoint of its own")
+
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> Sequence[CompactionWork]:
         """What is worth doing with a version beside the epochs; nothing by default. Called in the driver.
 
         Args:
@@ -323,6 +399,7 @@ class StateBackend(Plugin):
             ref: the version.
             now: a reading of the job's clock, in milliseconds.
             generation: that of the job manager; names of files that are written have it.
+            event_times: by operator uid, the event time that the task has reached.
         """
         return ()
 
@@ -338,6 +415,9 @@ class StateBackend(Plugin):
 STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
     StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
-    {DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend"},
+    {
+        DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
+        ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
+    },
 )
 """All that are there."""

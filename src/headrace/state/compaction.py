@@ -9,28 +9,36 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
-from headrace.state.operator.redistribution import is_broadcast
 from headrace.state.runs import Run
-from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, merge_runs
+from headrace.state.runs.layout import HALF_EXPIRED, TTL
+from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
 from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
 from headrace.state.runs.run import weight_of
 from headrace.state.runs.sections import Section
+from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
+from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from headrace.state.runs import RunStore
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
     Entry = dict[str, Any]
+    IsWorthMerging = Callable[["CompactionTask"], bool]
+
+FULL_BYTES: Final = MOST_BYTES // 2
+"""From this size on an ordered run is not merged any more."""
 
 _MOSTLY: Final = 0.75
 """A large run is written anew for its own sake when this part of its rows is over."""
@@ -47,8 +55,9 @@ class CompactionTask:
         store: the store.
         runs: the runs, oldest first, as an index describes them, with the names of their files.
         is_oldest: whether the store has no older run.
-        now: processing time in milliseconds; what has expired by then is dropped.
+        now: milliseconds, of the time that elements of the store age in; what has expired by then is dropped.
         generation: that of the job manager, so that an older one which is still alive cannot delete the outcome.
+        is_shared: whether all subtasks of the operator have these runs, and have to adopt the outcome together.
     """
 
     stage: int
@@ -59,6 +68,7 @@ class CompactionTask:
     is_oldest: bool
     now: int
     generation: int = 0
+    is_shared: bool = False
 
     @property
     def rows(self) -> int:
@@ -111,38 +121,51 @@ class CompactionResult:
         """The result that :meth:`to_json` described."""
         return CompactionResult(CompactionTask.from_json(data["task"]), data["run"])
 
-    def adopt_into(self, store: RunStore, loader: Callable[[str], Callable[[], MappedFile]]) -> bool:
-        """Replaces the merged runs in a store; returns False when they are not all there (any more)."""
+    def adopt_into(self, store: RunStore, run: Run | None) -> bool:
+        """Replaces the merged runs in a store by the new one, if any; returns False when they are not all there."""
         old = _matching(store, self.task)
         if old is None:
             return False
-        new = [] if self.run is None else [_opened(self.run, loader(self.run["file"]))]
+        new = [] if run is None else [run]
         if new and is_ordered(new[0].meta):
             new = _caught_up(new[0], old, self.task)
         store.substitute(old, new)
         return True
 
 
-def plan_compaction(storage: Folder, ref: VersionRef, now: int = 0, generation: int = 0) -> list[CompactionTask]:
+def plan_compaction(
+    storage: Folder,
+    ref: VersionRef,
+    now: int = 0,
+    generation: int = 0,
+    is_worth_merging: IsWorthMerging | None = None,
+    event_times: Mapping[str, int] = MappingProxyType({}),
+) -> list[CompactionTask]:
     """What is worth merging in a version; ``now`` is a reading of the job's clock, in milliseconds.
 
+    ``event_times`` says by operator what event time the task has reached.
+
     Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
+    ``is_worth_merging`` adds to what is worth it anyway.
     """
     if not ref.name and not ref.inline:
         return []
-    file = _mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
+    file = mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
     index = read_index(file, ref)
     stores: dict[tuple[str, str], list[Entry]] = {}
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = (
-        _plan_store(ref, uid, name, entries, now)
-        for (uid, name), entries in sorted(stores.items())
-        # All subtasks have to keep the same runs: those of broadcast state are merged by the epochs alone.
-        if not is_broadcast(name)
-    )
-    return [replace(task, generation=generation) for task in planned if task is not None]
+    planned = []
+    for (uid, name), entries in sorted(stores.items()):
+        time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
+        task = _plan_store(ref, uid, name, entries, time)
+        total = len(entries) - _behind_full(entries)
+        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task))):
+            planned.append(task)
+        elif task and (expired := _half_expired(task, entries)):
+            planned.append(expired)
+    return [replace(task, generation=generation) for task in planned]
 
 
 def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
@@ -151,7 +174,10 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     Raises:
         StateCorruptedError: when a file is missing or damaged.
     """
-    runs = [_opened(entry, partial(_mapped, storage, entry["file"])) for entry in task.runs]
+    runs = [
+        run_of_entry(entry, Section.stored(entry, entry["file"], partial(mapped, storage, entry["file"])))
+        for entry in task.runs
+    ]
     batch, meta = merge_runs(runs, is_oldest=task.is_oldest, now=task.now)
     if batch is None:
         return CompactionResult(task, None)
@@ -167,29 +193,74 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
 
 
 def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
-    # Runs that no file holds are small and the newest ones, unless they come from several versions.
-    end = next((index for index, entry in enumerate(entries) if not entry["file"]), len(entries))
-    start = _start(entries[:end])
-    chosen = entries[start:end]
-    if not _is_worth_merging(chosen, len(entries)):
+    """What would merge runs of a store, if that is worth it; None where others do it, or nobody can."""
+    is_shared = uid in dict(ref.shared) and is_alike(store, entries[-1]["meta"])
+    if is_shared and ref.partition:
+        return None  # what all subtasks have alike is merged once, and planned with the first of them
+    can_be_read = is_for_all if is_shared else bool
+    # Runs that no (common) file holds are small and the newest ones, unless they come from several versions.
+    end = next((index for index, entry in enumerate(entries) if not can_be_read(entry["file"])), len(entries))
+    first = _behind_full(entries[:end])
+    start = first + _start(entries[first:end])
+    chosen = tuple(entries[start:end])
+    if not chosen:
         return None
-    return CompactionTask(ref.stage, ref.partition, uid, store, tuple(chosen), start == 0, now)
+    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now, is_shared=is_shared)
 
 
-def _is_worth_merging(chosen: list[Entry], total: int) -> bool:
+def _time_of(entries: list[Entry], now: int, event_time: int) -> int:
+    """What time it is for the elements of a store."""
+    return event_time if entries[-1]["meta"].get(TTL) == IN_EVENT_TIME else now
+
+
+def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask | None:
+    """The same for a run of the store that is worth writing anew by itself: half of its elements have expired."""
+    if task.is_shared or not entries[-1]["meta"].get(TTL):
+        return None
+    for index, entry in enumerate(entries):
+        if entry["file"] and entry["meta"].get(HALF_EXPIRED, MAX_WATERMARK) <= task.now:
+            return replace(task, runs=(entry,), is_oldest=index == 0)
+    return None
+
+
+def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:
     rows = sum(map(_weight, chosen))
     if len(chosen) == 1:  # only to get rid of rows that are over
-        over: int = chosen[0]["meta"].get(LOW, 0)
-        return bool(rows > INLINE_ROWS and over > _MOSTLY * rows)
+        return rows > INLINE_ROWS and _is_mostly_over(chosen[0])
     # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
     is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
     return len(chosen) > 1 and (is_large or total > MANY_RUNS)
 
 
+def _behind_full(entries: list[Entry]) -> int:
+    """Where the runs begin that may be merged: of ordered ones those that are full stay alone until they are over.
+
+    Of others all have to be merged sooner or later, to get rid of what newer ones hide.
+    """
+    full = (index for index, entry in enumerate(entries) if _left(entry) > FULL_BYTES and not _is_mostly_over(entry))
+    return max(full, default=-1) + 1
+
+
+def _left(entry: Entry) -> float:
+    """How many bytes the rows of an ordered run take that are not over; 0 for other runs."""
+    over: int = entry["meta"].get(LOW, 0)
+    size: int = entry["size"]
+    return size * (1 - over / entry["rows"]) if is_ordered(entry["meta"]) else 0
+
+
+def _is_mostly_over(entry: Entry) -> bool:
+    over: int = entry["meta"].get(LOW, 0)
+    rows: int = entry["rows"]
+    return over > _MOSTLY * rows
+
+
 def _start(entries: list[Entry]) -> int:
     """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
-    start, rows = len(entries), 0
+    start, rows, size = len(entries), 0, 0.0
     while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
+        size += _left(entries[start - 1])
+        if rows and size > MOST_BYTES:
+            break
         start -= 1
         rows += _weight(entries[start])
     return start
@@ -199,13 +270,23 @@ def _weight(entry: Entry) -> int:
     return weight_of(entry["meta"], entry["rows"])
 
 
-def _opened(entry: Entry, load: Callable[[], MappedFile]) -> Run:
-    section = Section.stored(entry, entry["file"], load)
+def entry_of_run(run: Run) -> Entry:
+    """What an index says about a run, besides the place of its section."""
+    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
+
+
+def run_of_entry(entry: Entry, section: Section) -> Run:
+    """The run that :func:`entry_of_run` described."""
     low, high = entry["hashes"]
     return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
-def _mapped(storage: Folder, name: str) -> MappedFile:
+def mapped(storage: Folder, name: str) -> MappedFile:
+    """A state file.
+
+    Raises:
+        StateCorruptedError: when it is missing.
+    """
     try:
         return storage.map(name)
     except (FileNotFoundError, IsADirectoryError) as error:

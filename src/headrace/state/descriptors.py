@@ -9,13 +9,15 @@ from headrace.common.signatures import method_of_object
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
+from headrace.state.evolution import Incompatible, evolution
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
     from headrace.common.typeinfo import DeclaredType, Json, TypeInformation
+    from headrace.state.evolution import Evolution
 
 __all__ = [
     "AggregatingStateDescriptor",
@@ -56,6 +58,7 @@ class StateDescriptor:
         self.name = name
         self.type_info = type_info
         self.namespaces: str | None = None
+        self._renamed: Mapping[str, str] = {}
         self._ttl_config: StateTtlConfig | None = None
 
     @property
@@ -82,18 +85,55 @@ class StateDescriptor:
         """The types under which the state is stored: equal ones can read what the other has written."""
         return {"value": self.type_info.to_json()}
 
-    def check_stored_types(self, stored: Json) -> None:
-        """Whether this can read what was stored under types that :meth:`stored_types` gave.
+    def set_renamed_fields(self, renamed: Mapping[str, str]) -> None:
+        """Says which fields of the values have other names than in what is stored; PyFlink has no such method.
+
+        Values that were stored before a field was renamed then keep it; what is stored since has the new name, so this
+        may stay in the program, or go.
+
+        Args:
+            renamed: new names by old ones. A field of an inner record is given by its path in the stored type, as in
+                ``{"address.zip": "postcode"}``.
+
+        Examples:
+            >>> from headrace.common import Types
+            >>> from headrace.datastream.state import ValueStateDescriptor
+            >>> seen = ValueStateDescriptor("seen", Types.ROW_NAMED(["visits"], [int]))
+            >>> seen.set_renamed_fields({"count": "visits"})
+        """
+        self._renamed = dict(renamed)
+
+    def evolution_of(self, stored: Json) -> Evolution | None:
+        """How values that were stored under types that :meth:`stored_types` gave become those that are declared.
+
+        Returns:
+            None when they are the same.
 
         Raises:
-            StateMigrationError: when it cannot, with both types in words.
+            StateMigrationError: when they cannot, with both types in words.
         """
-        if stored != self.stored_types():
-            raise StateMigrationError(
-                f"{self.label} was stored with another type: stored {_told(stored)}, declared "
-                f"{_told(self.stored_types())}; declare a state of another name and take the values over from this "
-                "one, or restore the old declaration"
-            )
+        declared = self.stored_types()
+        if stored == declared:
+            return None
+        if stored.keys() != declared.keys() or stored.get("key") != declared.get("key"):
+            raise self._other_type(stored)
+        try:
+            return evolution(type_from_json(stored["value"]), self._value_type, self._renamed)
+        except Incompatible as error:
+            raise self._other_type(stored, error.differences) from error
+
+    @property
+    def _value_type(self) -> TypeInformation:
+        """The type of values, of elements of a list, or of values of entries."""
+        return self.type_info
+
+    def _other_type(self, stored: Json, differences: Sequence[str] = ()) -> StateMigrationError:
+        why = f" ({'; '.join(differences)})" if differences else ""
+        return StateMigrationError(
+            f"{self.label} was stored with another type: stored {_told(stored)}, declared "
+            f"{_told(self.stored_types())}{why}; declare a state of another name and take the values over from this "
+            "one, or restore the old declaration"
+        )
 
     def describes_same(self, other: StateDescriptor) -> bool:
         """Whether both can stand for one state: of the same kind, types and time to live."""
@@ -153,6 +193,10 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         """The type of the elements."""
         return {"value": self.element_type.to_json()}
 
+    @property
+    def _value_type(self) -> TypeInformation:
+        return self.element_type
+
 
 @hides_engine_of_methods
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
@@ -182,6 +226,10 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     def stored_types(self) -> Json:
         """The types of keys and values of the entries."""
         return {"key": self.key_type.to_json(), "value": self.value_type.to_json()}
+
+    @property
+    def _value_type(self) -> TypeInformation:
+        return self.value_type
 
 
 @hides_engine_of_methods

@@ -172,7 +172,66 @@ class ListState(MergingState[T, list[T]]):
         return iter(self.get())
 
 
-class MapState(State, Generic[K, V]):
+class ReadableMapState(State, Generic[K, V]):
+    """What can be read of a state that is a dict, whoever may change it."""
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of an entry; None when there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether there is such an entry."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """All entries, as they are now, in the order of insertion: what changes while they are iterated is not seen."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """The keys of all entries."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """The values of all entries."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class WritableMapState(ReadableMapState[K, V]):
+    """The same where entries may be changed."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Sets the value of an entry."""
+
+    @abstractmethod
+    def put_all(self, dict_value: Mapping[K, V]) -> None:
+        """Sets the values of several entries."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Removes an entry, if there is one."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class MapState(WritableMapState[K, V]):
     """A dict per key, of which only the entries that change are written.
 
     It is iterated in the order of insertion, however the job's input was cut into epochs. A key that does not fit the
@@ -193,30 +252,6 @@ class MapState(State, Generic[K, V]):
     """
 
     @abstractmethod
-    def get(self, key: K) -> V | None:
-        """The value of an entry; None when there is none."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Sets the value of an entry."""
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None:
-        """Sets the values of several entries."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Removes an entry, if there is one."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether there is such an entry."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All entries, as they are now: what changes while they are iterated is not seen."""
-
-    @abstractmethod
     def items_between(self, low: int | None, high: int | None) -> Iterable[tuple[K, V]]:
         """The entries with keys from ``low`` up to, but not with, ``high``, as they are now; None is an open end.
 
@@ -228,35 +263,8 @@ class MapState(State, Generic[K, V]):
                 a bound is not one.
         """
 
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """The keys of all entries."""
 
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """The values of all entries."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class ReadOnlyBroadcastState(ReadableMapState[K, V]):
     """A dict that all subtasks of an operator have alike, as functions see it that must not change it.
 
     Examples:
@@ -265,41 +273,8 @@ class ReadOnlyBroadcastState(State, Generic[K, V]):
         (False, True)
     """
 
-    @abstractmethod
-    def get(self, key: K) -> V | None:
-        """The value of an entry; None when there is none."""
 
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether there is such an entry."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """All entries, in the order of insertion."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """The keys of all entries."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """The values of all entries."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-
-    def __getitem__(self, key: K) -> V | None:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
+class BroadcastState(ReadOnlyBroadcastState[K, V], WritableMapState[K, V]):
     """The same where it may be changed: for records that all subtasks get. Each of them has to do the same to it.
 
     Examples:
@@ -314,24 +289,6 @@ class BroadcastState(ReadOnlyBroadcastState[K, V]):
         ...         if user not in ctx.get_broadcast_state(BLOCKED):
         ...             yield user
     """
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Sets the value of an entry."""
-
-    @abstractmethod
-    def put_all(self, dict_value: Mapping[K, V]) -> None:
-        """Sets the values of several entries."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Removes an entry, if there is one."""
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
 
 
 class OperatorStateStore(ABC):

@@ -60,7 +60,7 @@ class HashMapOperatorStates:
         """
         if self._backend is None:
             self._backend = KeyedStateBackend(codec, self._store)
-            self._backend.begin_epoch(self._clock)
+            self._backend.begin_epoch(self._clock, self._watermark)
         elif self._backend.codec.to_json() != codec.to_json():
             raise InvalidProgramError(
                 f"the inputs of operator {self.uid!r} have keys of different types: {self._backend.codec.type} "
@@ -103,7 +103,7 @@ class HashMapOperatorStates:
         """Starts an epoch: event time has come to ``watermark``, the clock reads ``processing_time``."""
         self._watermark, self._clock = watermark, processing_time
         if self._backend is not None:
-            self._backend.begin_epoch(processing_time)
+            self._backend.begin_epoch(processing_time, watermark)
         if self._timers is not None:
             self._timers.begin_epoch(watermark)
 

@@ -15,11 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
+from headrace.common.typeinfo import type_from_json
 from headrace.state.differences import difference
+from headrace.state.evolution import Incompatible, evolution, evolve_run
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
 from headrace.state.runs.known_keys import OrderedKeys
-from headrace.state.runs.layout import KIND
+from headrace.state.runs.layout import KIND, TYPES
 from headrace.state.runs.merging import merge_small_runs
 from headrace.state.runs.ordered import (
     FLOOR,
@@ -32,6 +35,7 @@ from headrace.state.runs.ordered import (
     owned,
     rest_of,
     rows_above,
+    time_at,
 )
 from headrace.state.runs.sections import Section
 from headrace.state.runs.spilling import is_large, spilled
@@ -41,11 +45,14 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.state.runs import RunStore
     from headrace.state.runs.ordered import Combine
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]
+
+logger = get_logger(__name__)
 
 SMALL_ROWS: Final = 1 << 10
 """Runs of more rows together are left to compaction: what is read once or twice need not be in few runs."""
@@ -62,6 +69,7 @@ class OrderedLayout:
         order: how many columns the order has; rows that are equal in them are combined.
         about: what its runs say about themselves besides, which has to be the same as long as there are any.
         words: what the entries of ``about`` are called in errors.
+        values: the type of the column ``value``, where values of an earlier type may become those of this one.
     """
 
     what: str
@@ -70,11 +78,37 @@ class OrderedLayout:
     order: int
     about: Mapping[str, Any]
     words: Mapping[str, str] = field(default_factory=dict)
+    values: TypeInformation | None = None
 
     @property
     def meta(self) -> dict[str, Any]:
         """What a run says about itself, whatever its rows are."""
-        return {KIND: self.kind, SORT: self.schema.names[: self.order], **self.about}
+        types = {} if self.values is None else {TYPES: self.values.to_json()}
+        return {KIND: self.kind, SORT: self.schema.names[: self.order], **self.about, **types}
+
+    def take_over(self, store: RunStore) -> None:
+        """Checks the runs of a store, and rewrites those with values of an earlier type.
+
+        Raises:
+            StateMigrationError: when they hold something else.
+        """
+        for run in store.runs:
+            self.check(self._evolved(store, run))
+
+    def _evolved(self, store: RunStore, run: Run) -> Run:
+        stored = run.meta.get(TYPES)
+        if self.values is None or stored is None or stored == self.values.to_json():
+            return run
+        try:
+            change = evolution(type_from_json(stored), self.values, {})
+        except Incompatible as error:
+            told = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
+            raise self._other(told) from error
+        logger.info("%s: what was stored becomes what is declared: %s", self.what, change)
+        return evolve_run(store, run, change, self.values.to_json())
+
+    def _differs(self, entry: str, stored: Any, declared: Any) -> str:
+        return f"another {self.words.get(entry, entry)}: {difference(stored, declared)}"
 
     def check(self, run: Run) -> None:
         """Whether a run can be one of this table.
@@ -85,7 +119,7 @@ class OrderedLayout:
         for entry, declared in self.meta.items():
             stored = run.meta.get(entry, declared)
             if stored != declared:
-                raise self._other(f"another {self.words.get(entry, entry)}: {difference(stored, declared)}")
+                raise self._other(self._differs(entry, stored, declared))
         if not run.section.schema.equals(self.schema):
             raise self._other(f"other columns: stored {run.section.schema.names}, declared {self.schema.names}")
 
@@ -121,8 +155,7 @@ class OrderedTable:
         *,
         spills: bool = False,
     ) -> None:
-        for run in store.runs:
-            layout.check(run)
+        layout.take_over(store)
         self._store = store
         self._meta = layout.meta
         self._combine = combine
@@ -144,6 +177,10 @@ class OrderedTable:
     def next_above(self, time: int) -> int:
         """The time of the first row that is above a time; ``NO_TIME`` when there is none."""
         return min((cursor.above(time).next for cursor in self._cursors()), default=NO_TIME)
+
+    def time_after(self, time: int, rows: int) -> int:
+        """A time up to which no run has many more than so many rows above ``time``; ``NO_TIME`` when all have fewer."""
+        return min((cursor.time_after(time, rows) for cursor in self._cursors()), default=NO_TIME)
 
     def up_to(self, time: int) -> list[pa.RecordBatch]:
         """The rows that are not above a time, oldest batch first."""
@@ -239,6 +276,10 @@ class _Cursor:
         # Times that are asked for rise, as a rule: the next search goes on from here.
         self._reached = rows_above(self._run, time, reached.row)
         return self._reached
+
+    def time_after(self, time: int, rows: int) -> int:
+        """The time of a row that is so many behind the first one above ``time``; ``NO_TIME`` when there is none."""
+        return time_at(self._run, self.above(time).row + rows)
 
     def up_to(self, time: int) -> pa.RecordBatch | None:
         """The rows that are not above a time; None when there are none."""

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
-from headrace.common.typeinfo.basic import PICKLED
 from headrace.state.backend import StateBackend
-from headrace.state.compaction import plan_compaction, run_compaction
+from headrace.state.compaction import entry_of_run, plan_compaction, run_compaction, run_of_entry
+from headrace.state.exporting import exported
+from headrace.state.importing import imported
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, Run, RunStore
+from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
-from headrace.state.state_file import ImageWriter, SharedName, VersionName, read_index
+from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
+from headrace.state.state_file import ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from headrace.state.backend import StateOwner
+    from headrace.state.backend import NewVersion, StateOwner
     from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
 FORMAT = 1
+
+SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
+"""Opens the section that an index describes: its entry, the name of its file, and what maps that."""
 
 StoreKey = tuple[str, str]
 """The uid of an operator and the name of one of its stores."""
@@ -43,11 +52,19 @@ class HashMapTaskStates:
     long as that epoch begins from :attr:`ref`. After a failed epoch it has to be thrown away.
     """
 
-    def __init__(self, storage: Folder, stage: int, partition: int, operators: Mapping[str, StateOwner]) -> None:
+    def __init__(
+        self,
+        storage: Folder,
+        stage: int,
+        partition: int,
+        operators: Mapping[str, StateOwner],
+        section_of: SectionOf = Section.stored,
+    ) -> None:
         self._storage = storage
         self._stage = stage
         self._partition = partition
         self._owners = operators
+        self._section_of = section_of
         self._ranges = _ranges(operators, partition)
         self._maps: dict[str, MappedFile] = {}
         self._stores: dict[StoreKey, RunStore] = {}
@@ -61,9 +78,13 @@ class HashMapTaskStates:
         stage: int,
         partition: int,
         operators: Mapping[str, StateOwner],
+        section_of: SectionOf = Section.stored,
     ) -> HashMapTaskStates:
-        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`."""
-        task = HashMapTaskStates(storage, stage, partition, operators)
+        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`.
+
+        ``section_of`` opens what an index describes.
+        """
+        task = HashMapTaskStates(storage, stage, partition, operators, section_of)
         held: dict[StoreKey, dict[int, list[Run]]] = {}
         same_owner = [task._read_version(ref, held) for ref in refs]
         runs = {key: [run for found in by_partition.values() for run in found] for key, by_partition in held.items()}
@@ -77,6 +98,22 @@ class HashMapTaskStates:
         if len(refs) == 1 and same_owner[0] and refs[0].partition == partition and refs[0].stage == stage:
             task.ref = refs[0]
         return task
+
+    @staticmethod
+    def stored_runs(storage: Folder, ref: VersionRef, section_of: SectionOf) -> dict[StoreKey, list[Run]]:
+        """The runs of a version by operator and store, each for the keys that its partition owned."""
+        task = HashMapTaskStates(storage, ref.stage, ref.partition, {}, section_of)
+        load = _inline_loader(ref.inline) if ref.inline else task._loader(ref.name)
+        found: dict[StoreKey, list[Run]] = {}
+        for key, run in task._read_runs(read_index(load(), ref), ref, load):
+            found.setdefault(key, []).append(run)
+        return found
+
+    def fill(self, table: ExportedTable) -> None:
+        """Puts what an exported table holds into a store, which is empty."""
+        store = self.store(table.uid, table.store)
+        batch = imported(table, self._hashes_of(table.uid, table.store))
+        store.append(batch, describe_run(table.about, batch) if batch.num_rows else table.about)
 
     def operator(self, uid: str) -> HashMapOperatorStates:
         """The state of the operator with that uid in this task."""
@@ -124,11 +161,13 @@ class HashMapTaskStates:
         whose new and inline parts, with the index, are at most ``inline_threshold`` bytes is held in the reference.
         """
         self._let_go_of_surplus()
-        if self.ref is not None and not any(store.changed for store in self._stores.values()):
+        is_changed = any(store.changed for store in self._stores.values())
+        if self.ref is not None and not is_changed and self._has_digests(self.ref):
             return self.ref
-        for uid in self.uids():
-            if self._shares(uid):
-                self._share(uid, epoch, generation)
+        most_inside = inline_threshold // PART_INSIDE
+        is_first = self._partition == 0
+        sharing = SharedRuns(epoch, generation, self._stage, is_first, most_inside, self._storage, self._loader)
+        shared = tuple((uid, sharing.place(uid, runs)) for uid, runs in self._shared_runs())
         owned = {uid: self._owned_by(uid) for uid in self.uids()}
         image = _VersionImage(self._stage, self._partition, owned)
         chunks = image.build(sorted(self._stores.items()))
@@ -136,6 +175,7 @@ class HashMapTaskStates:
             ref = self._inline_version(image, chunks, epoch)
         else:
             ref = self._file_version(image, chunks, epoch, generation)
+        ref = replace(ref, shared=shared)
         for store in self._stores.values():
             store.changed = False
         self.ref = ref
@@ -145,25 +185,18 @@ class HashMapTaskStates:
         """Whether an operator has its broadcast state in common with the other tasks."""
         return uid in self._owners and self._owners[uid].shares
 
-    def _share(self, uid: str, epoch: int, generation: int) -> None:
-        """Puts what is new in the broadcast state of an operator into one file for all subtasks.
+    def _shared_runs(self) -> Iterator[tuple[str, list[tuple[str, Run]]]]:
+        """By operator, the runs that all subtasks have alike, each with its store."""
+        for uid in filter(self._shares, self.uids()):
+            stores = [(name, self._stores[of, name]) for of, name in sorted(self._stores) if of == uid]
+            runs = [(name, run) for name, store in stores for run in store.runs if is_alike(name, run.meta)]
+            if runs:
+                yield uid, runs
 
-        The first one writes it. The others refer to it by the digest of what they would have written, so that it shows
-        when that is something else.
-        """
-        stores = [self._stores[of, name] for of, name in sorted(self._stores) if of == uid and is_broadcast(name)]
-        new = [run.section for store in stores for run in store.runs if not run.section.file and _is_alike(run)]
-        if not new:
-            return
-        writer = ImageWriter()
-        offsets = [writer.add(section) for section in new]
-        described = [section.describe(offset) for section, offset in zip(new, offsets, strict=True)]
-        chunks = writer.finish({"shared": uid, "stage": self._stage, "runs": described})
-        name = str(SharedName(epoch, generation, self._stage, SharedName.owner_of(uid), writer.digest))
-        if self._partition == 0:
-            self._storage.write(name, chunks)
-        for section, offset in zip(new, offsets, strict=True):
-            section.moved_to(name, offset, self._loader(name))
+    def _has_digests(self, ref: VersionRef) -> bool:
+        """Whether a version tells what others are to have alike; those that earlier releases wrote do not."""
+        known = dict(ref.shared)
+        return all(uid in known for uid, _ in self._shared_runs())
 
     def adopt(self, result: CompactionResult) -> bool:
         """Puts the outcome of a compaction in the place of the runs that it merged; only between two epochs.
@@ -171,7 +204,8 @@ class HashMapTaskStates:
         Returns:
             False when these runs are not all there (any more): the outcome is then of no use.
         """
-        return result.adopt_into(self.store(result.uid, result.store), self._loader)
+        run = None if result.run is None else self._run(result.run, result.file, self._loader(result.file))
+        return result.adopt_into(self.store(result.uid, result.store), run)
 
     def close(self) -> None:
         """Lets go of the files."""
@@ -222,11 +256,14 @@ class HashMapTaskStates:
         for entry in index["runs"]:
             uid, store = entry["uid"], entry["store"]
             name = ref.name if entry["file"] < 0 else index["files"][entry["file"]]
-            section = Section.stored(entry, name, load if entry["file"] < 0 else self._loader(name))
+            whole = self._run(entry, name, load if entry["file"] < 0 else self._loader(name))
             owned = tuple(index["owned"][uid]) if kind_of_store(store) is None else ALL_HASHES
-            run = run_of_entry(entry, section).restricted(owned)
+            run = whole.restricted(owned)
             if run is not None:
                 yield (uid, store), run
+
+    def _run(self, entry: dict[str, Any], name: str, load: Callable[[], MappedFile]) -> Run:
+        return run_of_entry(entry, self._section_of(entry, name, load))
 
     def _loader(self, name: str) -> Callable[[], MappedFile]:
         return lambda: self._map(name)
@@ -260,6 +297,10 @@ class HashMapTaskStates:
 class HashMapStateBackend(StateBackend):
     """State in columns, in files that are mapped into memory; only what has changed is written."""
 
+    def sections(self, storage: Folder) -> SectionOf:
+        """What opens the sections that an index describes."""
+        return Section.stored
+
     def open(
         self,
         storage: Folder,
@@ -268,10 +309,29 @@ class HashMapStateBackend(StateBackend):
         partition: int,
         operators: Mapping[str, StateOwner],
     ) -> HashMapTaskStates:
-        return HashMapTaskStates.open(storage, refs, stage, partition, operators)
+        return HashMapTaskStates.open(storage, refs, stage, partition, operators, self.sections(storage))
 
-    def plan_compaction(self, storage: Folder, ref: VersionRef, now: int, generation: int) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation)
+    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
+        if ref.name or ref.inline:
+            yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
+
+    def import_tables(
+        self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
+    ) -> VersionRef:
+        task = HashMapTaskStates(storage, version.stage, version.partition, operators)
+        for table in tables:
+            task.fill(table)
+        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
+
+    def plan_compaction(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        now: int,
+        generation: int,
+        event_times: Mapping[str, int] = MappingProxyType({}),
+    ) -> list[CompactionTask]:
+        return plan_compaction(storage, ref, now, generation, event_times=event_times)
 
     def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
         return run_compaction(storage, work)
@@ -319,22 +379,6 @@ def _ranges(operators: Mapping[str, StateOwner], partition: int) -> dict[str, Ha
         for uid, owner in operators.items()
         if partition < owner.parallelism
     }
-
-
-def _is_alike(run: Run) -> bool:
-    """Whether equal entries have equal bytes: those of pickled objects follow from how these are put together."""
-    return PICKLED not in json.dumps(run.meta.get("types"))
-
-
-def entry_of_run(run: Run) -> dict[str, Any]:
-    """What an index says about a run, besides the place of its section."""
-    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
-
-
-def run_of_entry(entry: dict[str, Any], section: Section) -> Run:
-    """The run that :func:`entry_of_run` described."""
-    low, high = entry["hashes"]
-    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
 
 
 def _inline_loader(data: bytes) -> Callable[[], MappedFile]:

@@ -1,31 +1,33 @@
 """Timers of keys: registered and deleted without reading state, fired in the order of their times.
 
 A timer is one of (key, namespace, time) in its time domain: registering it twice is registering it once, deleting one
-that does not exist is nothing. What is registered or deleted in an epoch is kept in memory and becomes one run at its
-end; what earlier epochs left stays in its columns until it is due.
+that does not exist is nothing. What is registered or deleted in an epoch is only noted, and becomes one run at its end,
+unless it is due before; what earlier epochs left stays in its columns until it is due.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from heapq import heappop, heappush
+from itertools import repeat
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
-from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
+from headrace.state.keyed.namespaces import namespace_of
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs import HASH
 from headrace.state.runs.layout import KEY, TIMERS
-from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
+from headrace.state.runs.ordered import LIVE, NO_TIME, newest
+from headrace.state.timer_log import TimerLog, bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.state.keyed.namespaces import Namespace
     from headrace.state.keyed.scope import KeyScope
@@ -45,6 +47,11 @@ _ORDER: Final = [_TIME, HASH, KEY, _NAMESPACE]
 
 _Identity = tuple[int, "Namespace"]
 """What tells apart the timers of one time: the ordinal of the key, and the namespace."""
+
+MOST_READ: Final = 1 << 16
+"""Of so many timers in each run objects are made together: at the end of the input all that there are fall due."""
+
+_NOTHING: Final[dict[_Identity, bool]] = {}
 
 
 class Timer(NamedTuple):
@@ -74,7 +81,9 @@ class TimerQueue:
         self._scope = scope
         self._layout = _layout(domain, scope.codec)
         self._table = OrderedTable(store, self._layout, newest)
-        # By time: registered (True) or deleted (False) in this epoch, and not fired since; and these times as a heap.
+        self._log = TimerLog()
+        # What the log said when a timer in it was due. By time: registered (True) or deleted (False) in this epoch, and
+        # not fired since; and these times as a heap.
         self._new: dict[int, dict[_Identity, bool]] = {}
         self._times: list[int] = []
         self._advanced_to: int | None = None
@@ -89,7 +98,7 @@ class TimerQueue:
         """Registers a timer of the current key. One whose time has been passed fires with the next advance."""
         if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
             time = _time(time)
-        self._at(time)[self._scope.current.ordinal, namespace] = True
+        self._log.add(time, self._scope.current.ordinal, namespace, True)
         self.next_due = min(self.next_due, time)
 
     def delete(self, time: int, namespace: Namespace = None) -> None:
@@ -97,18 +106,12 @@ class TimerQueue:
         if type(time) is not int or not MIN_WATERMARK <= time <= MAX_WATERMARK:
             time = _time(time)
         identity = self._scope.current.ordinal, namespace
-        if time > self._taken_to or identity in self._new.get(time, ()):
-            self._at(time)[identity] = False
+        if time > self._taken_to:
+            self._log.add(time, *identity, False)
+        elif identity in self._new_at(time):
+            self._new[time][identity] = False
         elif time == self._firing:
             self._cancelled.add(identity)
-
-    def _at(self, time: int) -> dict[_Identity, bool]:
-        """What was registered or deleted for a time."""
-        found = self._new.get(time)
-        if found is None:
-            found = self._new[time] = {}
-            heappush(self._times, time)
-        return found
 
     def foresee(self, up_to: int) -> Sequence[tuple[AnyKeyEntry, Namespace]]:
         """Reads together the stored timers that are due when time has come to ``up_to``, for advances until then.
@@ -116,7 +119,10 @@ class TimerQueue:
         Returns:
             The key and the namespace of each, of those that an earlier call has read not again.
         """
-        if self.next_due > up_to or up_to <= self._read_to:
+        return [(timer.entry, timer.namespace) for timer in self._read(up_to)] if self.next_due <= up_to else ()
+
+    def _read(self, up_to: int) -> Sequence[Timer]:
+        if up_to <= self._read_to:
             return ()
         batches = self._table.between(self._read_to, up_to)
         self._read_to = up_to
@@ -124,13 +130,17 @@ class TimerQueue:
             return ()
         due = newest(self._layout.meta, batches)
         due = due.filter(due.column(LIVE))
-        keys = KeyColumn(due.column(KEY), due.column(HASH).to_numpy())
-        entries = self._scope.bind(keys) if len(keys) else []
-        pairs = list(zip(entries, map(namespace_of, due.column(_NAMESPACE).to_pylist()), strict=True))
-        self._stored.extend(due.column(_TIME).to_pylist(), pairs)
+        if not due.num_rows:
+            return ()
+        times = due.column(_TIME).to_numpy().tolist()
+        entries = self._scope.bind(KeyColumn(due.column(KEY), due.column(HASH).to_numpy()))
+        with gc_paused():
+            namespaces = _namespaces_of(due.column(_NAMESPACE))
+            timers = list(map(Timer, times, entries, namespaces))
+        self._stored.extend(times, timers)
         # Whoever set a timer for a namespace will want what it holds.
-        self._scope.expect(pair for pair in pairs if pair[1] is not None)
-        return pairs
+        self._scope.expect((timer.entry, timer.namespace) for timer in timers if timer.namespace is not None)
+        return timers
 
     def pop_due(self, up_to: int) -> Iterator[Timer]:
         """Time advances to ``up_to``: the timers that are due, by time, then hash and key.
@@ -142,17 +152,15 @@ class TimerQueue:
         if self._advanced_to is not None and up_to <= self._advanced_to:
             return
         self._advanced_to = up_to
-        self.foresee(up_to)
-        self._table.forget(up_to)
-        stored = self._stored
-        while (time := min(stored.time, self._times[0] if self._times else NO_TIMER)) <= up_to:
-            due = stored.take_group() if stored.time == time else {}
+        while (time := min(self._first_stored(up_to), self._first_new(up_to))) <= up_to:
+            due = self._stored.take_group() if self._stored.time == time else []
             if self._times and self._times[0] == time:
                 due = self._overlaid(time, due)
             self._taken_to = max(self._taken_to, time)
             yield from self._fire(time, due)
+        self._table.forget(up_to)
         self._taken_to, self._firing = up_to, NO_TIMER
-        self.next_due = min(self._table.first, *self._times[:1], NO_TIMER)
+        self.next_due = min(self._table.first, self._log.first, *self._times[:1])
 
     def begin_epoch(self, advanced_to: int | None) -> None:
         """Takes up the stored timers; ``advanced_to`` is how far time has come, None when that is not known."""
@@ -170,47 +178,71 @@ class TimerQueue:
         self._table.end_epoch()
 
     def _forget(self) -> None:
-        self._new, self._times = {}, []
+        self._log, self._new, self._times = TimerLog(), {}, []
         self._stored = _Stored()
         self._read_to = self._taken_to = MIN_WATERMARK - 1
 
-    def _overlaid(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> dict[_Identity, AnyKeyEntry]:
+    def _first_stored(self, up_to: int) -> int:
+        """The time of the stored timers that come next, if it is not above ``up_to``; some are read together."""
+        while self._stored.time == NO_TIMER and self._read_to < up_to:
+            self._read(min(up_to, self._table.time_after(self._read_to, MOST_READ)))
+        return self._stored.time
+
+    def _first_new(self, up_to: int) -> int:
+        """The time of the first that is new, if it is not above ``up_to``."""
+        if self._log.first <= up_to:
+            self._take_up_log()
+        return self._times[0] if self._times else NO_TIMER
+
+    def _new_at(self, time: int) -> dict[_Identity, bool]:
+        """What was registered or deleted for a time."""
+        if self._log.first <= time:
+            self._take_up_log()
+        return self._new.get(time, _NOTHING)
+
+    def _take_up_log(self) -> None:
+        for time, ordinal, namespace, live in self._log:
+            found = self._new.get(time)
+            if found is None:
+                found = self._new[time] = {}
+                heappush(self._times, time)
+            found[ordinal, namespace] = live
+        self._log = TimerLog()
+
+    def _overlaid(self, time: int, due: list[Timer]) -> list[Timer]:
         """The timers of one time, given the stored ones: with what was registered and deleted since."""
         entries = self._scope.entries.all
+        found = {(timer.entry.ordinal, timer.namespace): timer for timer in due}
         heappop(self._times)
         for identity, live in self._new.pop(time).items():
             if live:
-                due[identity] = entries[identity[0]]
+                found[identity] = Timer(time, entries[identity[0]], identity[1])
             else:
-                due.pop(identity, None)
-        return due if len(due) < 2 else dict(sorted(due.items(), key=_firing_order))
+                found.pop(identity, None)
+        return sorted(found.values(), key=_firing_order) if len(found) > 1 else [*found.values()]
 
-    def _fire(self, time: int, due: dict[_Identity, AnyKeyEntry]) -> Iterator[Timer]:
+    def _fire(self, time: int, due: list[Timer]) -> Iterator[Timer]:
         self._firing = time
         self._cancelled.clear()
-        for identity, entry in due.items():
-            # Deleted or registered once more by a timer of the same time that has just fired.
-            again = self._new.get(time)
-            live = None if again is None else again.pop(identity, None)
-            if identity not in self._cancelled if live is None else live:
-                yield Timer(time, entry, identity[1])
+        for timer in due:
+            if (again := self._new_at(time)) or self._cancelled:
+                # Deleted or registered once more by a timer of the same time that has just fired.
+                identity = timer.entry.ordinal, timer.namespace
+                if not again.pop(identity, identity not in self._cancelled):
+                    continue
+            yield timer
 
     def _new_rows(self) -> pa.RecordBatch | None:
-        keep_deleted = self._table.first != NO_TIME
-        with gc_paused():
-            rows = [
-                (time, ordinal, _bytes_of(namespace), live)
-                for time, identities in self._new.items()
-                for (ordinal, namespace), live in identities.items()
-                if live or keep_deleted
-            ]
-            if not rows:
-                return None
-            times, ordinals, namespaces, live = zip(*rows, strict=True)
-        keys = self._scope.entries.take(np.array(ordinals, dtype=np.int64))
-        columns = [pa.array(times, pa.int64()), pa.array(keys.hashes), keys.values, pa.array(namespaces, pa.binary())]
-        rows = pa.RecordBatch.from_arrays([*columns, pa.array(live)], schema=self._layout.schema)
-        return all_rows(self._layout.meta, [rows])
+        """What is new, in the order of the table; what was deleted only where something may be there to be hidden."""
+        older = TimerLog()
+        for time, identities in self._new.items():
+            for (ordinal, namespace), live in identities.items():
+                older.add(time, ordinal, namespace, live)
+        logs = [log for log in (older, self._log) if log]
+        if not logs:
+            return None
+        batch = newest(self._layout.meta, [log.rows(self._scope, self._layout.schema) for log in logs])
+        return batch if self._table.first != NO_TIME else batch.filter(batch.column(LIVE))
 
 
 class _Stored:
@@ -222,26 +254,23 @@ class _Stored:
 
     def __init__(self) -> None:
         self._times: list[int] = []
-        self._pairs: list[tuple[AnyKeyEntry, Namespace]] = []
+        self._timers: list[Timer] = []
         self._position = 0
         self.time = NO_TIMER
 
-    def extend(self, times: list[int], pairs: list[tuple[AnyKeyEntry, Namespace]]) -> None:
+    def extend(self, times: list[int], timers: list[Timer]) -> None:
         """Adds timers that come after all others."""
         self._times = self._times[self._position :] + times
-        self._pairs = self._pairs[self._position :] + pairs
+        self._timers = self._timers[self._position :] + timers
         self._position = 0
-        self.time = self._times[0] if self._times else NO_TIMER
+        self.time = self._times[0]
 
-    def take_group(self) -> dict[_Identity, AnyKeyEntry]:
+    def take_group(self) -> list[Timer]:
         """The timers of the time that comes next, in order."""
-        times, start = self._times, self._position
-        stop, time = start, self.time
-        while stop < len(times) and times[stop] == time:
-            stop += 1
-        self._position = stop
-        self.time = times[stop] if stop < len(times) else NO_TIMER
-        return {(entry.ordinal, namespace): entry for entry, namespace in self._pairs[start:stop]}
+        start = self._position
+        stop = self._position = bisect_right(self._times, self.time, start)
+        self.time = self._times[stop] if stop < len(self._times) else NO_TIMER
+        return self._timers[start:stop]
 
 
 class HashMapTimers:
@@ -290,10 +319,14 @@ def _time(value: Any) -> int:
     return time
 
 
-def _firing_order(item: tuple[_Identity, AnyKeyEntry]) -> tuple[int, Any, bytes]:
-    identity, entry = item
-    return entry.hash, entry.raw, _bytes_of(identity[1])
+def _firing_order(timer: Timer) -> tuple[int, Any, bytes]:
+    return timer.entry.hash, timer.entry.raw, bytes_of(timer.namespace)
 
 
-def _bytes_of(namespace: Namespace) -> bytes:
-    return b"" if namespace is None else ordered_bytes(namespace)
+def _namespaces_of(column: pa.Array) -> Iterable[Namespace]:
+    """The namespaces in a column, of which many are equal as a rule."""
+    encoded = column.dictionary_encode()
+    different = list(map(namespace_of, encoded.dictionary.to_pylist()))
+    if len(different) == 1:
+        return repeat(different[0])
+    return map(different.__getitem__, encoded.indices.to_numpy().tolist())

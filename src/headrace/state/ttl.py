@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from headrace.common.constants import MAX_WATERMARK
+from headrace.common.call_site import warn_caller
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     import datetime
 
     Length = Duration | Time | datetime.timedelta | int
+
+TtlScale = Literal[True, "event"]
+
+IN_PROCESSING_TIME: Final[TtlScale] = True
+IN_EVENT_TIME: Final[TtlScale] = "event"
+"""What the ``meta`` of runs says of the time in which their expiries are."""
 
 DEFAULT_CLEANUP_SIZE: Final = 5
 DEFAULT_QUERY_ENTRIES: Final = 1000
@@ -44,9 +51,13 @@ class TtlVisibility(Enum):
 
 
 class TtlTimeScale(Enum):
-    """The time scale; there is only this one."""
+    """What time elements age in."""
 
     ProcessingTime = 0
+    """The clock, as it stands during an epoch."""
+
+    EventTime = 1
+    """The watermark that a record meets, or the time of a timer. Flink has no such scale."""
 
 
 class CleanupStrategy(Enum):
@@ -237,16 +248,25 @@ class Builder:
         return self
 
     def use_processing_time(self) -> Builder:
-        """Elements age in processing time: the only choice."""
+        """Elements age in processing time: the default."""
         return self.set_ttl_time_characteristic(TtlTimeScale.ProcessingTime)
 
+    def use_event_time(self) -> Builder:
+        """Elements age in event time, as watermarks say: the same input gives the same results, whenever it is read.
+
+        An element that is written before there is a watermark does not age until it is written again.
+        """
+        return self.set_ttl_time_characteristic(TtlTimeScale.EventTime)
+
     def cleanup_full_snapshot(self) -> Builder:
-        """Accepted; see :class:`TtlCleanup`."""
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("cleanup_full_snapshot")
         self._strategies[CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT] = True
         return self
 
     def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool = False) -> Builder:
-        """Accepted; see :class:`TtlCleanup`."""
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("cleanup_incrementally")
         strategy = IncrementalCleanup(cleanup_size, run_cleanup_for_every_record)
         self._strategies[CleanupStrategy.INCREMENTAL_CLEANUP] = strategy
         return self
@@ -254,14 +274,16 @@ class Builder:
     def cleanup_in_rocksdb_compact_filter(
         self, query_time_after_num_entries: int, periodic_compaction_time: Length | None = None
     ) -> Builder:
-        """Accepted; see :class:`TtlCleanup`."""
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("cleanup_in_rocksdb_compact_filter")
         period = Duration.of_days(30) if periodic_compaction_time is None else periodic_compaction_time
         strategy = CompactFilterCleanup(query_time_after_num_entries, period)
         self._strategies[CleanupStrategy.ROCKSDB_COMPACTION_FILTER] = strategy
         return self
 
     def disable_cleanup_in_background(self) -> Builder:
-        """Accepted; see :class:`TtlCleanup`."""
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("disable_cleanup_in_background")
         self._is_cleanup_in_background = False
         return self
 
@@ -282,6 +304,10 @@ class Builder:
         )
 
 
+def _warn(setting: str) -> None:
+    warn_caller(f"{setting}() has no effect: every merge of state drops what has expired, and runs of it are merged")
+
+
 @dataclass(frozen=True, slots=True)
 class TtlPolicy:
     """A configuration, ready for use.
@@ -290,11 +316,13 @@ class TtlPolicy:
         millis: how long an element lives after it was last written (or read).
         on_read: whether reading prolongs its life.
         return_expired: whether an expired element can still be seen.
+        is_in_event_time: whether elements age in event time.
     """
 
     millis: int
     on_read: bool
     return_expired: bool
+    is_in_event_time: bool = False
 
     @staticmethod
     def of(config: StateTtlConfig | None) -> TtlPolicy | None:
@@ -305,8 +333,17 @@ class TtlPolicy:
             to_millis(config.get_ttl()),
             config.get_update_type() is TtlUpdateType.OnReadAndWrite,
             config.get_state_visibility() is TtlVisibility.ReturnExpiredIfNotCleanedUp,
+            config.get_ttl_time_characteristic() is TtlTimeScale.EventTime,
         )
 
-    def expiry(self, now: int) -> int:
-        """When an element that is written now will expire, in milliseconds; at most the end of time."""
-        return min(now + self.millis, MAX_WATERMARK)
+    @property
+    def scale(self) -> TtlScale:
+        """What runs say of the expiries that are stored in them."""
+        return IN_EVENT_TIME if self.is_in_event_time else IN_PROCESSING_TIME
+
+    def expiry(self, now: int) -> int | None:
+        """When an element that is written now will expire, in milliseconds; at most the end of time.
+
+        None, which is never, while there is no event time to count from.
+        """
+        return None if now == MIN_WATERMARK else min(now + self.millis, MAX_WATERMARK)

@@ -19,6 +19,7 @@ class VersionRef:
         name: the state file with the version's index; empty when the version is small and held in ``inline``.
         inline: the bytes that such a file would have; empty when there is one, or when there is no state at all.
         files: every file that the version needs, sorted; what no version needs may be deleted.
+        shared: by uid, a digest of the broadcast state that the operator has in common with its other subtasks.
     """
 
     stage: int
@@ -27,6 +28,7 @@ class VersionRef:
     name: str = ""
     inline: bytes = b""
     files: tuple[str, ...] = ()
+    shared: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The reference as JSON."""
@@ -37,11 +39,12 @@ class VersionRef:
             "name": self.name,
             "packed": _packed(self.inline),
             "files": list(self.files),
+            **({"shared": dict(self.shared)} if self.shared else {}),
         }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> VersionRef:
-        """The reference that :meth:`to_json` described; formerly what is inside was not compressed."""
+        """The reference that :meth:`to_json` described; formerly without digests, and what is inside not compressed."""
         return VersionRef(
             stage=data["stage"],
             partition=data["partition"],
@@ -49,6 +52,7 @@ class VersionRef:
             name=data["name"],
             inline=_unpacked(data["packed"]) if "packed" in data else base64.b64decode(data["inline"]),
             files=tuple(data["files"]),
+            shared=tuple(sorted(data.get("shared", {}).items())),
         )
 
 

@@ -150,6 +150,9 @@ class Folder(ABC):
             The names of the removed files.
         """
 
+    def remove_empty_folders(self) -> None:
+        """Remove the folders in it, and itself, as far as they are empty; nothing where folders are but names."""
+
     # --- logs --------------------------------------------------------------------------------------------------------
 
     @abstractmethod

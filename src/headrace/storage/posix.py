@@ -98,6 +98,11 @@ class PosixFolder(Folder):
         over = [name for name, target in targets if target is not None and is_over(target)]
         return [name for name in over if remove(self.path / name)]
 
+    def remove_empty_folders(self) -> None:
+        for path, _, _ in os.walk(self.path, topdown=False):
+            with contextlib.suppress(OSError):  # there is something in it
+                os.rmdir(path)
+
     def start_log(self, name: str) -> Log:
         return _PosixLog(AppendedFile(self._file(name), self.permissions))
 

@@ -15,7 +15,7 @@ class Checkpoint:
         source: the job's checkpoint directory.
 
     Attributes:
-        directory: a copy of it; it goes with this object.
+        directory: a copy of it, which is removed with this object: keep the checkpoint as long as its folder is used.
 
     Examples:
         >>> from headrace.testing import JobHarness

@@ -45,6 +45,7 @@ from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.epoch_size import EpochLimits
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.restart import NoRestart
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
@@ -274,6 +275,7 @@ class JobHarness:
 
         Sources that the job has besides those of :meth:`add_source` have to end by themselves.
         """
+        self._open()
         if self._input.is_waiting:
             self.run_epoch()
         self._input.end_all()
@@ -400,7 +402,8 @@ class JobHarness:
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
         storage_options = options_for_tasks(configuration.storage_options())
         self._blob = blob_of(plan, store.storage, gather(configuration), storage_options)
-        return JobManager(plan, self._blob, LocalRuntime(), store, settings, clock=self._clock)
+        job = PlannedJob(plan, self._blob, settings)
+        return JobManager(job, LocalRuntime(), store, clock=self._clock)
 
     def _open(self) -> None:
         if not self._is_open:

@@ -4,62 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.connectors.sink import Committer, Sink, SinkWriter
-from headrace.exchange.payload import decode, encode
+from headrace.connectors.driver_sink import DriverSink, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink import CommitterContext, Json, WriterContext
+    from headrace.connectors.driver_sink import EncodedRecords
 
 
-class RecordingSink(Sink):
+class RecordingSink(DriverSink):
     """Keeps the records of complete epochs, in epoch order and within one in the order of each subtask.
 
     Attributes:
-        records: the records so far, each with its timestamp.
+        records: the records so far, each with its timestamp; in the process that made the sink.
     """
 
     def __init__(self) -> None:
+        recorded = _Recorded()
+        super().__init__(recorded)
+        self.records: list[tuple[Any, int]] = recorded.records
+
+
+class _Recorded(Receiver):
+    def __init__(self) -> None:
+        super().__init__()
         self.records: list[tuple[Any, int]] = []
 
-    @property
-    def is_durable(self) -> bool:
-        return False
-
-    def takes_changes(self, input_type: TypeInformation) -> bool:
-        return True
-
-    def create_writer(self, context: WriterContext) -> SinkWriter:
-        return _Writer()
-
-    def create_committer(self, context: CommitterContext) -> Committer:
-        return _Committer(self.records, context.input_type)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"records": []}
-
-
-class _Writer(SinkWriter):
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, batch: Batch) -> None:
-        self._parts.append(encode(batch, None, None))
-
-    def prepare_commit(self) -> Sequence[Json]:
-        parts, self._parts = self._parts, []
-        return parts
-
-
-class _Committer(Committer):
-    def __init__(self, records: list[tuple[Any, int]], record_type: TypeInformation) -> None:
-        self._records = records
-        self._type = record_type
-
-    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
-        for part in committables:
-            batch = decode(part, self._type, None)
-            self._records.extend(zip(batch.rows, batch.timestamps.tolist(), strict=True))
+    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+        for part in records:
+            self.records.extend(zip(part.as_rows(type_), part.timestamps.tolist(), strict=True))

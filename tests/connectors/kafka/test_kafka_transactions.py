@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,126 +11,22 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-
-from headrace.common import SimpleStringSchema, Types
-from headrace.common.batch import Batch
-from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import (
-    CheckpointError,
-    CommitRefusedError,
-    ConfigurationError,
-    InvalidProgramError,
-)
-from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder, MissingMarker
-from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.common import SimpleStringSchema
+from headrace.common.errors import CheckpointError, CommitRefusedError, ConfigurationError, InvalidProgramError
 from headrace.connectors.kafka.transactions import committer as committer_module
 from headrace.connectors.kafka.transactions import staging_writer
-from headrace.connectors.kafka.transactions.committer import KafkaCommitter
-from headrace.connectors.kafka.transactions.markers import read_marker
 from headrace.connectors.kafka.transactions.publisher import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sink import (
-    CommitterContext,
-    DeliveryGuarantee,
-    WriterContext,
-    WriterEpoch,
-    as_in_a_checkpoint,
-)
+from headrace.connectors.sink import DeliveryGuarantee, as_in_a_checkpoint
 from headrace.storage.posix import PosixFolder
 from tests.connectors.kafka.topics import Topic
-from tests.reliability.support.kafka_sinks import (
-    Key,
-    Place,
-    Text,
-    check,
-    committed,
-    kafka_job,
-    kafka_sink,
-    staged_files,
-)
-from tests.reliability.support.small_jobs import CrashError, SmallJob
+from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, job, texts, to
+from tests.reliability.support.kafka_sinks import Key, Text, check, committed, staged_files
 
 if TYPE_CHECKING:
     from headrace.broker.cluster import KafkaCluster
 
-pytestmark = pytest.mark.integration
-
-NOW = 1_700_000_000_000
-
-
-@pytest.fixture
-def topic(kafka: KafkaCluster) -> Topic:
-    return Topic(kafka.bootstrap_servers, partitions=2)
-
-
-def to(topic: Topic, schema: MessageSerializationSchema | None = None) -> KafkaSinkBuilder:
-    schema = MessageSerializationSchema(topic.name, SimpleStringSchema()) if schema is None else schema
-    builder = KafkaSink.builder().set_bootstrap_servers(topic.servers).set_record_serializer(schema)
-    return builder.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
-
-
-def job(tmp_path: Path, topic: Topic) -> SmallJob:
-    return kafka_job(tmp_path, topic.servers, topic.name)
-
-
-def texts(topic: Topic) -> list[str]:
-    """What readers of committed messages see."""
-    found = (message.value() for message in committed(topic.servers, topic.name))
-    return sorted(value.decode() for value in found if value is not None)
-
-
-@dataclasses.dataclass
-class ByHand:
-    """A sink whose tasks and driver are called by the test."""
-
-    sink: KafkaSink[Any]
-    folder: PosixFolder
-    job_id: str
-    parallelism: int = 1
-
-    def committer(self, generation: int = 0, restored: int = 0, **more: Any) -> KafkaCommitter:
-        context = self.context(generation, restored, **more)
-        self.sink.check_output(context)
-        made = self.sink.create_committer(context)
-        assert isinstance(made, KafkaCommitter)
-        return made
-
-    def context(self, generation: int = 0, restored: int = 0, **more: Any) -> CommitterContext:
-        shared = {"parallelism": self.parallelism, "folder": self.folder} | more
-        return CommitterContext(self.job_id, "sink", Types.STRING(), generation, restored, **shared)
-
-    def written(self, epoch: int, records: list[str], subtask: int = 0, generation: int = 0) -> list[Any]:
-        own = WriterContext(
-            self.job_id, "sink", generation, subtask, self.parallelism, Types.STRING(), folder=self.folder
-        )
-        writer = self.sink.create_writer(own)
-        writer.begin_epoch(WriterEpoch(epoch, NOW))
-        times = [NO_TIMESTAMP] * len(records)
-        writer.write(Batch.of_rows(Types.STRING(), records, times, [0] * len(records)))
-        return list(writer.prepare_commit())
-
-
-@pytest.fixture
-def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even few messages are staged in files."""
-    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 0)
-
-
-@pytest.fixture
-def by_hand(topic: Topic, tmp_path: Path, in_files: None) -> ByHand:
-    return ByHand(to(topic).build(), PosixFolder(tmp_path / "staged"), topic.name)
-
-
-def crash_at(patch: pytest.MonkeyPatch, step: str, count: int, *, after: bool = False) -> list[str]:
-    """The driver dies at a place; told in the list."""
-    died: list[str] = []
-
-    def die() -> None:
-        died.append(step)
-        raise CrashError
-
-    Place(step, count, after).act(die, patch.setattr)
-    return died
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("in_files")]
 
 
 def test_what_an_epoch_has_written_becomes_visible_after_its_checkpoint(topic: Topic, by_hand: ByHand) -> None:
@@ -258,142 +153,6 @@ def test_a_publisher_that_comes_back_in_the_middle_changes_nothing(
         younger.commit(3, by_hand.written(3, ["d"], generation=1), NOW)
     younger.commit(3, by_hand.written(3, ["d"], generation=1), NOW)
     assert texts(topic) == ["a", "b", "c", "d"]
-
-
-def delete_group(topic: Topic, group: str) -> None:
-    topic.admin.delete_consumer_groups([group])[group].result(30)
-
-
-def lost_marker(
-    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch, *, published: int = 1, waiting: int = 1
-) -> list[list[Any]]:
-    """Epochs with one record each wait, a, b and so on; the driver dies when some are published, before it knows.
-
-    Then the marker gets lost.
-    """
-    staged = [by_hand.written(epoch, [chr(ord("a") + epoch - 1)]) for epoch in range(1, waiting + 1)]
-    with monkeypatch.context() as patch:
-        crash_at(patch, "end", published + 1, after=True)  # the first one sets the first marker
-        committer = by_hand.committer()
-        with pytest.raises(CrashError):
-            commit_all(committer, staged)
-    delete_group(topic, staged[0][0]["id"])
-    return staged
-
-
-def commit_all(committer: KafkaCommitter, staged: list[list[Any]]) -> None:
-    for epoch, each in enumerate(staged, 1):
-        committer.commit(epoch, each, NOW)
-
-
-@pytest.fixture(autouse=True)
-def folder(by_hand: ByHand) -> None:
-    by_hand.folder.make()
-
-
-def test_a_marker_that_is_gone_stops_the_job(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
-    staged = lost_marker(topic, by_hand, monkeypatch, waiting=2)
-    told = r"is gone, .* epoch 1 was published: .* These epochs wait: 1, 2. .*set_published_up_to\(2\)"
-    for _ in range(2):
-        with pytest.raises(CommitRefusedError, match=told):
-            commit_all(by_hand.committer(1, 2, waiting=(1, 2)), staged)
-    assert texts(topic) == ["a"]
-
-
-def test_what_waits_is_published_again_without_a_marker_if_the_user_says_so(
-    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    staged = lost_marker(topic, by_hand, monkeypatch)
-    by_hand.sink = to(topic).set_missing_marker(MissingMarker.PUBLISH).build()
-    committer = by_hand.committer(1, 1, waiting=(1,))
-    commit_all(committer, staged)
-    committer.recover(None)
-    committer.commit(2, by_hand.written(2, ["b"], generation=1), NOW)
-    committer.close()
-    assert texts(topic) == ["a", "a", "b"]
-    assert by_hand.folder.names() == []
-
-
-@pytest.mark.parametrize("in_tasks", [False, True])
-@pytest.mark.parametrize("published", [1, 2, 3])
-def test_of_several_epochs_that_wait_those_are_published_that_were_not(
-    published: int, in_tasks: bool, topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    staged = lost_marker(topic, by_hand, monkeypatch, published=published, waiting=3)
-    if in_tasks:
-        monkeypatch.setattr(committer_module, "_IN_DRIVER_MESSAGES", 0)
-    by_hand.sink = to(topic).set_published_up_to(published).build()
-    committer = by_hand.committer(1, 3, waiting=(1, 2, 3))
-    commit_all(committer, staged)
-    committer.recover(None)
-    committer.commit(4, by_hand.written(4, ["d"], generation=1), NOW)
-    committer.close()
-    assert texts(topic) == ["a", "b", "c", "d"]
-    assert by_hand.folder.names() == []
-
-
-def test_a_job_whose_markers_are_lost_goes_on_once_it_is_told_how_far_each_was(
-    topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One of the two subtasks has published the epoch in which the driver dies, the other one has not."""
-    small, ids = job(tmp_path, topic), [f"l{topic.name}-{subtask}" for subtask in range(2)]
-    builder = kafka_sink(topic.servers, topic.name).set_transactional_id_prefix(f"l{topic.name}")
-    small.sink = builder.build()
-    with monkeypatch.context() as patch:
-        crash_at(patch, "begin", 5)  # two set the first markers, two publish the first epoch
-        small.crash()
-    settings = ClientSettings({"bootstrap.servers": topic.servers})
-    markers = [read_marker(settings, id_, topic.name) for id_ in ids]
-    for id_ in ids:
-        delete_group(topic, id_)
-    with pytest.raises(CommitRefusedError, match=r"is gone, .* These epochs wait: [0-9, ]+\."):
-        small.run()
-    for id_, marker in zip(ids, markers, strict=True):
-        assert marker is not None
-        builder.set_published_up_to(marker.epoch, id_)
-    small.sink = builder.build()
-    small.run()
-    check(topic.servers, topic.name)
-
-
-def test_a_marker_that_expires_while_nothing_is_written_is_not_missed(
-    topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    committer = by_hand.committer()
-    committer.commit(1, by_hand.written(1, ["a"]), NOW)
-    committer.close()
-    staged = by_hand.written(2, ["b"])
-    delete_group(topic, staged[0]["id"])
-    with pytest.raises(CommitRefusedError, match="is gone"):
-        committer.commit(2, staged, NOW)
-    monkeypatch.setattr(committer_module, "_QUIET_SECONDS", -1.0)
-    with pytest.raises(CommitRefusedError, match="is gone"):
-        committer.commit(2, staged, NOW)  # it was tried: that it was not published is not known
-    committer.commit(3, by_hand.written(3, ["c"]), NOW)
-    assert texts(topic) == ["a", "c"]
-
-
-def test_a_job_that_goes_on_after_a_long_time(topic: Topic, by_hand: ByHand) -> None:
-    first = by_hand.committer()
-    staged = by_hand.written(1, ["a"])
-    first.commit(1, staged, NOW)
-    first.close()
-    delete_group(topic, staged[0]["id"])
-    second = by_hand.committer(1, 1)
-    second.recover(None)
-    second.commit(2, by_hand.written(2, ["b"], generation=1), NOW)
-    second.close()
-    assert texts(topic) == ["a", "b"]
-
-
-def test_an_old_copy_of_a_checkpoint_is_noticed(topic: Topic, by_hand: ByHand) -> None:
-    committer = by_hand.committer()
-    for epoch in (1, 2):
-        committer.commit(epoch, by_hand.written(epoch, [f"of {epoch}"]), NOW)
-    committer.close()
-    with pytest.raises(CheckpointError, match=r"is at epoch 1, but .* up to epoch 2 are published"):
-        by_hand.committer(3, 1)
-    by_hand.committer(3, 2)
 
 
 def test_of_two_jobs_with_one_prefix_the_older_one_is_stopped(topic: Topic, by_hand: ByHand) -> None:

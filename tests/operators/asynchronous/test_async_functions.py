@@ -22,6 +22,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ValueStateDescriptor
+from headrace.operators.asynchronous import requesting_operator
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
@@ -457,3 +458,17 @@ def test_the_plan_says_that_results_may_differ() -> None:
     stream = applied(Service())
     stream.print()
     assert "not deterministic" in stream.get_execution_environment().explain()
+
+
+class NeverClosed(Service):
+    async def close(self) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_close_that_never_returns_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(requesting_operator, "_CLOSE_SECONDS", 0.01)
+    assert answers(asking(AsyncDataStream.ordered_wait, NeverClosed()), [1, 2]) == [1, 2]
+    (told,) = [record.getMessage() for record in caplog.records if "close()" in record.getMessage()]
+    assert re.search(r"test_async_functions.py:\d+.*close\(\) of its NeverClosed has not come to an end", told)

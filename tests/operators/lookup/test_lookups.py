@@ -137,6 +137,7 @@ def test_keys_by_field_or_function(on: Any) -> None:
 # --- misses ----------------------------------------------------------------------------------------------------------
 
 UNKNOWN = OutputTag("unknown")
+ONCE_MORE = AsyncRetryStrategy.fixed_delay(1, 1, None, has_exception_predicate)
 
 
 def test_misses_are_dropped_or_leave_by_a_side_output() -> None:
@@ -355,14 +356,17 @@ def test_a_lookup_that_takes_too_long() -> None:
         enriched(never, (2, 10), timeout=Time.milliseconds(5))
 
 
+def test_a_lookup_without_a_timeout_waits() -> None:
+    assert enriched(country_later, (1, 10), timeout=0) == [(1, "fr")]
+
+
 def test_a_connection_that_failed_is_made_anew(database: Path) -> None:
     def connect() -> Any:
         asked.append("connect")
         return sqlite3.connect(database if len(asked) > 1 else ":memory:")
 
     lookup = Lookup.table(connect, "customers", "id", {"country": str})
-    again = AsyncRetryStrategy.fixed_delay(1, 1, None, has_exception_predicate)
-    assert enriched(lookup, (1, 10), retries=again) == [(1, Row(country="fr"))]
+    assert enriched(lookup, (1, 10), retries=ONCE_MORE) == [(1, Row(country="fr"))]
 
 
 @pytest.mark.parametrize("cache", [None, LookupCache.full()])
@@ -429,7 +433,10 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         (BY_NAME, {}, "the key of a record, 'customer', is Long, and that of a row, 'name', is String: no two would"),
         (BY_NAME, {"on": ("customer", "amount")}, "('customer', 'amount'), and that of a row 'name': on and key have"),
         (BY_TWO, {"on": "customer"}, "is 'customer', and that of a row 'id', 'name': on and key have to be as many"),
-        (country, {"capacity": 0}, "capacity and timeout have to be positive, not 0 and 60000 ms"),
+        (country, {"capacity": 0}, "capacity: at least one request has to be in flight, not 0"),
+        (country, {"timeout": -1}, "timeout: it cannot be negative, -1 ms"),
+        (country, {"timeout": 0, "retries": ONCE_MORE}, "timeout: requests that are made again need one"),
+        (country, {"retries": 3}, "retries takes an AsyncRetryStrategy, not 3"),
     ],
 )
 def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> None:

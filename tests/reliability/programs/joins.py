@@ -1,4 +1,4 @@
-"""Joins of every kind over the same records, with the faults of a plan.
+"""Joins of every kind, and functions of two streams, over the same records, with the faults of a plan.
 
 joins.py FOLDER PLAN RUNTIME PARALLELISM WAY...
 """

@@ -10,7 +10,13 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 
-from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError, WorkerDiedError
+from headrace.common.errors import (
+    CheckpointFailedError,
+    HeadraceError,
+    InfrastructureError,
+    JobExecutionError,
+    WorkerDiedError,
+)
 from headrace.runtime.spark import session
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.session_start import SessionStart
@@ -39,6 +45,11 @@ SEGFAULT = ABORTED.format(
 LOST = ABORTED.format(why="ExecutorLostFailure (executor 1 exited)")
 DEFECT = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File \"x.py\", line 1\nKeyError: 'owned'\n"
 
+NOT_WRITTEN = (
+    '[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File "x.py", line 1\n'
+    "OSError: [Errno 28] No space left\n\nThe above exception was the direct cause of the following exception:\n"
+    "headrace.common.errors.CheckpointFailedError: the state of epoch 3 cannot be written: [Errno 28] No space left\n"
+)
 NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFoundError: No module named 'helpers'\n"
 
 
@@ -50,6 +61,7 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
         (Py4JError(SEGFAULT), WorkerDiedError, "has died: Segmentation fault at /jobs/prices.py:7 in parse"),
         (Py4JError(LOST), InfrastructureError, "ExecutorLostFailure (executor 1 exited)"),
         (PySparkException(DEFECT), JobExecutionError, "KeyError: 'owned'"),
+        (PySparkException(NOT_WRITTEN), CheckpointFailedError, "the state of epoch 3 cannot be written"),
         (
             PySparkException(NO_MODULE),
             JobExecutionError,
@@ -66,6 +78,7 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
         "segmentation-fault",
         "executor",
         "defect",
+        "not-written",
         "module",
         "other-python",
         "no-workers",

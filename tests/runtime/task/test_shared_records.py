@@ -127,11 +127,41 @@ def test_branches_that_read_what_was_read_as_columns() -> None:
     assert list(in_place(read).union(in_place(read)).execute_and_collect()) == [1] * 4
 
 
-def test_a_record_that_cannot_be_copied_is_told() -> None:
-    class Once:
-        def __reduce__(self) -> Any:
-            raise TypeError("there is only one")
+class Once:
+    """Cannot be copied."""
 
+    def __reduce__(self) -> Any:
+        raise TypeError("there is only one")
+
+    def __repr__(self) -> str:
+        return "Once()"
+
+
+class OnceInBothOutputs(ProcessFunction):
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        once = Once()
+        yield once
+        yield MIRROR, once
+
+
+@pytest.mark.parametrize("is_keyed", [False, True])
+def test_a_record_in_both_outputs_that_cannot_be_copied_is_told(is_keyed: bool) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
+    numbers: Any = env.from_sequence(1, 1)
+    both = (numbers.key_by(lambda _: 0) if is_keyed else numbers).process(
+        KeyedOnce() if is_keyed else OnceInBothOutputs()
+    )
+    both.name("made").get_side_output(MIRROR).print()
+    told = r"operator 'made'(.|\n)*to a side output(.|\n)* there is only one(.|\n)*record: Once\(\)(.|\n)*defined at"
+    with pytest.raises(UserFunctionError, match=told):
+        env.execute()
+
+
+class KeyedOnce(KeyedProcessFunction):
+    process_element = OnceInBothOutputs.process_element
+
+
+def test_a_record_that_cannot_be_copied_is_told() -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
     made = env.from_sequence(1, 1).map(lambda _: Once()).name("made")
     both = made.map(lambda _: 1, Types.LONG()).union(made.map(lambda _: 2, Types.LONG()))

@@ -15,6 +15,7 @@ from headrace.common.configuration import Configuration
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.rescaling import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
@@ -86,7 +87,8 @@ def run_job(
     plan = plan_graph(env.transformations.take_next_job(), configuration, None, 1)
     store = CheckpointStore(PosixFolder(folder))
     blob = blob_of(plan, store.storage)
-    return JobManager(plan, blob, runtime, store, job_settings(configuration, plan), clock=ManualClock())
+    job = PlannedJob(plan, blob, job_settings(configuration, plan))
+    return JobManager(job, runtime, store, clock=ManualClock())
 
 
 class BothAtOnce(LocalRuntime):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.type_variables import IN1_contra, IN2_contra, K_co, K_contra, OUT_co
 from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
 from headrace.operators.functions import does_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.common.output_tag import ToSideOutput
-    from headrace.datastream.time_domain import TimeDomain
-    from headrace.operators.timer_service import TimerService
 
 
 class CoMapFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
@@ -87,16 +86,8 @@ class CoProcessFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
         ['order 1', 'payment 1']
     """
 
-    class Context(ABC):
+    class Context(ProcessFunction.Context):
         """What a function learns about the record; only valid during the call."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Tells the time; on keyed streams it also sets timers."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """The record's event time in milliseconds since the epoch; None when it has none."""
 
     @abstractmethod
     def process_element1(
@@ -151,27 +142,11 @@ class KeyedCoProcessFunction(Function, Generic[K_contra, IN1_contra, IN2_contra,
         ['cake is not paid for']
     """
 
-    class Context(CoProcessFunction.Context, Generic[K_co]):
-        """What a function learns about the record; only valid during the call."""
+    class Context(KeyedProcessFunction.Context[K_co], CoProcessFunction.Context):
+        """What a function learns about the record, as a :class:`KeyedProcessFunction` does."""
 
-        @abstractmethod
-        def get_current_key(self) -> K_co:
-            """The key of the record or of the timer."""
-
-        @abstractmethod
-        def timer_service(self) -> TimerService:
-            """Tells the time, and sets and deletes timers of the current key."""
-
-        @abstractmethod
-        def timestamp(self) -> int | None:
-            """The event time of the record, or the time of the timer, in milliseconds; None when there is none."""
-
-    class OnTimerContext(Context[K_co]):
-        """What ``on_timer`` learns about the timer."""
-
-        @abstractmethod
-        def time_domain(self) -> TimeDomain:
-            """Whether the timer is one of event time or of processing time."""
+    class OnTimerContext(Context[K_co], KeyedProcessFunction.OnTimerContext[K_co]):
+        """What ``on_timer`` learns about the timer, as that of a :class:`KeyedProcessFunction` does."""
 
     @abstractmethod
     def process_element1(

@@ -11,7 +11,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext, WindowFunction
-from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, KeyedProcessSpec, MapSpec, OperatorSpec
+from headrace.graph.process_specs import KeyedProcessSpec
+from headrace.graph.specs import FilterSpec, FlatMapSpec, FunctionSpec, MapSpec, OperatorSpec
 from headrace.operators.checkpointed import CheckpointedFunction
 from headrace.operators.functions import has_own, method_of
 

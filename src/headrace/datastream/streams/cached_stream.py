@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class CachedDataStream(DataStream[T_co]):
     """What ``cache()`` gives: the same stream, which is computed once.
 
-    The first job of the environment that uses it, and that finishes, keeps its records in the memory of the driver;
-    later ones read them there, with their timestamps. They are gone with the program.
+    The first job of the environment that uses it, and that finishes, keeps its records in temporary files of the
+    driver; later ones read them there, with their timestamps. They are gone with the program.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment

@@ -16,6 +16,7 @@ from headrace.datastream.functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
+from headrace.operators.checkpointed import CheckpointedFunction
 
 _AWAITED_ELSEWHERE: Final = frozenset({"map", "flat_map"})
 """Methods of functions that AsyncDataStream has a likeness of."""
@@ -89,6 +90,24 @@ def check_methods(function: Any, base: type[Function], *methods: str) -> None:
     instead = f"write a class derived from it, with {' and '.join(methods)}"
     for method in methods:
         check_object(function, base, method, instead=instead)
+
+
+def check_has_no_state(function: Any, role: str, instead: str) -> None:
+    """Refuse a function that keeps state of its subtask where nobody would ask it for that.
+
+    Args:
+        function: what the user gave.
+        role: what it is given as.
+        instead: where state can be kept.
+
+    Raises:
+        InvalidProgramError: when it is a ``CheckpointedFunction``, or looks like one.
+    """
+    if isinstance(function, CheckpointedFunction) or hasattr(type(function), "initialize_state"):
+        raise refused(
+            f"{type(function).__name__}.initialize_state() would never be called: a {role} belongs to no operator, and "
+            f"has no state; {instead}"
+        )
 
 
 def _refuse_coroutine(called: Any, method: str) -> None:

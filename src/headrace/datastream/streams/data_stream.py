@@ -22,9 +22,9 @@ from headrace.graph.specs import MapSpec
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from headrace.datastream.streams.cached_stream import CachedDataStream
-    from headrace.datastream.streams.connected_streams import ConnectedStreams
+    from headrace.datastream.streams.connected.broadcast_stream import BroadcastConnectedStream, BroadcastStream
+    from headrace.datastream.streams.connected.connected_streams import ConnectedStreams
 
 
 @hides_engine_of_methods

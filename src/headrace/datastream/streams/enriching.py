@@ -9,18 +9,16 @@ import pyarrow as pa
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
-from headrace.common.time import to_millis
 from headrace.datastream.lookup import Lookup, LookupCache
 from headrace.datastream.streams.columns import type_of_field
 from headrace.datastream.streams.keying import selector_of
 from headrace.graph.async_specs import LookupSpec
-from headrace.operators.asynchronous.requests import RequestSettings
-from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
 from headrace.operators.lookup.database import DatabaseReader
 from headrace.operators.lookup.lookup_operator import LookupSettings
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.asynchronous.requests import RequestSettings
     from headrace.operators.lookup.reader import LookupReader
 
 KEEP: Final = "keep"
@@ -67,9 +65,9 @@ def lookup_spec(
         cache=None if cache is None else cache.settings,
         refresh=None if cache is None else cache.refresh,
         keeps_misses=misses == KEEP,
-        miss_tag=None if tag is None else tag.tag_id,
+        miss_tag=tag,
     )
-    return LookupSpec(reader, key_of, found.value_type, settings, tag)
+    return LookupSpec(reader, key_of, found.value_type, settings)
 
 
 def _key_of(record_type: TypeInformation, on: Any) -> Any:
@@ -117,17 +115,6 @@ def _kind(type_info: TypeInformation) -> Any:
         return None
     is_number = pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)
     return "number" if is_number or pa.types.is_boolean(arrow) else arrow
-
-
-def request_settings(timeout: Any, capacity: int, retries: AsyncRetryStrategy[Any] | None) -> RequestSettings:
-    """How requests are made, once it is certain that they can be."""
-    expect(capacity, int, "capacity")
-    strategy = NO_RETRY_STRATEGY if retries is None else retries
-    expect(strategy, AsyncRetryStrategy, "retries")
-    millis = to_millis(timeout)
-    if capacity <= 0 or millis <= 0:
-        raise refused(f"capacity and timeout have to be positive, not {capacity} and {millis} ms")
-    return RequestSettings(millis, capacity, is_ordered=False, retries=strategy)
 
 
 def _reader(reader: LookupReader, cache: LookupCache | None) -> LookupReader:

@@ -10,7 +10,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import K, T_co, V
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
-from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
+from headrace.datastream.streams.joins.joined_streams import CoGroupedStreams, JoinedStreams
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
 from headrace.datastream.streams.stream import Stream

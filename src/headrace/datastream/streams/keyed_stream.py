@@ -15,7 +15,7 @@ from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
-from headrace.datastream.streams.interval_join import IntervalJoin
+from headrace.datastream.streams.joins.interval_join import IntervalJoin
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import RecordsOf
@@ -25,6 +25,7 @@ from headrace.datastream.streams.windowed_stream import WindowedStream, full_win
 from headrace.graph import specs
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
+from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.evictors.count import CountEvictor
 from headrace.windowing.triggers.count import CountTrigger
@@ -90,7 +91,7 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
         """
         check_object(func, KeyedProcessFunction, "process_element")
         warn_without_results(func, "process_element", "on_timer")
-        return self._transform(specs.KeyedProcessSpec, "KeyedProcess", func, output_type)
+        return self._transform(KeyedProcessSpec, "KeyedProcess", func, output_type)
 
     def reduce(self, func: Callable[[T_co, T_co], T_co] | SupportsReduce[T_co]) -> DataStream[T_co]:
         """Combines the records of a key, one after the other, into one of the same type.

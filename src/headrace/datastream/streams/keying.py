@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused
 from headrace.common.call_site import caller
@@ -11,7 +11,7 @@ from headrace.common.function_types import infer_from_hint
 from headrace.common.signatures import check_returns, method_of_object
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
-from headrace.datastream.streams.checks import check_function
+from headrace.datastream.streams.checks import check_function, check_has_no_state
 from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
 from headrace.datastream.streams.selectors import field_of_selector
 from headrace.datastream.streams.types import declared_type
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Fields = tuple[str | int, ...]
+
+_STATE_BEFORE: Final = "put into the record what the key needs, with a map() that keeps the state"
 
 
 class FieldSelector:
@@ -222,6 +224,7 @@ def _called(key_selector: Any) -> Callable[[Any], Any]:
             "sent, outside of any operator; put into the record what the key needs, with map()",
             UnsupportedOperationError,
         )
+    check_has_no_state(key_selector, "key selector", _STATE_BEFORE)
     return _function_of(key_selector)
 
 

@@ -22,12 +22,15 @@ from headrace.datastream.streams.columns import (
     projected,
     titled,
 )
-from headrace.datastream.streams.enriching import lookup_spec, request_settings
+from headrace.datastream.streams.enriching import lookup_spec
+from headrace.datastream.streams.requests import request_settings
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type, is_untyped, result_type
 from headrace.expressions import Expression
 from headrace.graph import specs
+from headrace.graph.process_specs import ProcessSpec
+from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -156,7 +159,7 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
         if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
             raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
         warn_without_results(func, "process_element")
-        return self._transform(specs.ProcessSpec, "Process", func, output_type)
+        return self._transform(ProcessSpec, "Process", func, output_type)
 
     def map_batches(
         self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: DeclaredType[OUT]
@@ -205,16 +208,18 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
             cache: what is kept of what was found; nothing when left out.
             misses: what becomes of a record whose key is found nowhere: ``"keep"`` has it in a pair with None,
                 ``"drop"`` leaves it out, an ``OutputTag`` has it leave by that side output.
-            timeout: how long a request may take, with all its attempts; then the job fails.
+            timeout: how long a request may take, with all its attempts; then the job fails. 0 for as long as it takes.
             capacity: how many requests of each parallel instance are in flight at most.
             retries: when there is another attempt. Its ``result_predicate`` is given what a request has found as a dict
                 by key, so ``empty_result_predicate`` asks again for what was missing.
 
         Raises:
             InvalidTypeError: when an argument is of the wrong kind, or there is no such field.
-            InvalidProgramError: when a number is not positive, or the cache does not fit the lookup.
+            InvalidProgramError: when the capacity is not positive, the timeout is negative, there are retries without
+                one, or the cache does not fit the lookup.
         """
-        requests = request_settings(timeout, capacity, retries)
+        strategy = NO_RETRY_STRATEGY if retries is None else retries
+        requests = request_settings(timeout, capacity, strategy, is_ordered=False, strategy_argument="retries")
         spec = lookup_spec(self._type, lookup, on, cache, misses, requests)
         return self._apply(spec, "Lookup", origin=TypeOrigin.DECLARED)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import warnings
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
@@ -43,7 +45,7 @@ def collected(stream: EndOperators[T], job_name: str | None, limit: int | None) 
         if limit < 1:
             raise refused(f"limit is a number of records above zero, not {limit!r}")
     records = _ended(stream)
-    records.begin(stream.get_execution_environment().execute_async(job_name))
+    records.begin(stream.get_execution_environment().execute_async(job_name), is_alone=True)
     if limit is None:
         return records
     with records:
@@ -120,6 +122,11 @@ class Handover:
                 self._epochs.append(records)
                 self._changed.notify_all()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the program wants no more."""
+        return self._is_closed
+
     def end(self, error: BaseException | None) -> None:
         """The job is over: nothing follows what was handed over, but what ended the job too early."""
         with self._changed:
@@ -155,6 +162,7 @@ class Handover:
 class CloseableIterator(Generic[T_co]):
     """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
 
+    One that is dropped while its job runs cancels it, with a ``ResourceWarning``, unless the job has other outputs too.
     Iterating raises what made the job fail, after the records of the epochs before; a ``JobCancelledError`` when Ctrl-C
     or SIGTERM has stopped it before the end of its input.
 
@@ -172,20 +180,23 @@ class CloseableIterator(Generic[T_co]):
     def __init__(self, handover: Handover) -> None:
         self._handover = handover
         self._client: JobClient | None = None
+        self._is_alone = False
         self._records: Iterator[T_co] = iter(())
 
-    def begin(self, client: JobClient, *, is_awaited: bool = False) -> None:
+    def begin(self, client: JobClient, *, is_awaited: bool = False, is_alone: bool = False) -> None:
         """Takes the records of a job that has been started.
 
         Args:
             client: the job.
             is_awaited: whether the program waits for its end before it comes for records.
+            is_alone: whether the job was started for these records: it is cancelled when nobody is left to take them.
         """
-        self._client = client
+        self._client, self._is_alone = client, is_alone
+        handover = self._handover  # and not this object: the job would keep it alive
         if is_awaited:
-            self._handover.hold_all()
+            handover.hold_all()
         client.get_job_execution_result().add_done_callback(
-            lambda result: self._handover.end(result.exception() or client.interruption())
+            lambda result: handover.end(result.exception() or client.interruption())
         )
 
     def __iter__(self) -> Self:
@@ -237,3 +248,26 @@ class CloseableIterator(Generic[T_co]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        client = self._client
+        if client is None or self._handover.is_closed or client.get_job_execution_result().done():
+            return
+        if not self._is_alone:  # the job has other outputs, and does not wait for this one any more
+            self._handover.close()
+            return
+        warnings.warn(
+            f"the records of {client!r} are not taken any more, so it is cancelled: close() what execute_and_collect() "
+            "gives, best by a with statement",
+            ResourceWarning,
+            source=self,
+            stacklevel=1,
+        )
+        # In a thread: what is collected as garbage may be so anywhere, in the middle of the job's own code, say.
+        with contextlib.suppress(RuntimeError):  # no threads begin when the interpreter ends, nor does the job go on
+            threading.Thread(target=_let_go, args=(self._handover, client), daemon=True).start()
+
+
+def _let_go(handover: Handover, client: JobClient) -> None:
+    handover.close()
+    client.cancel()

@@ -8,7 +8,7 @@ from headrace.common.call_site import caller
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.functions import Partitioner
-from headrace.datastream.streams.checks import check_function
+from headrace.datastream.streams.checks import check_function, check_has_no_state
 from headrace.datastream.streams.keying import selector_of
 from headrace.datastream.streams.stream import Stream
 from headrace.graph.nodes import Edge
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.common.function_protocols import SupportsGetKey
     from headrace.common.type_variables import K
-    from headrace.datastream.streams.broadcast_stream import BroadcastStream
+    from headrace.datastream.streams.connected.broadcast_stream import BroadcastStream
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.graph.partitioning import Partitioning
     from headrace.state.descriptors import MapStateDescriptor
@@ -102,6 +102,8 @@ class SpreadingOperators(Stream[T_co], Generic[T_co]):
             UnsupportedOperationError: when the selector wants to be opened.
         """
         check_function(partitioner, Partitioner, "partition")
+        instead = "put into the record what it needs, with a map() that keeps the state"
+        check_has_no_state(partitioner, "partitioner", instead)
         partition = method_of(partitioner, "partition")
         select = selector_of(self._type, key_selector)
         return self._spread(Custom(partition, select, caller()))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.arguments import refused, uncalled
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.datastream.streams.checks import check_has_no_state
 from headrace.datastream.streams.columns import bound, type_of_field
 from headrace.datastream.streams.types import is_untyped
 from headrace.graph.specs import TimestampsSpec
@@ -32,11 +33,14 @@ def check_strategy(strategy: Any, record_type: TypeInformation) -> None:
 
     Raises:
         InvalidTypeError: when it is no ``WatermarkStrategy``, there is no such field, or it holds no time.
+        InvalidProgramError: when its timestamp assigner keeps state.
     """
     if not isinstance(strategy, WatermarkStrategy):
         hint = uncalled(strategy, WatermarkStrategy) or ": WatermarkStrategy.no_watermarks(), say"
         raise refused(f"expected a WatermarkStrategy, got {strategy!r}{hint}", InvalidTypeError)
     assigner = strategy.timestamp_assigner
+    instead = "put the time into the record, with a map() that keeps the state, and assign timestamps behind it"
+    check_has_no_state(assigner, "timestamp assigner", instead)
     if isinstance(assigner, FieldTimestamps):
         _check_field(assigner.field, record_type)
     elif isinstance(assigner, ExpressionTimestamps):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -59,17 +60,26 @@ class EventLoopThread:
         """Have a function called in the loop's thread, some time soon."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
-    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Wait for a coroutine; what it raises is raised here, and when the wait is interrupted, it is cancelled."""
+    def run(self, coroutine: Coroutine[Any, Any, None], most_seconds: float = math.inf) -> bool:
+        """Wait for a coroutine; what it raises is raised here, and when the wait is interrupted, it is cancelled.
+
+        Returns:
+            Whether it came to its end in time; else it is cancelled.
+        """
         future = asyncio.run_coroutine_threadsafe(_failure_of(coroutine), self._loop)
+        end = time.monotonic() + most_seconds
         try:
             while not wait([future], LOOK_AROUND_SECONDS).done:
                 self.look_after()
+                if time.monotonic() > end:
+                    future.cancel()
+                    return False
         except BaseException:
             future.cancel()
             raise
         if (error := future.result()) is not None:
             raise error
+        return True
 
     def look_after(self) -> None:
         """Warn, once, of the line that holds up the loop; called now and then by who waits for it."""

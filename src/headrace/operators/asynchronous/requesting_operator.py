@@ -11,10 +11,12 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.logs import get_logger
 from headrace.common.signatures import method_of_object
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
 from headrace.operators.asynchronous.requests import Answers, Requests
@@ -23,10 +25,17 @@ from headrace.operators.functions import RuntimeContext
 from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.intake import Intake
     from headrace.operators.asynchronous.requests import RequestFunction, RequestSettings
+
+logger = get_logger(__name__)
+
+_CLOSE_SECONDS: Final = 60.0
+"""So long the close() of a function may take: a client that waits for a service which is gone would hold up the job."""
 
 _SLACK: Final = 4096
 """So many records may wait for a slow one at least, where requests need no order."""
@@ -87,7 +96,14 @@ class RequestingOperator(Operator):
             return
         try:
             self._loop.run(self._requests.end())
-            self._loop.run(self._life_cycle("close"))
+            if not self._loop.run(self._life_cycle("close"), _CLOSE_SECONDS):
+                logger.warning(
+                    "operator %r (%s): close() of its %s has not come to an end within %.0f s, and is left behind",
+                    self.context.name,
+                    self.context.call_site,
+                    type(self._function).__name__,
+                    _CLOSE_SECONDS,
+                )
         finally:
             self._loop.close()
 
@@ -104,12 +120,15 @@ class RequestingOperator(Operator):
         return Answers(batch)
 
     def _emit(self, answers: Answers) -> None:
-        """Hand on the results of a batch."""
-        rows = [row for results in answers.results for row in results]
+        """Hand on what has come of a batch."""
+        self._emit_results(answers.batch, answers.results)
+
+    def _emit_results(self, batch: Batch, results: Sequence[Sequence[Any]]) -> None:
+        """Hand on results, of which each record of a batch has a list."""
+        rows = list(chain.from_iterable(results))
         if rows:
-            counts = list(map(len, answers.results))
-            sources = np.repeat(np.arange(len(counts)), counts)
-            self.output.emit(answers.batch.replaced(self._output_type, rows=rows, sources=sources))
+            sources = np.repeat(np.arange(len(results)), list(map(len, results)))
+            self.output.emit(batch.replaced(self._output_type, rows=rows, sources=sources))
 
     async def _life_cycle(self, name: str, *arguments: Any) -> None:
         """Open or close the function, in the loop that its clients belong to."""

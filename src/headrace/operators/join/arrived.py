@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.join.interval import JoinInterval
-    from headrace.operators.join.waiting import TakenBatches
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.waiting_batches import TakenBatches
 
     Longs = npt.NDArray[np.int64]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast
 
 from headrace.operators.join.tagged import tagged
-from headrace.operators.join.waiting import WaitingBatches
+from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.general.window_operator import WindowOperator
 
 if TYPE_CHECKING:

@@ -105,4 +105,4 @@ class FunctionResults:
         except BaseException as error:
             told = None if pair is None else tuple(pair)
             raise user_error(error, context, told, function=self.maker) from error
-        self._collector.flush(output)
+        self._collector.flush(output, context)

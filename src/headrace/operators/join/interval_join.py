@@ -17,7 +17,7 @@ from headrace.operators.join.find_pairs import find_pairs
 from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import JoinLog, log_layout
 from headrace.operators.join.outer_pairs import LonelyRecords
-from headrace.operators.join.waiting import WaitingBatches
+from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 
 if TYPE_CHECKING:

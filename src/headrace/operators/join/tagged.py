@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.join.waiting import TakenBatches
+    from headrace.operators.waiting_batches import TakenBatches
 
     Mask = npt.NDArray[np.bool_]
 

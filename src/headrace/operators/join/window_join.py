@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.find_pairs import Pairs, portions
 from headrace.operators.join.tagged import untagged
-from headrace.operators.window.general.ordered_elements import ElementsOfKeys
+from headrace.operators.window.general.stored_elements import ElementsOfKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class ColumnarWindowJoin(CoGroupOperator):
     def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
         held = contents.held
         assert isinstance(held, ElementsOfKeys), "windows that are shown at their ends keep all elements by these"
-        is_left, left, right = untagged(held.values)
+        is_left, left, right = untagged(held.values.whole())
         time = self._windows.window_of(due.end).max_timestamp()
         for lefts, rights in pairs_of_groups(held.groups, is_left, self._outer):
             times, stamps = np.full(len(lefts), time), np.full(len(lefts), stamp)

@@ -30,7 +30,7 @@ class CacheSettings:
     keeps_misses: bool
 
 
-class Known(Protocol):
+class Cache(Protocol):
     """What is known of keys without asking."""
 
     def get(self, key: Any) -> Found | None:
@@ -40,8 +40,8 @@ class Known(Protocol):
         """This was found of a key; whether that is kept."""
 
 
-class NothingKnown:
-    """No cache."""
+class NoCache:
+    """Nothing is known."""
 
     def get(self, key: Any) -> Found | None:
         return None
@@ -50,7 +50,7 @@ class NothingKnown:
         return False
 
 
-class KeptKeys:
+class PartialCache:
     """The keys that were asked for last.
 
     Args:
@@ -90,7 +90,7 @@ class KeptKeys:
         return True
 
 
-class WholeTable:
+class FullCache:
     """All there is; what is not in it is missing.
 
     Args:

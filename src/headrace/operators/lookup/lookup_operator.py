@@ -10,8 +10,9 @@ import numpy as np
 
 from headrace.common.typeinfo import TupleTypeInfo
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
-from headrace.operators.asynchronous.requests import Answers, Request, RequestFunction
-from headrace.operators.lookup.cache import KeptKeys, NothingKnown, WholeTable
+from headrace.operators.asynchronous.requests import RequestFunction
+from headrace.operators.lookup.cache import FullCache, NoCache, PartialCache
+from headrace.operators.lookup.intake import KeyedAnswers, LookupIntake
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.batch import Batch
+    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.intake import Intake
-    from headrace.operators.asynchronous.requests import Requests, RequestSettings
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.lookup.cache import CacheSettings, Found, Known
+    from headrace.operators.asynchronous.requests import Answers, RequestSettings
+    from headrace.operators.base import EpochScope
+    from headrace.operators.lookup.cache import CacheSettings, Found
     from headrace.operators.lookup.reader import LookupReader
 
 
@@ -43,7 +45,7 @@ class LookupSettings:
     cache: CacheSettings | None
     refresh: int | None
     keeps_misses: bool
-    miss_tag: str | None
+    miss_tag: OutputTag | None
 
 
 class LookupOperator(RequestingOperator):
@@ -70,7 +72,7 @@ class LookupOperator(RequestingOperator):
         record_type, found_type = output_type.field_types
         self._copy_record, self._copy_found = copier(record_type), copier(found_type)
         self._lookup = settings
-        self._cache = None if settings.cache is None else KeptKeys(settings.cache)
+        self._cache = None if settings.cache is None else PartialCache(settings.cache)
         self._read_at: int | None = None
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -94,8 +96,8 @@ class LookupOperator(RequestingOperator):
         return RequestFunction(self._reader.read, _out_of_time)
 
     def _make_intake(self) -> Intake:
-        known = NothingKnown() if self._cache is None else self._cache
-        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, known, self._copy_found)
+        cache = NoCache() if self._cache is None else self._cache
+        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, cache, self._copy_found)
         return self._lookup_intake
 
     def _asked(self, batch: Batch) -> Answers:
@@ -104,14 +106,12 @@ class LookupOperator(RequestingOperator):
     def _emit(self, answers: Answers) -> None:
         found = answers.results
         missing = np.fromiter((not results for results in found), np.bool_, len(found))
-        if self._lookup.miss_tag is not None and missing.any():
-            self.output.emit_side(self._lookup.miss_tag, answers.batch.filter(missing))
+        tag = self._lookup.miss_tag
+        if tag is not None and missing.any():
+            self.output.emit_side(tag.tag_id, answers.batch.filter(missing))
         if self._lookup.keeps_misses:
             found = [results or [None] for results in found]
-        rows = [pair for row, values in zip(answers.rows, found, strict=True) for pair in self._pairs(row, values)]
-        if rows:
-            sources = np.repeat(np.arange(len(found)), list(map(len, found)))
-            self.output.emit(answers.batch.replaced(self._output_type, rows=rows, sources=sources))
+        self._emit_results(answers.batch, list(map(self._pairs, answers.rows, found)))
 
     def _pairs(self, row: Any, found: Found) -> list[tuple[Any, Any]]:
         """A record with each that was found; no two pairs share it, as functions may change what they are given."""
@@ -123,119 +123,10 @@ class LookupOperator(RequestingOperator):
         settings = self._lookup.requests
         try:
             async with asyncio.timeout(settings.timeout / 1000 if settings.timeout else None):
-                self._lookup_intake.known = WholeTable(await self._reader.read_all())
+                self._lookup_intake.cache = FullCache(await self._reader.read_all())
         except BaseException as error:
             told = user_error(error, self.context)
             raise told from (None if told is error else error)
-
-
-class KeyedAnswers(Answers):
-    """A batch of records with their keys, and what is found of these.
-
-    Attributes:
-        keys: the key of each record.
-    """
-
-    __slots__ = ("keys",)
-
-    def __init__(self, batch: Batch, key_of: Callable[[Any], Any], context: OperatorContext) -> None:
-        super().__init__(batch)
-        self.keys: list[Any] = []
-        row = None
-        try:
-            for row in self.rows:
-                key = key_of(row)
-                hash(key)
-                self.keys.append(key)
-        except BaseException as error:
-            raise user_error(error, context, row, function=key_of) from error
-
-
-class LookupIntake:
-    """Makes a request for each key that is not known, or for some of them together; all in the loop.
-
-    Args:
-        requests: makes them.
-        size: how many keys a request is for.
-        known: what is known.
-        copy: copies a value that several records get, since functions may change what they are given.
-
-    Attributes:
-        known: likewise; a table that has been read again takes the place of the one before.
-        hits: how many records had a key that was known.
-        misses: how many records had a key of which nothing was found.
-    """
-
-    def __init__(self, requests: Requests, size: int, known: Known, copy: Callable[[Any], Any]) -> None:
-        self._requests = requests
-        self._size = size
-        self.known = known
-        self._copy = copy
-        self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
-        self._keys: list[Any] = []
-        self.hits = 0
-        self.misses = 0
-
-    def add(self, answers: Answers) -> None:
-        assert isinstance(answers, KeyedAnswers)
-        for index, key in enumerate(answers.keys):
-            if key is None:  # as in SQL, it equals no other
-                self._put(answers, index, [])
-            elif (found := self.known.get(key)) is not None:
-                self.hits += 1
-                self._put(answers, index, list(map(self._copy, found)))
-            elif key in self._waiting:
-                self._waiting[key].append((answers, index))
-            else:
-                self._ask(key, answers, index)
-
-    def hurry(self, answers: Answers) -> None:
-        if self._keys:
-            self._request()
-
-    def found(self, key: Any, found: Found) -> None:
-        """That was found of a key that was asked for."""
-        waiting = self._waiting.pop(key)
-        is_kept = self.known.put(key, found)
-        for number, (answers, index) in enumerate(waiting):
-            self._put(answers, index, list(map(self._copy, found)) if is_kept or number else found)
-
-    def first_record(self, key: Any) -> Any:
-        """The first record that waits for a key."""
-        answers, index = self._waiting[key][0]
-        return answers.rows[index]
-
-    def _put(self, answers: KeyedAnswers, index: int, found: Found) -> None:
-        self.misses += not found
-        answers.put(index, found)
-
-    def _ask(self, key: Any, answers: KeyedAnswers, index: int) -> None:
-        self._waiting[key] = [(answers, index)]
-        self._keys.append(key)
-        if len(self._keys) == self._size:
-            self._request()
-
-    def _request(self) -> None:
-        keys, self._keys = self._keys, []
-        self._requests.add([_KeysRequest(keys, self)])
-
-
-class _KeysRequest(Request):
-    """For some keys."""
-
-    __slots__ = ("_intake",)
-
-    def __init__(self, keys: list[Any], intake: LookupIntake) -> None:
-        super().__init__(keys)
-        self._intake = intake
-
-    @property
-    def record(self) -> Any:
-        return self._intake.first_record(self.argument[0])
-
-    def answer(self, returned: Any) -> None:
-        for key in self.argument:
-            self._intake.found(key, returned.get(key, []))
 
 
 def _out_of_time(keys: list[Any]) -> Any:

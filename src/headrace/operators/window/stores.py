@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.keys import KeyCodec
@@ -131,7 +132,12 @@ def _of_others(context: OperatorContext, stored: str, declared: str, advice: str
 
 
 def contents_layout(
-    kind: str, schema: pa.Schema, codec: KeyCodec, windows: RegularWindows, **about: Any
+    kind: str,
+    schema: pa.Schema,
+    codec: KeyCodec,
+    windows: RegularWindows,
+    values: TypeInformation | None = None,
+    **about: Any,
 ) -> OrderedLayout:
     """How windows keep what they hold.
 
@@ -140,10 +146,11 @@ def contents_layout(
         schema: the columns: the end of a window, the hash and the key, then what it holds.
         codec: how keys are stored.
         windows: the windows; what those of another shape hold must not be mixed with it.
+        values: the type of what they hold, where values of an earlier type may become those of this one.
         about: what has to be the same besides.
     """
     about = {"keys": codec.to_json(), **windows.shape, **about}
-    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS)
+    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values)
 
 
 def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:

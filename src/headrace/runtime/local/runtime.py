@@ -5,6 +5,7 @@ It is the oracle of the tests and the harness of the users; the exchange is a so
 
 from __future__ import annotations
 
+import os
 import pickle
 from concurrent.futures import Future
 from contextlib import chdir, nullcontext
@@ -43,7 +44,8 @@ class LocalRuntime:
         self._interruptible = InterruptibleRun()
 
     def start(self, blob: JobBlob) -> None:
-        """Get ready for a job."""
+        """Get ready for a job, or for another plan of it."""
+        self.close()
         self._unpack(blob.dependencies)
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
@@ -65,6 +67,10 @@ class LocalRuntime:
         for stage in range(1, len(self._parallelism)):
             envelopes = self._run_stage(stage, envelopes)
         return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
+
+    def slots(self) -> int:
+        """The cores of this machine, although tasks run one after the other."""
+        return os.cpu_count() or 1
 
     def check(self) -> None:
         """This process can always run tasks."""

@@ -8,7 +8,13 @@ from typing import Final
 from pyspark.errors import PySparkException
 
 from headrace.common.call_site import CallSite, is_of_program
-from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError, WorkerDiedError
+from headrace.common.errors import (
+    CheckpointFailedError,
+    HeadraceError,
+    InfrastructureError,
+    JobExecutionError,
+    WorkerDiedError,
+)
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, ConnectionError)
 """What a query may raise: PySpark translates some failures and hands on others as they come from py4j."""
@@ -31,6 +37,8 @@ _DEFECTS: Final = re.compile(
 )
 """Errors that no other machine would do better on: a defect of headrace, an executor without it or with another Python,
 a job that somebody has changed."""
+
+_CHECKPOINT_FAILED: Final = re.compile(r"^headrace\.common\.errors\.CheckpointFailedError\b", re.MULTILINE)
 
 _REMEDIES: Final = (
     (
@@ -79,8 +87,7 @@ def failure(what: str, error: Exception) -> HeadraceError:
             f"{what} failed: the Java process of Spark's driver has ended. Run the program again: with a checkpoint "
             "directory it goes on where it was"
         )
-    kind = JobExecutionError if is_defect(error) else WorkerDiedError if _has_crashed(error) else InfrastructureError
-    return kind(f"{what} failed in Spark: {first_line(error)}{_remedy(error)}")
+    return _kind_of(error)(f"{what} failed in Spark: {first_line(error)}{_remedy(error)}")
 
 
 def not_started(error: Exception) -> JobExecutionError:
@@ -92,6 +99,14 @@ def not_started(error: Exception) -> JobExecutionError:
 def _remedy(error: Exception) -> str:
     text = str(error)
     return next((remedy for pattern, remedy in _REMEDIES if pattern.search(text)), "")
+
+
+def _kind_of(error: Exception) -> type[HeadraceError]:
+    if is_defect(error):
+        return JobExecutionError
+    if _has_crashed(error):
+        return WorkerDiedError
+    return CheckpointFailedError if _CHECKPOINT_FAILED.search(str(error)) else InfrastructureError
 
 
 def is_defect(error: Exception) -> bool:

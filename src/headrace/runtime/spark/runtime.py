@@ -93,6 +93,7 @@ class SparkRuntime:
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
+        self._prepared = None  # of another plan of the job
         self._files = ShippedFiles(blob.shipped)
         self._files.remove_leftovers()
         self._payloads = self._payload_folder()
@@ -121,6 +122,17 @@ class SparkRuntime:
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
         return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
+
+    def slots(self) -> int:
+        """The cores of all executors that are there now.
+
+        Raises:
+            JobExecutionError: when Java has ended.
+        """
+        try:
+            return int(self._session.sparkContext.defaultParallelism)
+        except _STOPPED as error:
+            raise _stopped() from error
 
     def check(self) -> None:
         """Ask Java whether the context still runs: nobody else says that Java is gone while no query runs.

@@ -7,7 +7,10 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-# All of these tell compaction how runs of windows are merged.
+import headrace.operators.event_time_order.waiting_records
+
+# All of these tell compaction how runs of their operators are merged.
+import headrace.operators.join.join_log
 import headrace.operators.window.columnar.count_store
 import headrace.operators.window.columnar.sessions.session_store
 import headrace.operators.window.columnar.window_store

@@ -6,8 +6,10 @@ machine may do better next time (a read error, a lost file, a lost envelope) is 
 
 from __future__ import annotations
 
+import os
+import socket
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import errors
@@ -16,6 +18,7 @@ from headrace.common.tracebacks import program_lines
 from headrace.operators.user_code import RecordError, text_of
 
 if TYPE_CHECKING:
+    from headrace.common.job_failure import FailureOrigin
     from headrace.storage.folder import Folder
 
 REPORTED = (
@@ -46,12 +49,14 @@ class TaskFailure:
         message: what was wrong, where, and what to do.
         details: the traceback inside the task.
         program: the part of it that is the program's own, when that says more than the message.
+        origin: what failed, where that is known, with the process of the task.
     """
 
     error: str
     message: str
     details: str
     program: str
+    origin: FailureOrigin | None = None
 
     @staticmethod
     def of(error: BaseException, state: Folder) -> TaskFailure:
@@ -71,12 +76,20 @@ class TaskFailure:
             cause = error.__cause__
             raised = cause.__cause__ if isinstance(cause, RecordError) else cause
             program = program_lines(raised) if raised else ""
-        return TaskFailure(kind, message, details, program)
+        return TaskFailure(kind, message, details, program, _here(getattr(error, "origin", None)))
 
     def to_error(self) -> errors.HeadraceError:
         """The error, to be raised in the driver."""
         error: errors.HeadraceError = getattr(errors, self.error)(self.message)
+        error.origin = self.origin
         note = self.details if shows_all() else self.program
         if note:
             error.add_note(f"in the task:\n{note.rstrip()}")
         return error
+
+
+def _here(origin: FailureOrigin | None) -> FailureOrigin | None:
+    """Where a failure came from, with this process."""
+    if origin is None:
+        return None
+    return replace(origin, executor=f"{socket.gethostname()}, process {os.getpid()}")

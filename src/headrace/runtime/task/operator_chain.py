@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.common.errors import StateMigrationError
+from headrace.common.errors import CheckpointFailedError, StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.connectors.source import ReaderContext
 from headrace.exchange.channel import SummaryBook
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
     from headrace.state.backend import OperatorStates, TaskStates
+    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -270,13 +271,19 @@ class OperatorChain:
         kept = self._operator_states()
         for state in kept:
             state.end_epoch()
-        version = self.state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
+        version = self._write_state(self.state, context)
         times = [state.earliest_processing_time() for state in kept]
         times += [member.operator.wake_up_time() for member in self.members.values()]
         timers = [time for time in times if time is not None]
         # In batch mode timers wait for the end of the input, so there is no time to look for them.
         earliest = None if self.plan.settings.is_batch else min(timers, default=None)
         return StateReport(version, earliest, self.state.size_in_bytes())
+
+    def _write_state(self, state: TaskStates, context: EpochContext) -> VersionRef:
+        try:
+            return state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
+        except OSError as error:
+            raise CheckpointFailedError(f"the state of epoch {context.epoch} cannot be written: {error}") from error
 
     def _operator_states(self) -> list[OperatorStates]:
         """The state of each operator that has some."""

@@ -10,6 +10,15 @@ from headrace.connectors.sink import WriterContext
 from headrace.graph import specs
 from headrace.graph.async_specs import AsyncSpec, LookupSpec
 from headrace.graph.join_specs import CoGroupSpec, IntervalJoinSpec
+from headrace.graph.process_specs import (
+    BroadcastProcessSpec,
+    CoProcessSpec,
+    KeyedBroadcastProcessSpec,
+    KeyedCoProcessSpec,
+    KeyedProcessSpec,
+    ProcessSpec,
+    TwoInputSpec,
+)
 from headrace.graph.window_specs import (
     AggregatedWindowSpec,
     ColumnarContinuousSpec,
@@ -24,9 +33,13 @@ from headrace.graph.window_specs import (
 )
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.base import Operator
-from headrace.operators.broadcast import BROADCAST, BroadcastProcessOperator, KeyedBroadcastProcessOperator
+from headrace.operators.broadcast.broadcast_operator import (
+    BROADCAST,
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
-from headrace.operators.event_time_order import EventTimeOrderOperator
+from headrace.operators.event_time_order.order_operator import EventTimeOrderOperator
 from headrace.operators.functions import TWO_INPUTS
 from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.column_results import ColumnResults
@@ -125,17 +138,18 @@ class OperatorMaker:
     def _timestamps(self, planned: PlannedOperator, spec: specs.TimestampsSpec) -> Operator:
         return TimestampsOperator(spec.strategy, is_batch=self._plan.settings.is_batch)
 
-    def _process(self, planned: PlannedOperator, spec: specs.ProcessSpec) -> Operator:
+    def _process(self, planned: PlannedOperator, spec: ProcessSpec) -> Operator:
         return ProcessOperator(spec.function, planned.output_type, planned.side_types_read)
 
-    def _keyed_process(self, planned: PlannedOperator, spec: specs.KeyedProcessSpec) -> Operator:
+    def _keyed_process(self, planned: PlannedOperator, spec: KeyedProcessSpec) -> Operator:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
 
-    def _co_process(self, planned: PlannedOperator, spec: specs.CoProcessSpec) -> Operator:
-        return ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+    def _co_process(self, planned: PlannedOperator, spec: CoProcessSpec) -> Operator:
+        operator = ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
+        return self._in_order(planned, spec, operator)
 
-    def _keyed_co_process(self, planned: PlannedOperator, spec: specs.KeyedCoProcessSpec) -> Operator:
+    def _keyed_co_process(self, planned: PlannedOperator, spec: KeyedCoProcessSpec) -> Operator:
         operator = KeyedProcessOperator(
             spec.function,
             planned.output_type,
@@ -143,12 +157,15 @@ class OperatorMaker:
             TWO_INPUTS,
             is_batch=self._plan.settings.is_batch,
         )
-        return EventTimeOrderOperator(operator, self._input_types(planned)) if spec.in_event_time_order else operator
+        return self._in_order(planned, spec, operator)
 
-    def _broadcast(self, planned: PlannedOperator, spec: specs.BroadcastProcessSpec) -> Operator:
-        return BroadcastProcessOperator(spec.function, planned.output_type, planned.side_types_read, spec.descriptors)
+    def _broadcast(self, planned: PlannedOperator, spec: BroadcastProcessSpec) -> Operator:
+        operator = BroadcastProcessOperator(
+            spec.function, planned.output_type, planned.side_types_read, spec.descriptors
+        )
+        return self._in_order(planned, spec, operator, BROADCAST)
 
-    def _keyed_broadcast(self, planned: PlannedOperator, spec: specs.KeyedBroadcastProcessSpec) -> Operator:
+    def _keyed_broadcast(self, planned: PlannedOperator, spec: KeyedBroadcastProcessSpec) -> Operator:
         operator = KeyedBroadcastProcessOperator(
             spec.function,
             planned.output_type,
@@ -156,8 +173,18 @@ class OperatorMaker:
             spec.descriptors,
             is_batch=self._plan.settings.is_batch,
         )
+        return self._in_order(planned, spec, operator, BROADCAST)
+
+    def _in_order(
+        self,
+        planned: PlannedOperator,
+        spec: TwoInputSpec,
+        operator: KeyedProcessOperator | ProcessOperator,
+        broadcast: int | None = None,
+    ) -> Operator:
+        """The operator, behind one that puts its records in order where the program wants that."""
         if spec.in_event_time_order:
-            return EventTimeOrderOperator(operator, self._input_types(planned), BROADCAST)
+            return EventTimeOrderOperator(operator, self._input_types(planned), broadcast)
         return operator
 
     def _interval_join(self, planned: PlannedOperator, spec: IntervalJoinSpec) -> Operator:
@@ -306,12 +333,12 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     AsyncSpec: OperatorMaker._async,
     LookupSpec: OperatorMaker._lookup,
     specs.TimestampsSpec: OperatorMaker._timestamps,
-    specs.ProcessSpec: OperatorMaker._process,
-    specs.KeyedProcessSpec: OperatorMaker._keyed_process,
-    specs.CoProcessSpec: OperatorMaker._co_process,
-    specs.KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
-    specs.BroadcastProcessSpec: OperatorMaker._broadcast,
-    specs.KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
+    ProcessSpec: OperatorMaker._process,
+    KeyedProcessSpec: OperatorMaker._keyed_process,
+    CoProcessSpec: OperatorMaker._co_process,
+    KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
+    BroadcastProcessSpec: OperatorMaker._broadcast,
+    KeyedBroadcastProcessSpec: OperatorMaker._keyed_broadcast,
     IntervalJoinSpec: OperatorMaker._interval_join,
     specs.RollingReduceSpec: OperatorMaker._reduce,
     specs.RollingAggregateSpec: OperatorMaker._aggregate,

@@ -37,7 +37,7 @@ STORE_PREFIX: Final = "state/"
 NAMESPACED_PREFIX: Final = "namespaced/"
 """The same of states by key and namespace."""
 
-_WINDOW_STATE: Final = "window state of "
+EARLIER_WINDOW_STATE: Final = "window state of "
 """The same of states by key and window that earlier versions have stored."""
 
 
@@ -209,9 +209,9 @@ class KeyedStateBackend(KeyScope):
             if content is not None:
                 mergeable.absorb(content)
 
-    def begin_epoch(self, clock: int) -> None:
+    def begin_epoch(self, clock: int, event_time: int) -> None:
         """Starts an epoch without any keys."""
-        self.clock = clock
+        self.clock, self.event_time = clock, event_time
         self.forget_keys()
 
     def forget_keys(self) -> None:
@@ -233,7 +233,7 @@ class KeyedStateBackend(KeyScope):
 
     def _namespaced_store(self, name: str) -> RunStore:
         store = self._store(NAMESPACED_PREFIX + name)
-        take_over(self._store(_WINDOW_STATE + name), store, self.codec)
+        take_over(self._store(EARLIER_WINDOW_STATE + name), store, self.codec)
         return store
 
 

@@ -49,7 +49,7 @@ class _Folded:
         return self._unexpired(ordinal, element)
 
     def _unexpired(self, ordinal: int, element: tuple[Any, int | None]) -> Any:
-        ttl, clock = self._cells.table.ttl, self._scope.clock
+        ttl, clock = self._cells.table.ttl, self._cells.table.now(self._scope)
         assert ttl is not None
         value, expiry = element
         if expiry is not None and expiry <= clock:
@@ -74,8 +74,10 @@ class _Folded:
         if self._replaces:
             self._now[ordinal] = value
             return
-        ttl = self._cells.table.ttl
-        self._now[ordinal] = value if ttl is None or value is None else (value, ttl.expiry(self._scope.clock))
+        table = self._cells.table
+        if table.ttl is not None and value is not None:
+            value = (value, table.ttl.expiry(table.now(self._scope)))
+        self._now[ordinal] = value
         self._cells.stored[ordinal] = CHANGED
 
     def clear(self) -> None:

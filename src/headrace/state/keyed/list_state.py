@@ -107,11 +107,11 @@ class ColumnarListState(ListState[Any]):
         elif not self._takes_none:
             raise InvalidTypeError(f"{self._subject} cannot be None")
         ttl = self._table.ttl
-        return value if ttl is None else (value, ttl.expiry(self._scope.clock))
+        return value if ttl is None else (value, ttl.expiry(self._table.now(self._scope)))
 
     def _alive(self, cell: _ListCell, elements: list[Any]) -> list[Any]:
         """The values that are to be seen now; drops those that have expired, prolongs the lives of the others."""
-        ttl, now = self._table.ttl, self._scope.clock
+        ttl, now = self._table.ttl, self._table.now(self._scope)
         assert ttl is not None
         alive = [pair for pair in elements if pair[1] is None or pair[1] > now]
         seen = elements if ttl.return_expired else alive
@@ -141,4 +141,4 @@ class ColumnarListState(ListState[Any]):
             lists = list_columns([len(cell.added) for cell in cells], self._elements.to_columns(added))
             cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
             self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: len(added)})
-        self._table.merge_small_runs(self._scope.clock)
+        self._table.merge_small_runs(self._scope)

@@ -194,11 +194,11 @@ class ColumnarMapState(MapState[Any, Any]):
             value = self._coerce_value(value, self._value_subject)
         value = copy_value(value) if self._copies else value
         ttl = self._table.ttl
-        return value if ttl is None else (value, ttl.expiry(self._scope.clock))
+        return value if ttl is None else (value, ttl.expiry(self._table.now(self._scope)))
 
     def _is_alive(self, element: Any) -> bool:
         # A value of None that was stored before there was a time to live has no expiry to be paired with.
-        return element is None or element[1] is None or element[1] > self._scope.clock
+        return element is None or element[1] is None or element[1] > self._table.now(self._scope)
 
     def _is_seen(self, element: Any) -> bool:
         ttl = self._table.ttl
@@ -207,7 +207,7 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def _alive(self, cell: MapCell, key: Any, element: Any) -> Any:
         """The value of an entry if it is to be seen; drops the entry when it has expired, or prolongs its life."""
-        ttl, now = self._table.ttl, self._scope.clock
+        ttl, now = self._table.ttl, self._table.now(self._scope)
         assert ttl is not None
         if element is None:
             return None
@@ -297,7 +297,7 @@ class ColumnarMapState(MapState[Any, Any]):
             lists = sorted_lists(lengths, self._columns(_happened(cells)))
             cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
             self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
-        self._table.merge_small_runs(self._scope.clock)
+        self._table.merge_small_runs(self._scope)
 
     def _columns(self, happened: Happened) -> dict[str, pa.Array]:
         try:

@@ -143,6 +143,11 @@ class NamespaceScope:
         """The processing time of the epoch, in milliseconds."""
         return self._keys.clock
 
+    @property
+    def event_time(self) -> int:
+        """The event time that what is being processed meets, in milliseconds."""
+        return self._keys.event_time
+
     def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
         """Numbers pairs that will be asked for, so that their state is read together."""
         pair = self.entries.pair
@@ -165,6 +170,14 @@ def decoded_pair(data: bytes) -> tuple[int | str | bytes, GivenNamespace]:
     """A stored pair: the key in canonical form, and the namespace."""
     key, namespace = KeyDecoder(ClassRegistry()).decode(data)
     return key, namespace
+
+
+def paired(keys: KeyColumn, namespaces: Iterable[Any]) -> KeyColumn:
+    """The pairs of keys and namespaces, as they are stored."""
+    encode = KeyEncoder(ClassRegistry()).encode
+    pairs = zip(keys.values.to_pylist(), namespaces, strict=True)
+    values = pa.array([encode(pair) for pair in pairs], pa.binary())
+    return KeyColumn(values, _hashes(keys.hashes, values))
 
 
 def take_over(earlier: RunStore, store: RunStore, codec: KeyCodec) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.state.keys.entries import NO_KEY, KeyEntries
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class StateScope(Protocol):
         """The processing time of the epoch, in milliseconds."""
 
     @property
+    def event_time(self) -> int:
+        """The event time that what is being processed meets, in milliseconds."""
+
+    @property
     def entries(self) -> Entries:
         """What was met in this epoch."""
 
@@ -55,6 +60,8 @@ class KeyScope:
             after it.
         namespace: the namespace that state of a key and namespace is used in.
         clock: the processing time of the epoch, in milliseconds.
+        event_time: the event time that what is being processed meets; an operator that hands over records with
+            watermarks, or timers, sets it as it goes.
         entries: the keys of the epoch.
     """
 
@@ -63,6 +70,7 @@ class KeyScope:
         self.current: AnyKeyEntry | NoKey = NO_KEY
         self.namespace: Namespace = None
         self.clock = 0
+        self.event_time = MIN_WATERMARK
         self.entries = KeyEntries(codec)
 
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:

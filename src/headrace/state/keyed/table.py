@@ -10,11 +10,15 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
+from headrace.common.logs import get_logger
 from headrace.state.differences import difference
+from headrace.state.evolution import evolve_run
 from headrace.state.runs import HASH, SORT
-from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, VALUE
-from headrace.state.runs.lookup import find_rows, order_of_keys
+from headrace.state.runs.expiry import aged, forget_expiries
+from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, TTL, TYPES, VALUE
+from headrace.state.runs.lookup import find_rows, narrowed, order_of_keys
 from headrace.state.runs.merging import merge_small_runs
+from headrace.state.ttl import IN_PROCESSING_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,12 +27,14 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import Json, TypeInformation
     from headrace.state.descriptors import StateDescriptor
-    from headrace.state.keyed.scope import Entries
+    from headrace.state.keyed.scope import Entries, StateScope
     from headrace.state.keys import KeyColumn
     from headrace.state.runs import Run, RunStore
     from headrace.state.ttl import TtlPolicy
 
     Indices = npt.NDArray[np.int64]
+
+logger = get_logger(__name__)
 
 _NAMESPACES: Final = "namespaces"
 """What a run says about its namespaces; nothing where it was stored by earlier versions, or does not matter."""
@@ -75,15 +81,25 @@ class StateTable:
         self._meta: dict[str, Any] = {
             KIND: descriptor.kind,
             SORT: KEY_ORDER,
-            "types": descriptor.stored_types(),
+            TYPES: descriptor.stored_types(),
             "keys": keys,
         }
         if descriptor.namespaces is not None:
             self._meta[_NAMESPACES] = descriptor.namespaces
         if self.ttl is not None:
-            self._meta["ttl"] = True
+            self._meta[TTL] = self.ttl.scale
         for run in store.runs:
             self._check(run.meta, descriptor)
+            evolve(store, run, descriptor)
+        self._begin_to_age()
+
+    def _begin_to_age(self) -> None:
+        """Has elements that aged in the other time age from now on, when they are written again."""
+        if self.ttl is None:
+            return
+        for run in tuple(self.store.runs):
+            if run.meta.get(TTL, IN_PROCESSING_TIME) != self.ttl.scale and EXPIRY in run.section.schema.names:
+                forget_expiries(self.store, run, self.ttl.scale)
 
     def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
         for entry, what in ((KIND, "kind"), ("keys", "key type")):
@@ -98,7 +114,6 @@ class StateTable:
                 f"the state {descriptor.name!r} was stored for {stored[_NAMESPACES]}, and is declared for "
                 f"{descriptor.namespaces}; give the operator another uid, or restore the old declaration"
             )
-        descriptor.check_stored_types(stored["types"])
 
     def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:
         """Where the keys are in the runs, oldest run first.
@@ -109,9 +124,10 @@ class StateTable:
         order = order_of_keys(keys)
         remaining = keys.take(order)
         matches = []
-        for run in reversed(self.store.runs):
+        for whole in reversed(self.store.runs):
             if not len(order):
                 break
+            run = narrowed(whole, remaining)
             found, rows = find_rows(run, remaining)
             if not len(found):
                 continue
@@ -125,11 +141,16 @@ class StateTable:
     def append(self, keys: KeyColumn, columns: dict[str, pa.Array], more_meta: dict[str, Any] | None = None) -> None:
         """Writes a run of rows that are sorted by key already."""
         arrays = {HASH: pa.array(keys.hashes), KEY: keys.values, **columns}
-        self.store.append(pa.RecordBatch.from_pydict(arrays), {**self._meta, **(more_meta or {})})
+        batch = pa.RecordBatch.from_pydict(arrays)
+        self.store.append(batch, aged({**self._meta, **(more_meta or {})}, batch))
 
-    def merge_small_runs(self, now: int) -> None:
-        """Merges runs when they have piled up; bounded work. ``now`` is the epoch's processing time."""
-        merge_small_runs(self.store, now)
+    def now(self, scope: StateScope) -> int:
+        """What time it is, in the time that elements age in."""
+        return scope.event_time if self.ttl is not None and self.ttl.is_in_event_time else scope.clock
+
+    def merge_small_runs(self, scope: StateScope) -> None:
+        """Merges runs when they have piled up; bounded work."""
+        merge_small_runs(self.store, self.now(scope))
 
     @property
     def is_empty(self) -> bool:
@@ -141,8 +162,8 @@ class StateTable:
 class Elements:
     """How the elements of a state become columns and back.
 
-    With a time to live an element is kept in memory as a pair of value and expiry (ms of processing time; None for one
-    that was stored before the state had a time to live), else as the value itself.
+    With a time to live an element is kept in memory as a pair of value and expiry (None for one that was stored before
+    the state had a time to live, or while elements aged in another time), else as the value itself.
     """
 
     type: TypeInformation
@@ -164,6 +185,18 @@ class Elements:
         times = [None] * len(elements) if expiries is None else expiries.to_pylist()
         pairs = zip(elements, times, strict=True)
         return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
+
+
+def evolve(store: RunStore, run: Run, descriptor: StateDescriptor) -> None:
+    """Rewrites a run with values of an earlier type, once.
+
+    Raises:
+        StateMigrationError: when the values cannot be taken over.
+    """
+    change = descriptor.evolution_of(run.meta[TYPES])
+    if change is not None:
+        logger.info("%s: what was stored becomes what is declared: %s", descriptor.label, change)
+        evolve_run(store, run, change, descriptor.stored_types())
 
 
 def changed_keys(entries: Entries, ordinals: Indices) -> tuple[KeyColumn, Indices]:

@@ -95,7 +95,7 @@ class ElementCells:
                 if not kept.all():
                     keys, elements = keys.take(np.flatnonzero(kept)), [item for item in elements if item is not None]
             self.table.append(keys, self._elements.to_columns(elements))
-        self.table.merge_small_runs(self._scope.clock)
+        self.table.merge_small_runs(self._scope)
 
 
 @names_explained("ValueState", {"get": "use value()", "set": "use update(value)", "put": "use update(value)"})
@@ -162,7 +162,7 @@ class ExpiringValueState(PlainValueState):
         element = super().value()
         if element is None:
             return None
-        ttl, now = self._cells.table.ttl, self._scope.clock
+        ttl, now = self._cells.table.ttl, self._cells.table.now(self._scope)
         assert ttl is not None
         value, expiry = element
         if expiry is not None and expiry <= now:
@@ -175,7 +175,7 @@ class ExpiringValueState(PlainValueState):
     def update(self, value: Any) -> None:
         ttl = self._cells.table.ttl
         assert ttl is not None
-        now = self._scope.clock
+        now = self._cells.table.now(self._scope)
         self._put(None if value is None else (copy_value(self._coerce(value, self._subject)), ttl.expiry(now)))
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SMALL_BATCH: Final = 32
 """Up to this many keys a dict is faster than sorting."""
 
+MOST_AHEAD: Final = 1 << 10
+"""So many keys are decoded together at most when one of them is asked for."""
+
 
 class KeyEntry:
     """One key in one epoch.
@@ -46,28 +49,55 @@ class KeyEntry:
 class EncodedKeyEntry:
     """The same for a key that has to be decoded, which is done when it is asked for."""
 
-    __slots__ = ("_codec", "_key", "hash", "ordinal", "raw")
+    __slots__ = ("_decoder", "decoded", "hash", "ordinal", "raw")
 
-    def __init__(self, raw: Any, hash_: int, ordinal: int, codec: KeyCodec) -> None:
+    def __init__(self, raw: Any, hash_: int, ordinal: int, decoder: _Decoder) -> None:
         self.raw = raw
         self.hash = hash_
         self.ordinal = ordinal
-        self._codec = codec
-        self._key: Any = _UNDECODED
+        self.decoded: Any = _UNDECODED
+        self._decoder = decoder
 
     @property
     def key(self) -> Any:
         """The key as the user knows it."""
-        key = self._key
-        if key is _UNDECODED:
-            key = self._key = self._codec.decode(pa.array([self.raw], self._codec.arrow_type))[0]
-        return key
+        if self.decoded is _UNDECODED:
+            self._decoder.decode(self.ordinal)
+        return self.decoded
 
     def __repr__(self) -> str:
         return f"KeyEntry({self.key!r})"
 
 
 AnyKeyEntry = KeyEntry | EncodedKeyEntry
+
+
+class _Decoder:
+    """Decodes keys that are asked for one by one, more of them at a time when they are asked for in their order.
+
+    Args:
+        codec: how they are stored.
+        entries: all of them, by ordinal.
+    """
+
+    __slots__ = ("_ahead", "_codec", "_entries", "_next")
+
+    def __init__(self, codec: KeyCodec, entries: list[AnyKeyEntry]) -> None:
+        self._codec = codec
+        self._entries = entries
+        self._next = 0
+        self._ahead = 1
+
+    def decode(self, ordinal: int) -> None:
+        """Decodes the key with an ordinal, which was not decoded before."""
+        goes_on = 0 <= ordinal - self._next < self._ahead
+        self._ahead = min(2 * self._ahead, MOST_AHEAD) if goes_on else 1
+        self._next = ordinal + self._ahead
+        entries = self._entries[ordinal : self._next]
+        keys = self._codec.decode(pa.array([entry.raw for entry in entries], self._codec.arrow_type))
+        for entry, key in zip(entries, keys, strict=True):
+            if entry.decoded is _UNDECODED:  # type: ignore[union-attr]  # all are of one kind
+                entry.decoded = key  # type: ignore[union-attr]
 
 
 class NoKey:
@@ -99,6 +129,7 @@ class KeyEntries:
         self._known: dict[Any, AnyKeyEntry] = {}
         self._chunks: list[KeyColumn] = []
         self.all: list[AnyKeyEntry] = []
+        self._decoder = _Decoder(codec, self.all)
 
     def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
         """The entry of each key; equal keys have the same one."""
@@ -157,7 +188,7 @@ class KeyEntries:
         if self._codec.is_plain:
             entries = list(map(KeyEntry, raws, keys.hashes.tolist(), ordinals))
         else:
-            entries = list(map(EncodedKeyEntry, raws, keys.hashes.tolist(), ordinals, repeat(self._codec)))
+            entries = list(map(EncodedKeyEntry, raws, keys.hashes.tolist(), ordinals, repeat(self._decoder)))
         self._known.update(zip(raws, entries, strict=True))
         self.all.extend(entries)
         self._chunks.append(keys)

@@ -10,8 +10,8 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ListState
-from headrace.state.keyed.table import Elements
-from headrace.state.runs.layout import KIND, SUBTASK_LIST, VALUE
+from headrace.state.keyed.table import Elements, evolve
+from headrace.state.runs.layout import KIND, SUBTASK_LIST, TYPES, VALUE
 from headrace.state.runs.merging import merge_small_runs
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ class OperatorListState(ListState[Any]):
         self._elements = Elements(descriptor.element_type, expires=False)
         self._coerce = handler_of(descriptor.element_type).coerce
         self._subject = f"{descriptor.label}: the element"
-        self._meta = {KIND: SUBTASK_LIST, "types": descriptor.stored_types()}
+        self._meta = {KIND: SUBTASK_LIST, TYPES: descriptor.stored_types()}
         self._added: list[Any] = []
         self._cleared = False
         for run in store.runs:
-            descriptor.check_stored_types(run.meta["types"])
+            evolve(store, run, descriptor)
 
     def get(self) -> list[Any]:
         stored = [] if self._cleared else self._read()

@@ -8,11 +8,11 @@ into its next version.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.state.kinds import StateKind
 from headrace.state.runs import Run
+from headrace.state.runs.ordered import LOW, described, is_ordered
 from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Redistribution:
         Args:
             stores: what the old subtasks held; all stores of the operator's state without keys.
         """
-        return self.deal(stores, attrgetter("rows"), _part)
+        return self.deal(stores, _rows, _part)
 
     def deal(
         self, stores: Mapping[str, Mapping[int, Sequence[P]]], size: Callable[[P], int], cut: Callable[[P, int, int], P]
@@ -122,5 +122,18 @@ def _between(
         offset += total
 
 
+def _rows(run: Run) -> int:
+    """How many rows are dealt out: those of an ordered run that are over are nobody's."""
+    return run.rows - _first_row(run)
+
+
 def _part(run: Run, first: int, last: int) -> Run:
-    return Run(Section(run.section.slice(first, last)), run.meta, run.hashes, origin=run.origin)
+    start = _first_row(run)
+    rows = run.section.slice(start + first, start + last)
+    meta = described(run.meta, rows) if is_ordered(run.meta) else run.meta
+    return Run(Section(rows), meta, run.hashes, origin=run.origin)
+
+
+def _first_row(run: Run) -> int:
+    row: int = run.meta.get(LOW, 0)
+    return row

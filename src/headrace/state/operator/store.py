@@ -72,6 +72,15 @@ class OperatorStateStore:
         state: MapState[Any, Any] = self._state(StateKind.BROADCAST, descriptor, MapStateDescriptor)
         return state
 
+    def list_log(self, name: str) -> RunStore:
+        """A log of tables for the operator's own use; after a start at another parallelism, an equal share of the rows.
+
+        Raises:
+            StateError: when the operator's spec does not declare lists.
+        """
+        self._check_kind(StateKind.LIST)
+        return self._store(store_name(StateKind.LIST, name))
+
     def end_epoch(self) -> None:
         """Writes what has changed into runs.
 
@@ -98,9 +107,12 @@ class OperatorStateStore:
         self._declared[descriptor.name] = (kind, descriptor, state)
         return state
 
-    def _check(self, kind: StateKind, descriptor: StateDescriptor) -> None:
+    def _check_kind(self, kind: StateKind) -> None:
         if kind not in self._kinds:
             raise StateError(f"operator {self._uid!r}: its spec does not declare {kind.value} state, so it has none")
+
+    def _check(self, kind: StateKind, descriptor: StateDescriptor) -> None:
+        self._check_kind(kind)
         if descriptor.ttl is not None:
             raise InvalidProgramError(
                 f"operator {self._uid!r}: {kind.value} state has no time to live, so {descriptor.name!r} must not "

@@ -13,6 +13,9 @@ SUBTASK_LIST: Final = "elements"
 TIMERS: Final = "timers"
 """The kind of timers: rows in the order of time."""
 
+TYPES: Final = "types"
+"""The entry of ``meta`` that says under which types the values of a run were stored: JSON."""
+
 SORT: Final = "sort"
 """The entry of ``meta`` that lists the columns by which a run is sorted."""
 
@@ -32,7 +35,13 @@ VALUE: Final = "value"
 """Values, elements, or values of entries; for a value state null is a tombstone."""
 
 EXPIRY: Final = "expiry"
-"""When each of them expires, in milliseconds of processing time; null or no such column: never."""
+"""When each of them expires, in milliseconds of the time that ``TTL`` says; null or no such column: never."""
+
+TTL: Final = "ttl"
+"""The entry of ``meta`` that is there while a state has a time to live: true in processing time, or ``event``."""
+
+HALF_EXPIRED: Final = "half_expired"
+"""The entry of ``meta`` that says when half of the elements of a run will have expired, if that is ever."""
 
 CLEAR: Final = "clear"
 """Lists and maps: whether everything that older runs hold for the key is void."""

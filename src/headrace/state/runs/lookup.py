@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.run import Run
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.keys.codecs import KeyColumn
-    from headrace.state.runs.run import Run
     from headrace.state.runs.sections import Section
 
     Indices = npt.NDArray[np.int64]
@@ -28,6 +28,15 @@ def order_of_keys(keys: KeyColumn) -> Indices:
         table = pa.table({HASH: keys.hashes, KEY: keys.values})
         return np.asarray(pc.sort_indices(table, [(HASH, "ascending"), (KEY, "ascending")])).astype(np.int64)
     return order
+
+
+def narrowed(run: Run, keys: KeyColumn) -> Run:
+    """A run that has the rows of keys, sorted by hash; where it lies in a table, others are not read."""
+    start, stop = (0, len(keys)) if run.whole else _own_keys(run, keys)
+    section = run.section.narrowed(keys.slice(start, stop))
+    if section is run.section:
+        return run
+    return Run(section, run.meta, run.hashes, whole=run.whole, origin=run.origin)
 
 
 def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.layout import HASH, KEY, TTL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class MergeInput:
     Attributes:
         runs: them, oldest first.
         is_oldest: whether there is no older run, so that nothing is left that a tombstone could hide.
-        now: processing time in milliseconds, by which elements have expired or not.
+        now: what time it is, in milliseconds of the time that elements age in.
     """
 
     runs: Sequence[Run]
@@ -44,7 +44,7 @@ class MergeInput:
     @property
     def drops_expired(self) -> bool:
         """Whether the state has a time to live at present."""
-        return bool(self.meta.get("ttl"))
+        return bool(self.meta.get(TTL))
 
     def table(self, prepare: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None) -> pa.RecordBatch:
         """All rows of all runs, oldest first, ``prepare``d; a column that some runs lack is null there."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
+from headrace.state.runs.expiry import aged
 from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_values
 from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, TIMERS, VALUE
 from headrace.state.runs.merge_input import MergeInput
@@ -41,13 +42,16 @@ MAX_RUNS: Final = 20
 GROWTH: Final = 2
 """A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
 
+MOST_BYTES: Final = 1 << 28
+"""Ordered runs of more bytes together, or any within a task, are not merged, which takes three times as much memory."""
+
 
 def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
     return meta
 
 
 def _counted(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
-    return {**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}
+    return aged({**meta, ELEMENT_COUNT: len(batch.column(VALUE).flatten())}, batch)
 
 
 def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) -> None:
@@ -87,6 +91,15 @@ def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.Re
     return batch, describe(given.meta, batch)
 
 
+def describe_run(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
+    """The ``meta`` of a run with these rows, after the model of another one of its kind.
+
+    Raises:
+        StateError: when no merger of the kind is known in this process.
+    """
+    return _merger_of(meta.get(KIND))[1](meta, batch)
+
+
 def _merger_of(kind: str | None) -> tuple[Merger, Describe]:
     """How runs of a kind are merged; to keep all their rows without knowing them would be a guess."""
     if kind is None:
@@ -122,12 +135,23 @@ def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:
     start = len(runs) - 1
     if start < 0:
         return start
+    lowest = next((index + 1 for index in range(start, -1, -1) if runs[index].section.is_table), 0)
     rows = runs[start].weight
-    while start > 0 and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
+    while start > lowest and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
         start -= 1
         rows += runs[start].weight
     # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
-    return start if start < MAX_RUNS else MAX_RUNS // 2 - 1
+    return _start_of_fitting(runs, start if start < MAX_RUNS else max(lowest, MAX_RUNS // 2 - 1))
+
+
+def _start_of_fitting(runs: Sequence[Run], start: int) -> int:
+    """The first, from ``start`` on, of the runs that are not too large together."""
+    size = 0
+    for index in range(len(runs) - 1, start - 1, -1):
+        size += runs[index].section.nbytes
+        if size > MOST_BYTES:
+            return index + 1
+    return start
 
 
 def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
@@ -143,9 +167,9 @@ def _merge_sorted(given: MergeInput) -> pa.RecordBatch:
 
 
 _MERGERS: dict[str, tuple[Merger, Describe]] = {
-    "value": (merge_values, _unchanged),
-    "reducing": (merge_values, _unchanged),
-    "aggregating": (merge_values, _unchanged),
+    "value": (merge_values, aged),
+    "reducing": (merge_values, aged),
+    "aggregating": (merge_values, aged),
     "list": (merge_lists, _counted),
     "map": (merge_maps, _counted),
     TIMERS: (ordered_merger(newest), described),

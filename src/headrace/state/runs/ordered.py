@@ -67,7 +67,7 @@ def floor_of(run: Run) -> Bound:
     """Where the rows of a run begin that are not over."""
     low: int = run.meta.get(LOW, 0)
     upcoming = run.meta.get(NEXT)
-    return Bound(run.meta.get(FLOOR, MIN_WATERMARK - 1), low, _time_at(run, low) if upcoming is None else upcoming)
+    return Bound(run.meta.get(FLOOR, MIN_WATERMARK - 1), low, time_at(run, low) if upcoming is None else upcoming)
 
 
 def rows_above(run: Run, time: int, start: int = 0) -> Bound:
@@ -76,14 +76,14 @@ def rows_above(run: Run, time: int, start: int = 0) -> Bound:
     The search begins with small steps: of what is far behind the answer nothing is touched.
     """
     low, step = start, FIRST_PROBE
-    while (high := low + step) < run.rows and _time_at(run, high) <= time:
+    while (high := low + step) < run.rows and time_at(run, high) <= time:
         low, step = high, step * 2
     high = min(high, run.rows)
     if time < MAX_WATERMARK:
         row = run.section.lower_bound(_time_column(run), np.int64(time + 1), low, high)
     else:
         row = run.rows
-    return Bound(time, row, _time_at(run, row))
+    return Bound(time, row, time_at(run, row))
 
 
 def owned(run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -157,7 +157,8 @@ def _time_column(run: Run) -> str:
     return name
 
 
-def _time_at(run: Run, row: int) -> int:
+def time_at(run: Run, row: int) -> int:
+    """The time of a row; ``NO_TIME`` behind the last one."""
     if row >= run.rows:
         return NO_TIME
     time: int = run.section.rows_of(_time_column(run), row, row + 1)[0].as_py()

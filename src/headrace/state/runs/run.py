@@ -162,6 +162,12 @@ class RunStore:
         self.changed = True
         return runs[0] if runs else None
 
+    def rewrite(self, run: Run, batch: pa.RecordBatch, meta: dict[str, Any]) -> Run:
+        """Puts rows that stand for those of a run that count in its place; the run that holds them."""
+        renewed = Run(Section(batch), meta, self._hashes, origin=self._partition)
+        self.substitute([run], [renewed])
+        return renewed
+
     def substitute(self, old_runs: Sequence[Run], new_runs: Sequence[Run]) -> None:
         """Puts runs that exist already in the place of runs that follow one another."""
         start = self._span(old_runs)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
+from headrace.state.runs.layout import HASH
 from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.state.keys import KeyColumn
     from headrace.storage.folder import MappedFile
 
     Indices = npt.NDArray[np.int64]
@@ -122,9 +124,30 @@ class Section:
         return batch
 
     @property
+    def nbytes(self) -> int:
+        """How many bytes it takes, in memory where it was not written yet."""
+        return self._length or int(self._opened().nbytes)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it lies in a table that may be larger than memory, so that only work beside the epochs merges it."""
+        return False
+
+    @property
     def schema(self) -> pa.Schema:
         """The schema; only the head of the section is verified."""
         return self._opened().schema
+
+    def narrowed(self, keys: KeyColumn) -> Section:
+        """A section with the rows of keys (in the order of runs), which may lack others; here it is this one."""
+        return self
+
+    def between(self, hashes: tuple[int, int]) -> pa.RecordBatch:
+        """The rows of a range of hashes, where rows are in the order of these."""
+        column = self.column(HASH).to_numpy()
+        start = int(np.searchsorted(column, np.uint64(hashes[0])))
+        stop = int(np.searchsorted(column, np.uint64(hashes[1] - 1), side="right"))
+        return self.batch.slice(start, stop - start)
 
     def column(self, name: str) -> pa.Array:
         """One column; only the blocks that hold it are verified.
@@ -218,11 +241,17 @@ class Section:
         sums = base64.b64encode(np.array(self._checks, dtype="<u4").tobytes()).decode()
         return {"at": at, "size": self._length, "head": self._head, "rows": self.rows, "sums": sums}
 
+    def taken_along(self) -> None:
+        """The next version is to hold the section itself, wherever it lies now."""
+        self.file = ""
+
     def moved_to(self, file: str, offset: int, load: Callable[[], MappedFile]) -> None:
         """The section has been written to a file; a large one is given up in memory and mapped when needed again."""
         self.file, self.offset = file, offset
-        if self._length >= BLOCK:
+        is_large = self._length >= BLOCK
+        if is_large or self._load is not None:
             self._load = load
+        if is_large:
             self.let_go()
 
     def let_go(self) -> None:

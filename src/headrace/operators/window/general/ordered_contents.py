@@ -88,7 +88,7 @@ class OrderedContents(WindowContents):
         self._lateness = lateness
         codec = self._keyed.codec
         types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
-        kept_as = contents_layout(kind, pa.schema(types), codec, windows, types=type_.to_json())
+        kept_as = contents_layout(kind, pa.schema(types), codec, windows, values=type_)
         self._schema, self._meta = kept_as.schema, kept_as.meta
         self._table = OrderedTable(context.state.store(STORE), kept_as, combine, spills=self.spills)
 

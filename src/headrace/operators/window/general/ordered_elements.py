@@ -6,18 +6,16 @@ record is made of Python objects once, for the function that sees it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import array_to_values, values_to_array
-from headrace.operators.arrays import gather
-from headrace.operators.window.columnar.accumulators import Accumulators
+from headrace.common.columns import values_to_array
+from headrace.operators.arrays import concat, gather
 from headrace.operators.window.general.contents import all_of
 from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents, drop_windows, end_of
+from headrace.operators.window.general.stored_elements import ColumnPieces, ElementsOfKeys
 from headrace.operators.window.lateness import passed_end
 from headrace.operators.window.stores import ELEMENTS_KIND
 from headrace.state.keys import KeyColumn
@@ -27,7 +25,7 @@ from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -36,34 +34,9 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.ordered_contents import Held
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.runs.grouping import Groups
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
-
-_BLOCK = 1 << 14
-"""Of so many elements records are made together: a window may hold more than there should be at a time."""
-
-
-@dataclass(frozen=True)
-class ElementsOfKeys:
-    """The elements of each key of a window; lists of them are made while it is gone through.
-
-    Attributes:
-        type: their type.
-        values: all of them, as one column.
-        groups: where those of each key are in it.
-    """
-
-    type: TypeInformation
-    values: pa.Array
-    groups: Groups
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        for block in self.groups.blocks(_BLOCK):
-            elements = array_to_values(self.type, gather(self.values, block.order))
-            starts = block.segments.starts.tolist()
-            yield from (elements[start:stop] for start, stop in pairwise([*starts, len(elements)]))
 
 
 class OrderedElements(OrderedContents):
@@ -128,11 +101,15 @@ class OrderedElements(OrderedContents):
 
     def of_all_keys(self, end: int) -> KeysOfWindow:
         self._append_new()
-        rows = Accumulators.concat([Accumulators.of_batch(batch) for batch in self._table.between(end - 1, end)])
-        groups = group_rows(rows.ends, rows.hashes, rows.keys)
+        batches = self._table.between(end - 1, end)
+        _, hash_, key, value = self._schema.names
+        hashes = np.concatenate([batch.column(hash_).to_numpy() for batch in batches])
+        keys = concat([batch.column(key) for batch in batches])
+        groups = group_rows(np.broadcast_to(np.int64(end), len(keys)), hashes, keys)
+        values = ColumnPieces(self._type, [batch.column(value) for batch in batches])
         firsts = groups.first_rows
-        keys = KeyColumn(gather(rows.keys, firsts), rows.hashes[firsts])
-        return KeysOfWindow(keys, ElementsOfKeys(self._type, rows.columns[0], groups), all_of)
+        of_window = KeyColumn(gather(keys, firsts), hashes[firsts])
+        return KeysOfWindow(of_window, ElementsOfKeys(values, groups), all_of)
 
     def _forget(self, last: int) -> None:
         if self._new and min(self._new_ends) <= last:

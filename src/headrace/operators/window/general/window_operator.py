@@ -172,7 +172,7 @@ class WindowOperator(FunctionOperator):
             raise user_error(error, self.context, element) from error
         finally:
             self._keyed.current = NO_KEY
-        self._time.watermark = int(batch.watermarks[-1])
+        self._time.watermark = self._keyed.event_time = int(batch.watermarks[-1])
         self._flush()
 
     def advance_watermark(self, watermark: int) -> None:
@@ -290,10 +290,12 @@ class WindowOperator(FunctionOperator):
             self._come_to_end(due, contents, reached)
         if self._timers.event.next_due <= watermark:
             self._fire(TimeDomain.EVENT_TIME, self._due(self._timers.event, watermark), reached)
+        self._keyed.event_time = watermark
 
     def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
         """A window fires, or goes, of all keys that have something in it."""
         window, call = self._windows.window_of(due.end), self._call
+        self._keyed.event_time = max(stamp, due.time)
         try:
             if due.fires and not call.sees_window:
                 # No map(): a function that raises StopIteration would end it, and the other keys would be lost.
@@ -330,6 +332,8 @@ class WindowOperator(FunctionOperator):
         try:
             for timer in due:
                 self._keyed.current = timer.entry
+                if domain is TimeDomain.EVENT_TIME:
+                    self._keyed.event_time = max(stamp, timer.time)
                 self._on_timer(domain, timer, stamp)
         except BaseException as error:
             window = None if timer is None else self._windows.window_of(cast("GivenNamespace", timer.namespace))
@@ -410,7 +414,7 @@ class WindowOperator(FunctionOperator):
 
     def _flush(self) -> None:
         """Hands on what was emitted."""
-        self._collector.flush(self.output)
+        self._collector.flush(self.output, self.context)
 
     def _enter(self, window: Any, firing: Firing) -> None:
         """What the user's function is to see from now on."""

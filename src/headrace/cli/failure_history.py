@@ -1,0 +1,65 @@
+"""``headrace failures``: shows what a job has failed with, as its checkpoint directory keeps it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from headrace.checkpoint.failure_history import FailureHistory
+from headrace.cli.failures import FAILED, OK
+from headrace.client.progress import wording
+from headrace.common.errors import CheckpointError
+from headrace.storage.locations import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headrace.common.job_failure import JobFailure
+
+
+def run_failures(location: str, options: Mapping[str, str], console: Console | None = None) -> int:
+    """Print the failures that a checkpoint directory knows of, the latest last.
+
+    Args:
+        location: the directory.
+        options: what the client of an object store is told.
+        console: where to print.
+
+    Returns:
+        The exit code: 1 when the directory cannot be read.
+    """
+    console = console or Console()
+    try:
+        directory = open_storage(location, options=options)
+        failures = FailureHistory(directory).read()
+    except (CheckpointError, OSError) as error:
+        console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return FAILED
+    if not failures:
+        console.print(Text(f"{directory} knows of no failures"), soft_wrap=True)
+    for failure in failures:
+        console.print(_headline(failure), soft_wrap=True)
+        for line in _details(failure):
+            console.print(Text(f"  {line}"), soft_wrap=True)
+    return OK
+
+
+def _headline(failure: JobFailure) -> Text:
+    if failure.restart_in is None:
+        what_then = "the job ended"
+    else:
+        what_then = f"restart {failure.restarts + 1} of the run followed in {wording.span(failure.restart_in)}"
+    when = wording.point_in_time(failure.time)
+    return Text.assemble(
+        f"{failure.number}. {when}, epoch {failure.epoch}: ", (failure.error, "bold"), f"; {what_then}"
+    )
+
+
+def _details(failure: JobFailure) -> Iterator[str]:
+    yield from failure.message.splitlines()
+    if failure.origin is not None and failure.origin.executor is not None:
+        yield f"on {failure.origin.executor}"
+    for key, text in sorted(failure.labels.items()):
+        yield f"{key}: {text}"

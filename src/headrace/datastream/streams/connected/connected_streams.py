@@ -1,0 +1,246 @@
+"""``ConnectedStreams``: two streams of different types that one function works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, overload
+
+from headrace.common.arguments import refused
+from headrace.common.errors import InvalidTypeError
+from headrace.common.function_types import Role
+from headrace.common.other_names import other_names
+from headrace.common.signatures import warn_without_results
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.type_variables import OUT, T2_co, T_co
+from headrace.datastream.functions import (
+    BaseBroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
+from headrace.datastream.streams.adapters import CoFlatMap, CoMap
+from headrace.datastream.streams.checks import check_methods, check_same_environment
+from headrace.datastream.streams.keyed_stream import KeyedStream
+from headrace.datastream.streams.keying import check_same_keys
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.timestamps import check_has_event_time
+from headrace.datastream.streams.types import origin_of, result_type
+from headrace.graph.process_specs import CoProcessSpec, KeyedCoProcessSpec
+from headrace.operators.functions import TWO_INPUTS
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
+    from headrace.datastream.streams.data_stream import DataStream
+    from headrace.datastream.streams.process_protocols import SupportsCoFlatMap, SupportsCoMap, SupportsCoProcess
+    from headrace.graph.specs import OperatorSpec
+
+
+@hides_engine_of_methods
+@other_names(OTHER_NAMES_OF_CONNECTED_STREAMS)
+class ConnectedStreams(Generic[T_co, T2_co]):
+    """Two streams after ``connect``; what becomes of their records, one function says, which has a method for each.
+
+    Event time is the earlier one of both streams. Records come in its order: before one that meets a watermark come all
+    of the other stream that meet a lower one. On streams that are both keyed, by keys of one type, functions have state
+    and timers, and see those of the same key whichever stream a record comes by.
+
+    Args:
+        first: the stream whose ``connect`` was called.
+        second: the other one.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream import CoFlatMapFunction, StreamExecutionEnvironment
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> class Allowed(CoFlatMapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.is_blocked = runtime_context.get_state(ValueStateDescriptor("blocked", Types.BOOLEAN()))
+        ...     def flat_map1(self, blocked):
+        ...         self.is_blocked.update(True)
+        ...     def flat_map2(self, user):
+        ...         if not self.is_blocked.value():
+        ...             yield user
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> blocked, users = env.from_collection(["eve"]), env.from_collection(["ann", "eve"])
+        >>> allowed = blocked.connect(users).key_by(lambda name: name, lambda name: name, str).flat_map(Allowed(), str)
+        >>> allowed.execute_and_collect(limit=10)
+        ['ann']
+    """
+
+    def __init__(self, first: DataStream[T_co], second: DataStream[T2_co]) -> None:
+        check_same_environment(first.get_execution_environment(), second.get_execution_environment(), "connect")
+        self._first = first
+        self._second = second
+        self._in_order = False
+
+    def get_first_input(self) -> DataStream[T_co]:
+        """The first stream."""
+        return self._first
+
+    def get_second_input(self) -> DataStream[T2_co]:
+        """The second stream."""
+        return self._second
+
+    def get_type1(self) -> TypeInformation[T_co]:
+        """The type of the records of the first stream."""
+        return self._first.get_type()
+
+    def get_type2(self) -> TypeInformation[T2_co]:
+        """The type of the records of the second stream."""
+        return self._second.get_type()
+
+    def get_execution_environment(self) -> Any:
+        """The environment that both streams belong to."""
+        return self._first.get_execution_environment()
+
+    def key_by(
+        self, key_selector1: Any, key_selector2: Any, key_type: DeclaredType[Any] | None = None
+    ) -> ConnectedStreams[T_co, T2_co]:
+        """Keys both streams, so that records with the same key meet.
+
+        Args:
+            key_selector1: how records of the first stream are keyed: as for ``DataStream.key_by``.
+            key_selector2: the same for the second stream.
+            key_type: the type of the keys of both; found out for each when left out.
+
+        Raises:
+            InvalidTypeError: as ``DataStream.key_by``, and when the keys of both are of different types.
+        """
+        if self._in_order:
+            raise refused("call key_by(...) before in_event_time_order()")
+        first = self._first._without_keys().key_by(key_selector1, key_type=key_type)
+        second = self._second._without_keys().key_by(key_selector2, key_type=key_type)
+        keyed = ConnectedStreams(first, second)
+        keyed._check_keys()
+        return keyed
+
+    def in_event_time_order(self) -> ConnectedStreams[T_co, T2_co]:
+        """Has records of both streams wait until event time has come to them, and come sorted by their timestamps.
+
+        So what a function sees does not depend on which records are read together: timers, too, fire between the
+        records where their times are. Of records with one timestamp those of the first stream come first, and those of
+        one stream and one key keep their order. Without keys a function sees those of its subtask in that order. A late
+        record comes at once. Flink has no such method.
+
+        Raises:
+            InvalidProgramError: when one of both streams has no event time.
+
+        Examples:
+            >>> from headrace.common import Types
+            >>> from headrace.datastream import KeyedCoProcessFunction
+            >>> from headrace.datastream.state import ValueStateDescriptor
+            >>> from headrace.testing import JobHarness
+            >>> class Priced(KeyedCoProcessFunction):
+            ...     def open(self, runtime_context):
+            ...         self.price = runtime_context.get_state(ValueStateDescriptor("price", Types.LONG()))
+            ...     def process_element1(self, price, ctx):
+            ...         self.price.update(price[1])
+            ...     def process_element2(self, order, ctx):
+            ...         yield order[0], self.price.value()
+            >>> def job(harness):
+            ...     pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+            ...     prices, orders = (harness.add_source(name, pair).key_by(0) for name in ("prices", "orders"))
+            ...     priced = prices.connect(orders).in_event_time_order().process(Priced(), output_type=pair)
+            ...     harness.add_sink("priced", priced)
+            >>> with JobHarness(job) as harness:
+            ...     harness.push("orders", ("tea", 1), timestamp=5)  # read before its price
+            ...     harness.run_epoch()
+            ...     harness.push_all("prices", [("tea", 20), ("tea", 30)], [4, 6])
+            ...     harness.finish()
+            ...     print(harness.results("priced"))
+            [('tea', 20)]
+        """
+        for stream, which in ((self._first, "first"), (self._second, "second")):
+            check_has_event_time(stream._transformations.graph, stream._operator_ids(), which, "in_event_time_order()")
+        ordered = ConnectedStreams(self._first, self._second)
+        ordered._in_order = True
+        return ordered
+
+    @overload
+    def map(self, func: SupportsCoMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def map(self, func: SupportsCoMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+        """Makes one record of each record, or none where the function returns None.
+
+        Args:
+            func: a ``CoMapFunction``; on keyed streams its ``open`` may ask for state.
+            output_type: the type of the new records; taken from the annotations of both methods when left out.
+        """
+        check_methods(func, CoMapFunction, "map1", "map2")
+        warn_without_results(func, "map1", "map2")
+        found = result_type(output_type, func, Role.ONE)
+        return self._transform(CoMap(func), "Co-Map", found, output_type, sees_time=False)
+
+    @overload
+    def flat_map(self, func: SupportsCoFlatMap[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def flat_map(
+        self, func: SupportsCoFlatMap[T_co, T2_co, Any], output_type: DeclaredType[OUT]
+    ) -> DataStream[OUT]: ...
+    def flat_map(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+        """Makes any number of records of each record.
+
+        Args:
+            func: a ``CoFlatMapFunction``; on keyed streams its ``open`` may ask for state.
+            output_type: the type of the new records; taken from the annotations of both methods when left out.
+        """
+        check_methods(func, CoFlatMapFunction, "flat_map1", "flat_map2")
+        warn_without_results(func, "flat_map1", "flat_map2")
+        found = result_type(output_type, func, Role.MANY)
+        return self._transform(CoFlatMap(func), "Co-Flat-Map", found, output_type, sees_time=False)
+
+    @overload
+    def process(self, func: SupportsCoProcess[T_co, T2_co, OUT], output_type: None = None) -> DataStream[OUT]: ...
+    @overload
+    def process(self, func: SupportsCoProcess[T_co, T2_co, Any], output_type: DeclaredType[OUT]) -> DataStream[OUT]: ...
+    def process(self, func: Any, output_type: Any = None) -> DataStream[Any]:
+        """Applies a function that sees timestamps and the time, and may write to side outputs.
+
+        Args:
+            func: a ``CoProcessFunction``; on streams that are both keyed also a ``KeyedCoProcessFunction``, which has
+                state and timers.
+            output_type: the type of what it yields; taken from its annotations when left out.
+
+        Raises:
+            InvalidProgramError: when it has timers, or wants keys, and not both streams are keyed.
+            InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
+        """
+        if isinstance(func, BaseBroadcastProcessFunction):
+            text = f"{type(func).__name__} is for a broadcast stream: connect(rules.broadcast(descriptor))"
+            raise refused(text, InvalidTypeError)
+        check_methods(func, KeyedCoProcessFunction if self._is_keyed else CoProcessFunction, *TWO_INPUTS)
+        if not self._is_keyed and (isinstance(func, KeyedCoProcessFunction) or has_timers(func)):
+            raise refused(f"{type(func).__name__} wants keys: call key_by(...) of the connected streams first")
+        warn_without_results(func, *TWO_INPUTS, "on_timer")
+        name = "Co-Keyed-Process" if self._is_keyed else "Co-Process"
+        return self._transform(func, name, result_type(output_type, func, Role.MANY), output_type)
+
+    @property
+    def _is_keyed(self) -> bool:
+        return isinstance(self._first, KeyedStream) and isinstance(self._second, KeyedStream)
+
+    def _transform(
+        self, function: Any, name: str, found: TypeInformation, declared: Any, *, sees_time: bool = True
+    ) -> DataStream:
+        spec: OperatorSpec
+        if self._is_keyed:
+            self._check_keys()
+            spec = KeyedCoProcessSpec(function, found, in_event_time_order=self._in_order)
+        else:
+            spec = CoProcessSpec(function, found, sees_time or self._in_order, in_event_time_order=self._in_order)
+        return self._first._apply(spec, name, self._second, origin=origin_of(declared))
+
+    def _check_keys(self) -> None:
+        first, second = self._first, self._second
+        assert isinstance(first, KeyedStream)
+        assert isinstance(second, KeyedStream)
+        check_same_keys(first.get_key_type(), second.get_key_type(), "connect")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._first!r}, {self._second!r})"
+
+
+def has_timers(func: Any) -> bool:
+    """Whether a function without a base class of ours has a method for timers."""
+    return not isinstance(func, CoProcessFunction) and callable(getattr(func, "on_timer", None))

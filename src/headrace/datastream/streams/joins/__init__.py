@@ -1,0 +1,1 @@
+"""Joins and co-groups of two streams, as a program asks for them."""

@@ -1,0 +1,124 @@
+"""What process functions of one stream and of two do, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from headrace.graph.specs import FunctionSpec, InputKind
+from headrace.state.kinds import KEYED, NO_STATE, StateKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.graph.specs import InputSchema
+    from headrace.state.descriptors import MapStateDescriptor
+    from headrace.state.kinds import StateKinds
+
+_LIST: Final = frozenset({StateKind.LIST})
+_BROADCAST: Final = frozenset({StateKind.BROADCAST})
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFunctionSpec(FunctionSpec):
+    """The root: any number of records for each record, and side outputs."""
+
+    @property
+    def emits_to_tags(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec(ProcessFunctionSpec):
+    """A ``ProcessFunction``: no state and no timers."""
+
+    kind: ClassVar[str] = "Process"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedProcessSpec(ProcessFunctionSpec):
+    """A ``KeyedProcessFunction``: with state and timers."""
+
+    kind: ClassVar[str] = "KeyedProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+
+
+@dataclass(frozen=True, slots=True)
+class TwoInputSpec(ProcessFunctionSpec):
+    """The root of those of two streams.
+
+    Attributes:
+        in_event_time_order: whether records wait for event time, and come sorted by their timestamps.
+    """
+
+    in_event_time_order: bool = field(default=False, kw_only=True)
+
+    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return not self.in_event_time_order
+
+
+@dataclass(frozen=True, slots=True)
+class CoProcessSpec(TwoInputSpec):
+    """A ``CoProcessFunction`` on two streams of which not both are keyed: no state of keys, no timers.
+
+    Attributes:
+        sees_time: whether event time matters to it, so that this has to be that of both streams.
+    """
+
+    sees_time: bool = True
+
+    kind: ClassVar[str] = "CoProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+
+    @property
+    def is_timeless(self) -> bool:  # type: ignore[override]
+        return not self.sees_time
+
+    @property
+    def wants_common_time(self) -> bool:  # type: ignore[override]
+        return self.sees_time
+
+    @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return _LIST if self.in_event_time_order else NO_STATE
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedCoProcessSpec(TwoInputSpec):
+    """A ``KeyedCoProcessFunction``: two keyed streams with state and timers of their common keys."""
+
+    kind: ClassVar[str] = "KeyedCoProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
+    state_kinds: ClassVar[StateKinds] = KEYED
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastProcessSpec(TwoInputSpec):
+    """A ``BroadcastProcessFunction``: the second stream reaches all subtasks, and is what their broadcast state is of.
+
+    Attributes:
+        descriptors: those of the broadcast state.
+    """
+
+    descriptors: tuple[MapStateDescriptor, ...]
+
+    kind: ClassVar[str] = "BroadcastProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+    wants_common_time: ClassVar[bool] = True
+
+    @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return _BROADCAST | _LIST if self.in_event_time_order else _BROADCAST
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
+    """A ``KeyedBroadcastProcessFunction``: the same where the first stream is keyed, with state and timers."""
+
+    kind: ClassVar[str] = "KeyedBroadcastProcess"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
+
+    @property
+    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+        return _BROADCAST | KEYED

@@ -1,0 +1,76 @@
+"""What other processes ask of a running job, by files in its checkpoint directory."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.common.logs import get_logger
+from headrace.jobmanager.rescaling import Rescale
+from headrace.jobmanager.savepoints import SavepointRequest
+from headrace.savepoint.requests import JobAnswer, RequestFolder
+
+if TYPE_CHECKING:
+    from headrace.common.completable_future import CompletableFuture
+    from headrace.jobmanager.job_manager import JobManager
+    from headrace.savepoint.requests import JobRequest
+    from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
+
+_LOOK_SECONDS: Final = 1.0
+"""How often the folder is looked at, at most: on an object store each look costs a request."""
+
+
+class RequestWatch:
+    """Has a job do what others ask of it, between epochs.
+
+    Args:
+        directory: the job's checkpoint directory.
+    """
+
+    def __init__(self, directory: Folder) -> None:
+        self._requests = RequestFolder(directory)
+        self._looked_at = 0.0
+        self._at_end: list[str] = []
+
+    def look(self, job: JobManager) -> None:
+        """Begin what was asked for since the last look, unless that was just now."""
+        if time.monotonic() - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = time.monotonic()
+        try:
+            for stem, request in self._requests.take():
+                logger.info("job %r is asked: %s", job.plan.name, request)
+                self._begin(job, stem, request)
+        except OSError as error:
+            logger.warning("requests to the job cannot be read: %s", error)
+
+    def close(self) -> None:
+        """The job has ended: who only wanted that is told."""
+        for stem in self._at_end:
+            self._answer(stem, JobAnswer())
+        self._at_end = []
+
+    def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
+        if request.parallelism:
+            job.request(Rescale(request.parallelism)).add_done_callback(partial(self._tell, stem))
+            return
+        if not request.directory:
+            self._at_end.append(stem)
+            (job.drain if request.drains else job.stop)()
+            return
+        wanted = SavepointRequest(request.directory, request.format)
+        outcome = job.take_savepoint(wanted, stops=request.stops, drains=request.drains)
+        outcome.add_done_callback(partial(self._tell, stem))
+
+    def _tell(self, stem: str, outcome: CompletableFuture[Any]) -> None:
+        error = outcome.exception()
+        self._answer(stem, JobAnswer(outcome.result() or "") if error is None else JobAnswer(error=str(error)))
+
+    def _answer(self, stem: str, answer: JobAnswer) -> None:
+        try:
+            self._requests.answer(stem, answer)
+        except OSError as error:
+            logger.warning("nobody can be told what became of the request %s: %s", stem, error)

@@ -1,0 +1,175 @@
+"""Starting from a savepoint: a fresh checkpoint directory gets its first manifest from one, or from a checkpoint."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from headrace.checkpoint.directory import folder_name
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.common.errors import InfrastructureError, SavepointError
+from headrace.common.logs import get_logger
+from headrace.savepoint.disposal import dispose
+from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.source_files import copy_in, named_files, put
+from headrace.savepoint.tasks import Import, tasks_of, with_versions
+from headrace.storage.locations import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headrace.checkpoint.store import CheckpointStore
+    from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.plan.job_plan import JobPlan
+    from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
+
+_FIRST_EPOCH: Final = 1
+"""The number of the manifest that is made of a savepoint: sinks know no epoch of the job yet."""
+
+_COPIES_AT_ONCE: Final = 8
+
+
+class SavepointStart:
+    """A savepoint, or a checkpoint directory, that a job is to start from.
+
+    Args:
+        location: where it is.
+        options: how to reach it on an object store.
+        claims: whether it belongs to the job from then on, which removes it once it is not needed any more.
+    """
+
+    def __init__(self, location: str, options: Mapping[str, str], *, claims: bool = False) -> None:
+        self._location = location.removesuffix(f"/{METADATA}")
+        self._options = options
+        self._claims = claims
+        self._directory = open_storage(self._location, options=options)
+        self._metadata: SavepointMetadata | None = None
+
+    def __str__(self) -> str:
+        return self._location
+
+    def first_manifest(self, fresh: Manifest) -> Manifest:
+        """What the job begins with; its state is not there before :meth:`take_in`.
+
+        Args:
+            fresh: what the job would begin with otherwise.
+
+        Raises:
+            SavepointError: when there is no savepoint, or it is damaged, or cannot be started from.
+        """
+        metadata = self._metadata = self._read()
+        known = metadata.checkpoint
+        if known.pending or known.in_progress:
+            raise SavepointError(
+                f"{self} is the checkpoint of a job that has yet to publish output: go on in that directory "
+                "(execution.checkpointing.dir), or take a savepoint of the job and start from that"
+            )
+        return replace(
+            known,
+            epoch=0,
+            generation=fresh.generation,
+            job_id=fresh.job_id,
+            job_name=fresh.job_name,
+            max_parallelism=fresh.max_parallelism,
+            state_backend=fresh.state_backend if metadata.format == "canonical" else known.state_backend,
+            restored_from=self._location,
+        )
+
+    def take_in(
+        self, manifest: Manifest, plan: JobPlan, runtime: Runtime, store: CheckpointStore | TemporaryStore
+    ) -> Manifest:
+        """Bring state, and what sources keep, into the job's own directory.
+
+        Args:
+            manifest: what :meth:`first_manifest` gave, with the job's id and generation.
+            plan: the job.
+            runtime: its tasks write the state.
+            store: the job's directory.
+
+        Returns:
+            The first manifest, which is to be written.
+
+        Raises:
+            SavepointError: naming the file, when one is missing or damaged.
+        """
+        metadata = self._metadata
+        assert metadata is not None, "first_manifest() comes first"
+        manifest = replace(manifest, epoch=_FIRST_EPOCH)
+        for file in metadata.files:
+            if file.uid in manifest.sources:
+                copy_in(file, self._directory, store.source_folder(file.uid))
+        if metadata.format == "canonical":
+            return self._import(metadata, manifest, plan, runtime, store)
+        self._copy(metadata, manifest, store)
+        return manifest
+
+    def release(self) -> None:
+        """The job has a manifest of its own: what it has claimed goes."""
+        if self._claims and self._metadata is not None and (self._metadata.pin or self._metadata.format == "canonical"):
+            dispose(self._directory, partial(open_storage, options=self._options))
+            logger.info("the savepoint %s was claimed by the job, and is not needed any more: it is removed", self)
+
+    def _read(self) -> SavepointMetadata:
+        try:
+            return read_metadata(self._directory)
+        except SavepointError:
+            checkpoint = _newest_checkpoint(self._directory)
+            if checkpoint is None:
+                raise
+            return SavepointMetadata(checkpoint, "native", directory=self._location)
+
+    def _import(
+        self,
+        metadata: SavepointMetadata,
+        manifest: Manifest,
+        plan: JobPlan,
+        runtime: Runtime,
+        store: CheckpointStore | TemporaryStore,
+    ) -> Manifest:
+        uids = {operator.uid for operator in plan.operators()}
+        tasks = list(tasks_of(metadata.tables, manifest, uids, plan.settings.inline_threshold))
+        work = Import(plan.settings.state_backend, store.state, self._directory)
+        try:
+            refs = runtime.run_background(work, tasks).result() if tasks else []
+        except InfrastructureError as error:
+            raise SavepointError(f"state could not be brought in from {self}: {error}") from error
+        return with_versions(manifest, refs)
+
+    def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: CheckpointStore | TemporaryStore) -> None:
+        """Copy state files from the checkpoint directory that is named, and what sources keep where that is all."""
+        directory = open_storage(metadata.directory, options=self._options)
+        state = directory.folder("state")
+        if not metadata.pin:
+            for uid, source in manifest.sources.items():
+                for name, content in named_files(source, directory.folder("sources").folder(folder_name(uid))):
+                    put(name, content, store.source_folder(uid))
+        with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
+            list(copies.map(partial(_copy_file, state, store.state), set(metadata.checkpoint.state_files())))
+
+
+def _copy_file(source: Folder, target: Folder, name: str) -> None:
+    try:
+        file = source.map(name)
+        file.fetch(0, file.buffer.size)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise SavepointError(f"{source.locate(name)} is missing, which the savepoint refers to; put it back") from error
+    target.write(name, [file.buffer])
+
+
+def _newest_checkpoint(directory: Folder) -> Manifest | None:
+    """The newest checkpoint, if that is a checkpoint directory."""
+    folder = directory.folder("manifests")
+    try:
+        numbers = manifest_numbers(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not numbers:
+        return None
+    name = name_of(max(numbers))
+    return Manifest.from_bytes(folder.read(name), folder.locate(name))

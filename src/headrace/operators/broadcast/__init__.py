@@ -1,0 +1,1 @@
+"""Functions with state that all subtasks have alike, and that state."""

@@ -1,0 +1,172 @@
+"""``SavepointMetadata``: the file that makes a directory a savepoint. It is written last, and lists all others."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from headrace.checkpoint.manifest import Manifest
+from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError
+
+if TYPE_CHECKING:
+    from headrace.storage.folder import Folder
+
+METADATA: Final = "_metadata.json"
+"""The file; a directory without it is no savepoint."""
+
+FORMAT_VERSION: Final = 1
+"""Raised when a headrace of an older version could not read a savepoint."""
+
+SavepointFormat = Literal["canonical", "native"]
+"""Files of its own that any backend can read, or references to files of the job's checkpoint directory."""
+
+
+def savepoint_format(name: str) -> SavepointFormat:
+    """The format that somebody has named, in any case.
+
+    Raises:
+        ConfigurationError: when there is no such format.
+    """
+    match name.lower():
+        case "canonical":
+            return "canonical"
+        case "native":
+            return "native"
+    raise ConfigurationError(f"there is no format {name!r} of savepoints: canonical or native")
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """One Parquet file: what one task has of one state of one operator.
+
+    Attributes:
+        path: where it is in the savepoint, with slashes.
+        uid: the operator.
+        state: the state, by the name of its store: ``state/total``, ``timers/event``, …
+        stage: the stage of the task.
+        partition: the task.
+        about: what the job has to know of it: its kind, and how keys and values are stored.
+        schema: the columns that it stands for, as Arrow writes schemas, in base64.
+        rows: how many rows it has.
+        size: how many bytes.
+        digest: of these bytes, BLAKE2b of 128 bits.
+    """
+
+    path: str
+    uid: str
+    state: str
+    stage: int
+    partition: int
+    about: dict[str, Any]
+    schema: str
+    rows: int
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that the enumerator of a source keeps beside its position; ``path``, ``size``, ``digest`` as above.
+
+    Attributes:
+        path: where it is in the savepoint.
+        uid: the source.
+        name: its name in the source's folder.
+    """
+
+    path: str
+    uid: str
+    name: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointMetadata:
+    """All that is known of a savepoint.
+
+    Attributes:
+        checkpoint: the job at the end of the epoch. Where ``format`` is canonical, versions of state have no content:
+            that is in ``tables``.
+        format: canonical or native.
+        tables: the files of a canonical savepoint.
+        files: what sources keep.
+        directory: of a native savepoint, the checkpoint directory with the files of its state.
+        pin: what keeps them there.
+    """
+
+    checkpoint: Manifest
+    format: SavepointFormat
+    tables: tuple[TableFile, ...] = ()
+    files: tuple[SourceFile, ...] = ()
+    directory: str = ""
+    pin: str = ""
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        document = {
+            "version": FORMAT_VERSION,
+            "format": self.format,
+            "directory": self.directory,
+            "pin": self.pin,
+            "checkpoint": json.loads(self.checkpoint.to_bytes()),
+            "tables": [asdict(table) for table in self.tables],
+            "files": [asdict(file) for file in self.files],
+        }
+        return json.dumps({**document, "checksum": _checksum(document)}, indent=1).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes, name: str) -> SavepointMetadata:
+        """What :meth:`to_bytes` wrote.
+
+        Raises:
+            SavepointError: naming the file, when it is damaged or of a newer version of headrace.
+        """
+        try:
+            document = json.loads(content)
+            checksum = document.pop("checksum")
+            if document["version"] != FORMAT_VERSION:
+                raise SavepointError(
+                    f"{name} has version {document['version']} of the format of savepoints, this headrace reads "
+                    f"version {FORMAT_VERSION}: start the job with the headrace that wrote it, or a newer one"
+                )
+            if checksum != _checksum(document):
+                raise SavepointError(f"{name} is damaged: its checksum is not that of its content")
+            return SavepointMetadata(
+                checkpoint=Manifest.from_bytes(_compact(document["checkpoint"]), f"in {name}"),
+                format=document["format"],
+                tables=tuple(TableFile(**table) for table in document["tables"]),
+                files=tuple(SourceFile(**file) for file in document["files"]),
+                directory=document["directory"],
+                pin=document["pin"],
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise SavepointError(f"{name} is damaged or cut short: {type(error).__name__}: {error}") from error
+        except CheckpointError as error:
+            raise error if isinstance(error, SavepointError) else SavepointError(str(error)) from error
+
+
+def read_metadata(directory: Folder) -> SavepointMetadata:
+    """What a directory holds.
+
+    Raises:
+        SavepointError: when it is no savepoint, or a damaged one.
+    """
+    try:
+        content = directory.read(METADATA)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise SavepointError(
+            f"{directory} is no savepoint: there is no {METADATA} in it. A savepoint that was not completed has none; "
+            "take another one"
+        ) from error
+    return SavepointMetadata.from_bytes(content, directory.locate(METADATA))
+
+
+def _compact(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _checksum(document: dict[str, Any]) -> str:
+    return f"{zlib.crc32(_compact(document)):08x}"

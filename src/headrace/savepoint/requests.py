@@ -1,0 +1,152 @@
+"""Requests to a running job of another process: files in its checkpoint directory, and answers beside them.
+
+A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job that owns the directory writes
+``….accepted`` when it has begun, and ``….done`` with the outcome. Whoever asks removes all of them; what has been left
+there for an hour, the job removes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.errors import SavepointError
+from headrace.savepoint.metadata import savepoint_format
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.savepoint.metadata import SavepointFormat
+    from headrace.storage.folder import Folder
+
+REQUESTS: Final = "requests"
+"""The folder of requests in a checkpoint directory."""
+
+_NAME: Final = re.compile(r"([0-9]{13})-[0-9a-f]{12}(\.json|\.accepted|\.done)")
+_LIFE_MILLIS: Final = 3_600_000
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a job is asked for.
+
+    Attributes:
+        directory: where a savepoint is made; empty for none, where the job is only to stop.
+        format: canonical or native.
+        stops: whether the job is to stop.
+        drains: whether all sources are to end where they are first.
+        parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
+    """
+
+    directory: str
+    format: SavepointFormat = "canonical"
+    stops: bool = False
+    drains: bool = False
+    parallelism: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobAnswer:
+    """What became of a request.
+
+    Attributes:
+        savepoint: the place of the savepoint; empty for none.
+        error: what went wrong; empty for nothing.
+    """
+
+    savepoint: str = ""
+    error: str = ""
+
+
+class RequestFolder:
+    """The requests in one checkpoint directory, as the job sees them.
+
+    Args:
+        directory: the checkpoint directory.
+    """
+
+    def __init__(self, directory: Folder) -> None:
+        self._folder = directory.folder(REQUESTS)
+        self._is_made = False
+
+    def take(self) -> Iterator[tuple[str, JobRequest]]:
+        """Accept what is there and was not accepted before; what is old, or no request, is removed.
+
+        Raises:
+            OSError: when the folder cannot be read or written.
+        """
+        if not self._is_made:
+            self._folder.make()
+            self._is_made = True
+        names = self._folder.names()
+        oldest = time.time() * 1000 - _LIFE_MILLIS
+        for name in names:
+            found = _NAME.fullmatch(name)
+            if found is None or int(found[1]) < oldest:
+                self._folder.remove(name)
+                continue
+            stem = name.removesuffix(".json")
+            if found[2] == ".json" and f"{stem}.accepted" not in names:
+                request = self._read(name)
+                if request is not None and self._folder.create(f"{stem}.accepted", b""):
+                    yield stem, request
+
+    def answer(self, stem: str, answer: JobAnswer) -> None:
+        """Say what became of a request."""
+        self._folder.write(f"{stem}.done", [json.dumps(asdict(answer)).encode()])
+
+    def _read(self, name: str) -> JobRequest | None:
+        try:
+            document = json.loads(self._folder.read(name))
+            request = JobRequest(**document | {"format": savepoint_format(document["format"])})
+        except FileNotFoundError:  # withdrawn
+            return None
+        except (ValueError, KeyError, TypeError):
+            self._folder.remove(name)
+            return None
+        return request
+
+
+def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeout_seconds: float) -> JobAnswer:
+    """Ask the job that runs in a checkpoint directory for something, and wait for the outcome.
+
+    Args:
+        directory: the checkpoint directory.
+        request: what is wanted.
+        accept_seconds: how long the job has to accept it: no longer than an epoch may take.
+        timeout_seconds: how long it then has to do it.
+
+    Raises:
+        SavepointError: when no job accepts it, or it takes too long.
+    """
+    folder = directory.folder(REQUESTS)
+    folder.make()
+    stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
+    folder.write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
+    try:
+        if not _appears(folder, f"{stem}.accepted", accept_seconds):
+            raise SavepointError(
+                f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
+                "epoch takes longer than that"
+            )
+        if not _appears(folder, f"{stem}.done", timeout_seconds):
+            raise SavepointError(
+                f"the job in {directory} has taken the request, and not done it in {timeout_seconds:g} s"
+            )
+        return JobAnswer(**json.loads(folder.read(f"{stem}.done")))
+    finally:
+        folder.remove_all([f"{stem}{suffix}" for suffix in (".json", ".accepted", ".done")])
+
+
+def _appears(folder: Folder, name: str, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while folder.size(name) is None:
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True

@@ -1,0 +1,137 @@
+"""Tables as Parquet files in a savepoint: written with a digest, and read only where it is right."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from headrace.checkpoint.directory import folder_name
+from headrace.common.errors import SavepointError
+from headrace.savepoint.columns import as_stored, readable
+from headrace.savepoint.metadata import TableFile
+from headrace.state.exported import ExportedTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.savepoint.metadata import SourceFile
+    from headrace.storage.folder import Folder
+
+TABLES: Final = "operators"
+"""The folder of all tables; in it there is one for each operator, with one for each state."""
+
+_ROWS_OF_GROUP: Final = 1 << 17
+"""So many rows share a row group: who reads a part of a file reads no less."""
+
+_PLAIN: Final = re.compile(r"[a-z0-9_-]{1,60}")
+"""What a folder may be called as it is, also where names that differ in case are one."""
+
+
+def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: int) -> TableFile:
+    """Write what a task has of a state.
+
+    Raises:
+        SavepointError: when Parquet has no form for a column.
+        OSError: when it cannot be written.
+    """
+    folders = [TABLES, _called(table.uid), _called(table.store.replace("/", "-"))]
+    name = f"part-{stage}-{partition}.parquet"
+    content, rows = _encoded(table)
+    folder = _made(savepoint, folders)
+    folder.write(name, [content])
+    return TableFile(
+        path="/".join([*folders, name]),
+        uid=table.uid,
+        state=table.store,
+        stage=stage,
+        partition=partition,
+        about=table.about,
+        schema=base64.b64encode(table.schema.serialize().to_pybytes()).decode(),
+        rows=rows,
+        size=content.size,
+        digest=digest_of(content),
+    )
+
+
+def read_table(savepoint: Folder, file: TableFile) -> ExportedTable:
+    """What a file holds.
+
+    Raises:
+        SavepointError: naming the file, when it is missing, damaged or another one.
+    """
+    content = read_file(savepoint, file)
+    schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(file.schema)))
+    return ExportedTable(file.uid, file.state, file.about, schema, _decoded(content, file, schema))
+
+
+def read_file(savepoint: Folder, file: TableFile | SourceFile) -> pa.Buffer:
+    """The content of a file.
+
+    Raises:
+        SavepointError: naming the file, when it is missing, damaged or another one.
+    """
+    *folders, name = file.path.split("/")
+    folder = savepoint
+    for each in folders:
+        folder = folder.folder(each)
+    path = folder.locate(name)
+    try:
+        mapped = folder.map(name)
+        mapped.fetch(0, mapped.buffer.size)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise SavepointError(f"the savepoint is not complete: {path} is missing; put it back") from error
+    if mapped.buffer.size != file.size:
+        raise SavepointError(f"{path} has {mapped.buffer.size} bytes, but the savepoint knows {file.size}; put it back")
+    if digest_of(mapped.buffer) != file.digest:
+        raise SavepointError(f"{path} is damaged, or another file was put in its place; put it back")
+    return mapped.buffer
+
+
+def digest_of(content: pa.Buffer | bytes) -> str:
+    """What tells a file from any other."""
+    return hashlib.blake2b(memoryview(content), digest_size=16).hexdigest()
+
+
+def _encoded(table: ExportedTable) -> tuple[pa.Buffer, int]:
+    import pyarrow.parquet as pq  # takes a while, and most jobs take no savepoints
+
+    rows, writer, sink = 0, None, pa.BufferOutputStream()
+    try:
+        for stored in table.batches:
+            batch = readable(stored, table.about)
+            if writer is None:
+                writer = pq.ParquetWriter(sink, batch.schema, compression="zstd", write_statistics=True)
+            writer.write_batch(batch, row_group_size=_ROWS_OF_GROUP)
+            rows += batch.num_rows
+    except pa.ArrowException as error:
+        raise SavepointError(
+            f"operator {table.uid!r}: the state {table.store!r} cannot be written as Parquet: {error}; take a native "
+            "savepoint"
+        ) from error
+    finally:
+        if writer is not None:
+            writer.close()
+    return sink.getvalue(), rows
+
+
+def _decoded(content: pa.Buffer, file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq  # as above
+
+    parquet = pq.ParquetFile(pa.BufferReader(content))
+    for batch in parquet.iter_batches(_ROWS_OF_GROUP):
+        yield as_stored(batch, file.about, schema)
+
+
+def _called(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else folder_name(name)
+
+
+def _made(savepoint: Folder, folders: list[str]) -> Folder:
+    for name in folders:
+        savepoint = savepoint.folder(name)
+    savepoint.make()
+    return savepoint

@@ -1,0 +1,113 @@
+"""A savepoint's work in tasks: the state of one task to tables, and tables to the state of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from headrace.savepoint.tables import read_table, write_table
+from headrace.state.backend import NewVersion, StateOwner
+from headrace.state.version import VersionRef
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.savepoint.metadata import TableFile
+    from headrace.state.backend import StateBackend
+    from headrace.storage.folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """Writes the state of tasks into a savepoint.
+
+    Attributes:
+        backend: what has written the state.
+        state: where its files are.
+        savepoint: the directory of the savepoint.
+        now: processing time in milliseconds; what has expired by then is left out.
+    """
+
+    backend: StateBackend
+    state: Folder
+    savepoint: Folder
+    now: int
+
+    def __call__(self, ref: VersionRef) -> list[TableFile]:
+        """Write one version; the same one always gives the same files."""
+        tables = self.backend.export_tables(self.state, ref, self.now)
+        return [write_table(self.savepoint, table, ref.stage, ref.partition) for table in tables]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTables:
+    """What the state of one task is made of.
+
+    Attributes:
+        version: which version it becomes.
+        tables: the files.
+        operators: whose they are.
+    """
+
+    version: NewVersion
+    tables: tuple[TableFile, ...]
+    operators: Mapping[str, StateOwner]
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """Makes state of tables of a savepoint; attributes as of :class:`Export`."""
+
+    backend: StateBackend
+    state: Folder
+    savepoint: Folder
+
+    def __call__(self, task: TaskTables) -> VersionRef:
+        """Write one version.
+
+        Raises:
+            SavepointError: naming the file, when one is missing, damaged or another one.
+        """
+        tables = (read_table(self.savepoint, file) for file in task.tables)
+        return self.backend.import_tables(self.state, tables, task.version, task.operators)
+
+
+def tasks_of(
+    tables: Iterable[TableFile], manifest: Manifest, uids: Container[str], inline_threshold: int
+) -> Iterator[TaskTables]:
+    """What each task of a manifest had, by the tables of a savepoint.
+
+    Args:
+        tables: the tables.
+        manifest: says which tasks there were; versions get its epoch and generation.
+        uids: the operators that are kept.
+        inline_threshold: as for :class:`~headrace.state.backend.NewVersion`.
+    """
+    by_task: dict[tuple[int, int], list[TableFile]] = {}
+    for table in tables:
+        if table.uid in uids:
+            by_task.setdefault((table.stage, table.partition), []).append(table)
+    for (stage, partition), found in sorted(by_task.items()):
+        owners = {
+            uid: StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
+            for uid, operator in manifest.stages[stage].operators.items()
+        }
+        version = NewVersion(stage, partition, manifest.epoch, manifest.generation, inline_threshold)
+        yield TaskTables(version, tuple(found), owners)
+
+
+def with_versions(manifest: Manifest, refs: Iterable[VersionRef]) -> Manifest:
+    """A manifest with these versions of the state of tasks; all other tasks have no state."""
+    written = {(ref.stage, ref.partition): ref for ref in refs}
+    stages = (
+        replace(
+            stage,
+            partitions=tuple(
+                replace(part, version=part.version and written.get((index, number), VersionRef(index, number, 0)))
+                for number, part in enumerate(stage.partitions)
+            ),
+        )
+        for index, stage in enumerate(manifest.stages)
+    )
+    return replace(manifest, stages=tuple(stages))

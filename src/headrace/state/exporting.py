@@ -1,0 +1,123 @@
+"""From runs to exported tables: all runs of a store are merged, and lists and maps become a row for each element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import StateError
+from headrace.state.exported import NAMESPACE, ExportedTable
+from headrace.state.keyed.backend import EARLIER_WINDOW_STATE, NAMESPACED_PREFIX
+from headrace.state.keyed.namespaces import decoded_pair, ordered_bytes
+from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_HASH, HASH, KEY, KIND, PLACE, TIMERS, TTL
+from headrace.state.runs.list_columns import rows_as_they_happened
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.ordered import LIVE
+from headrace.state.ttl import IN_EVENT_TIME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from headrace.state.runs import Run
+
+Piece = tuple[pa.RecordBatch, dict[str, Any]]
+"""Merged rows, and what their run would say about itself."""
+
+Merge = Callable[[Sequence["Run"], int], Iterable[Piece]]
+
+_OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
+"""Columns that say how runs of keyed state are to be merged, or found in."""
+
+_STORAGE: Final = {"int64": pa.int64(), "string": pa.string(), "binary": pa.binary()}
+
+
+def exported(
+    stores: Mapping[tuple[str, str], Sequence[Run]], now: int, merge: Merge | None = None
+) -> Iterator[ExportedTable]:
+    """The tables of a task, by operator and store.
+
+    Args:
+        stores: the runs of each store, oldest first, by the uid of its operator and its name.
+        now: processing time in milliseconds; what has expired by then is left out.
+        merge: merges all runs of a store, piece by piece in the order of hashes; as a whole where it is not given.
+
+    Raises:
+        StateError: when a store is in the form of an earlier version.
+    """
+    for (uid, store), runs in sorted(stores.items()):
+        if store.startswith(EARLIER_WINDOW_STATE):
+            raise StateError(
+                f"operator {uid!r}: {store!r} was stored by an earlier version, and has not been used since; run the "
+                "job for one epoch first"
+            )
+        pieces = iter((merge or merged_as_a_whole)(runs, _time_of(runs, now)))
+        first = next(pieces, None)
+        if first is None:
+            continue
+        rows, about = _exported_rows(store, *first), first[1]
+        others = map(partial(_exported_piece, store), pieces)
+        yield ExportedTable(uid, store, about, rows.schema, chain([rows], others))
+
+
+def merged_as_a_whole(runs: Sequence[Run], now: int) -> Iterator[Piece]:
+    """All rows of a store, if any."""
+    batch, about = merge_runs(runs, is_oldest=True, now=now)
+    if batch is not None:
+        yield batch, about
+
+
+def _exported_piece(store: str, piece: Piece) -> pa.RecordBatch:
+    return _exported_rows(store, *piece)
+
+
+def _exported_rows(store: str, batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
+    rows = _rows_of(batch, about)
+    return _with_namespaces(rows, about["keys"]["key"]) if store.startswith(NAMESPACED_PREFIX) else rows
+
+
+def _rows_of(batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
+    kind = about.get(KIND)
+    if kind in ("list", "map"):
+        return _elements(batch)
+    return _without(batch, {HASH, LIVE} if kind == TIMERS else {HASH})
+
+
+def _elements(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each element of lists, or for each entry of maps in the order of insertion."""
+    lists = [field.name for field in batch.schema if pa.types.is_list(field.type)]
+    lengths = batch.column(lists[0]).value_lengths().to_numpy().astype(np.int64)
+    offsets = batch.column(lists[0]).offsets.to_numpy().astype(np.int64)
+    if PLACE in lists:
+        order = rows_as_they_happened(offsets[:-1], lengths, batch.column(PLACE).values)
+    else:
+        order = np.arange(offsets[0], offsets[-1])
+    names = [name for name in lists if name not in _OF_RUNS]
+    keys = batch.column(KEY).take(pa.array(np.repeat(np.arange(batch.num_rows), lengths)))
+    indices = pa.array(order)
+    return pa.RecordBatch.from_pydict({KEY: keys, **{name: batch.column(name).values.take(indices) for name in names}})
+
+
+def _with_namespaces(batch: pa.RecordBatch, keys: dict[str, Any]) -> pa.RecordBatch:
+    """Pairs of key and namespace as two columns."""
+    pairs = [decoded_pair(data) for data in batch.column(KEY).to_pylist()]
+    columns = {
+        KEY: pa.array([key for key, _ in pairs], _STORAGE[keys["storage"]]),
+        NAMESPACE: pa.array([ordered_bytes(namespace) for _, namespace in pairs], pa.binary()),
+    }
+    rest = {name: batch.column(name) for name in batch.schema.names if name != KEY}
+    return pa.RecordBatch.from_pydict({**columns, **rest})
+
+
+def _without(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
+    return batch.select([name for name in batch.schema.names if name not in names])
+
+
+def _time_of(runs: Sequence[Run], now: int) -> int:
+    """What time it is for the elements of a store; of one that ages in event time all that is there is taken along."""
+    return MIN_WATERMARK if runs[-1].meta.get(TTL) == IN_EVENT_TIME else now

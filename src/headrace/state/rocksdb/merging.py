@@ -1,0 +1,182 @@
+"""Merging runs of keyed state into a table: range of hashes by range of hashes, so that memory is bounded.
+
+What merges a range is what merges whole runs in ``hashmap``; only where the rows come from and where they go differs.
+"""
+
+from __future__ import annotations
+
+import base64
+from hashlib import blake2b
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.common.constants import MAX_WATERMARK
+from headrace.state.compaction import CompactionResult, entry_of_run
+from headrace.state.exporting import merged_as_a_whole
+from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
+from headrace.state.keys import KeyColumn
+from headrace.state.rocksdb.local_tables import PIECE
+from headrace.state.rocksdb.rows import RowCodec, row_keys
+from headrace.state.rocksdb.table import TableWriter
+from headrace.state.rocksdb.table_section import TABLE
+from headrace.state.runs import ELEMENT_COUNT, HASH, Run
+from headrace.state.runs.layout import HALF_EXPIRED, KEY
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.sections import Section
+from headrace.state.state_file import CompactedName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from headrace.state.compaction import CompactionTask
+    from headrace.state.exporting import Piece
+    from headrace.state.rocksdb.local_tables import LocalTables
+    from headrace.state.rocksdb.settings import RocksDBSettings
+    from headrace.state.runs import HashRange
+    from headrace.storage.folder import Folder
+
+CHUNK_ROWS: Final = 1 << 16
+CHUNK_BYTES: Final = 8 << 20
+"""So many rows, or elements of lists, and bytes are merged at once, as far as hashes are spread evenly."""
+
+
+def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
+    """Whether a table is made of the runs that a task merges."""
+    if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
+        return False
+    return any(TABLE in entry for entry in task.runs) or _size(task) >= settings.smallest_table
+
+
+def is_worth_a_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
+    """Whether runs of columns are to become a table for their size alone."""
+    if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
+        return False
+    return TABLE not in task.runs[-1] and _size(task) >= settings.largest_columns
+
+
+def merge_into_table(
+    storage: Folder, tables: LocalTables, settings: RocksDBSettings, task: CompactionTask, runs: Sequence[Run]
+) -> CompactionResult:
+    """Merges the runs of a task into a table.
+
+    Unlike those of columns, tables of the same rows differ: RocksDB marks each with a number of its own. Whoever merges
+    twice writes two files, of which one is needed.
+
+    Raises:
+        StateCorruptedError: when a file is missing or damaged.
+        OSError: when the table cannot be written.
+    """
+    with tables.new_file() as path:
+        made = _TableBuilder(path, settings)
+        for batch, meta in merged_in_ranges(runs, is_oldest=task.is_oldest, now=task.now):
+            made.add(batch, meta)
+        if made.meta is None:
+            return CompactionResult(task, None)
+        about = made.finish()
+        name = str(CompactedName(task.generation, task.stage, task.partition, _digest(path)))
+        storage.write(name, _pieces(path))
+        size = path.stat().st_size
+    whole = Run(Section(pa.RecordBatch.from_pylist([], made.schema)), made.meta, _hashes(runs), origin=task.partition)
+    return CompactionResult(
+        task, {**entry_of_run(whole), "at": 0, "rows": made.rows, "size": size, TABLE: about, "file": name}
+    )
+
+
+class _TableBuilder:
+    """Puts merged rows into a new table, and notes what is to be known of it."""
+
+    def __init__(self, path: Path, settings: RocksDBSettings) -> None:
+        self._writer = TableWriter(path, settings)
+        self._codec: RowCodec | None = None
+        self._elements = 0
+        self._half_expired: list[int] = []
+        self.meta: dict[str, Any] | None = None
+
+    @property
+    def rows(self) -> int:
+        return self._writer.rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        assert self._codec is not None
+        return self._codec.schema
+
+    def add(self, batch: pa.RecordBatch, meta: dict[str, Any]) -> None:
+        """Adds the rows of the next range of hashes."""
+        if self._codec is None:
+            self._codec = RowCodec(batch.schema)
+        keys = KeyColumn(batch.column(KEY), batch.column(HASH).to_numpy())
+        self._writer.write(row_keys(keys), self._codec.encode(batch))
+        self._elements += meta.get(ELEMENT_COUNT, 0)
+        self.meta = {entry: said for entry, said in meta.items() if entry != HALF_EXPIRED}
+        if ELEMENT_COUNT in meta:
+            self.meta[ELEMENT_COUNT] = self._elements
+        self._note_expiry(meta)
+
+    def finish(self) -> dict[str, Any]:
+        """Completes the table; gives what its entry says besides."""
+        self._writer.finish()
+        schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
+        return {"schema": schema}
+
+    def _note_expiry(self, meta: dict[str, Any]) -> None:
+        """Half of the rows have expired when half of the ranges, which are about as large, have come that far."""
+        self._half_expired.append(meta.get(HALF_EXPIRED, MAX_WATERMARK))
+        assert self.meta is not None
+        half = sorted(self._half_expired)[len(self._half_expired) // 2]
+        if half < MAX_WATERMARK:
+            self.meta[HALF_EXPIRED] = half
+
+
+def merged_in_ranges(runs: Sequence[Run], *, is_oldest: bool, now: int) -> Iterator[Piece]:
+    """What runs make together, range of hashes by range of hashes; arguments as of ``merge_runs``."""
+    low, high = _hashes(runs)
+    rows, size = sum(run.weight for run in runs), sum(run.section.size for run in runs)
+    chunks = 1 + max(rows // CHUNK_ROWS, size // CHUNK_BYTES)
+    bounds = [low + (high - low) * number // chunks for number in range(chunks + 1)]
+    for bounds_of_chunk in pairwise(bounds):
+        parts = [_part(run, bounds_of_chunk) for run in runs]
+        if any(part.rows for part in parts):  # all of them, since a row has the columns of all
+            batch, meta = merge_runs(parts, is_oldest=is_oldest, now=now)
+            if batch is not None:
+                yield batch, meta
+
+
+def merged_for_export(runs: Sequence[Run], now: int) -> Iterator[Piece]:
+    """The rows of a whole store: where some are in tables, in pieces."""
+    if any(run.section.is_table for run in runs):
+        yield from merged_in_ranges(runs, is_oldest=True, now=now)
+    else:
+        yield from merged_as_a_whole(runs, now)
+
+
+def _part(run: Run, hashes: HashRange) -> Run:
+    """The rows of a run with these hashes, as far as they count."""
+    start, stop = max(hashes[0], run.hashes[0]), min(hashes[1], run.hashes[1])
+    if start < stop:
+        return Run(Section(run.section.between((start, stop))), run.meta, hashes)
+    return Run(Section(pa.RecordBatch.from_pylist([], run.section.schema)), run.meta, hashes)
+
+
+def _hashes(runs: Sequence[Run]) -> HashRange:
+    return min(run.hashes[0] for run in runs), max(run.hashes[1] for run in runs)
+
+
+def _size(task: CompactionTask) -> int:
+    return sum(entry["size"] for entry in task.runs)
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
+
+
+def _digest(path: Path) -> str:
+    digest = blake2b(digest_size=8)
+    for piece in _pieces(path):
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,181 @@
+"""RocksDB itself: writing a sorted table into a file, making a database of it, reading that.
+
+A database holds one table and is never written again, so any number of processes may have it open at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from headrace.state.rocksdb.settings import RocksDBSettings
+
+
+class TableDamagedError(Exception):
+    """A table on this machine's disk cannot be read: blocks of it are damaged, or files are missing."""
+
+
+def rocksdict() -> Any:
+    """The library.
+
+    Raises:
+        ConfigurationError: when it is not installed.
+    """
+    try:
+        import rocksdict
+    except ImportError as error:
+        raise ConfigurationError(
+            "the state backend 'rocksdb' needs the package rocksdict, here and where tasks run: install "
+            "headrace[rocksdb]"
+        ) from error
+    return rocksdict
+
+
+class TableWriter:
+    """Writes rows, which come in the order of their keys, into a new table.
+
+    Args:
+        path: the file.
+        settings: what its blocks are like.
+
+    All methods raise an ``OSError`` when the file cannot be written.
+    """
+
+    def __init__(self, path: Path, settings: RocksDBSettings) -> None:
+        self._path = path
+        self._writer = rocksdict().SstFileWriter(_options(settings))
+        with _Told(OSError, path):
+            self._writer.open(str(path))
+        self.rows = 0
+
+    def write(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Adds rows."""
+        put = self._writer.__setitem__
+        with _Told(OSError, self._path):
+            for key, value in zip(keys, values, strict=True):
+                put(key, value)
+        self.rows += len(keys)
+
+    def finish(self) -> None:
+        """Completes the file, which has at least one row."""
+        with _Told(OSError, self._path):
+            self._writer.finish()
+
+
+def make_database(folder: Path, table: Path, settings: RocksDBSettings) -> None:
+    """Makes a database that holds a table, whose file becomes part of it.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    library = rocksdict()
+    options = _options(settings)
+    options.create_if_missing(True)
+    move = library.IngestExternalFileOptions()
+    move.set_move_files(True)
+    with _Told(OSError, folder):
+        database = library.Rdict(str(folder), options, {"default": options})
+        try:
+            database.ingest_external_file([str(table)], move)
+        finally:
+            database.close()
+
+
+class Table:
+    """A table that is open for reading.
+
+    Args:
+        folder: its database.
+        settings: how much of it is kept in memory.
+
+    Raises:
+        TableDamagedError: when it cannot be opened.
+    """
+
+    def __init__(self, folder: Path, settings: RocksDBSettings) -> None:
+        library = rocksdict()
+        options = _options(settings)
+        # Without being told the options of each column family, rocksdict would take those of the file, and a cache of
+        # its own for each table.
+        families = {"default": options}
+        read_only = library.AccessType.read_only(False)
+        with _Told(TableDamagedError, folder):
+            self._database = library.Rdict(str(folder), options, families, read_only)
+        self._folder = folder
+
+    def get(self, keys: list[bytes]) -> list[bytes | None]:
+        """The value of each key; None for one that is not there."""
+        with _Told(TableDamagedError, self._folder):
+            values: list[bytes | None] = self._database.get(keys)
+        return values
+
+    def scan(self, start: bytes, stop: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values from one key up to another, or to the end."""
+        with _Told(TableDamagedError, self._folder):
+            rows = self._database.iter()
+            rows.seek(start)
+            while rows.valid():
+                key = rows.key()
+                if stop is not None and key >= stop:
+                    return
+                yield key, rows.value()
+                rows.next()
+            rows.status()  # a damaged block looks like the end
+
+
+class _Told:
+    """Makes an error that tells the place of what RocksDB raises, which is of no class of its own.
+
+    Args:
+        kind: what is made of it.
+        place: file or folder.
+    """
+
+    def __init__(self, kind: type[Exception], place: Path) -> None:
+        self._kind = kind
+        self._place = place
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: Any) -> None:
+        if kind is Exception:
+            raise self._kind(f"{self._place}: {error}") from error
+
+
+def _options(settings: RocksDBSettings) -> Any:
+    library = rocksdict()
+    blocks = library.BlockBasedOptions()
+    blocks.set_block_cache(_cache(settings.cache_size))
+    blocks.set_cache_index_and_filter_blocks(True)
+    blocks.set_block_size(settings.block_size)
+    blocks.set_checksum_type(library.ChecksumType.xxh3())
+    if settings.bloom_bits:
+        blocks.set_bloom_filter(settings.bloom_bits, False)
+    if settings.has_partitioned_filters:
+        blocks.set_index_type(library.BlockBasedIndexType.two_level_index_search())
+        blocks.set_partition_filters(bool(settings.bloom_bits))
+        blocks.set_pin_top_level_index_and_filter(True)
+    options = library.Options(raw_mode=True)
+    options.set_block_based_table_factory(blocks)
+    options.set_compression_type(library.DBCompressionType.lz4())
+    options.set_max_open_files(-1)  # open at once and for good: the file may be removed meanwhile
+    return options
+
+
+_caches: dict[int, Any] = {}
+_lock = threading.Lock()
+
+
+def _cache(size: int) -> Any:
+    """The cache of blocks that all tables of this process share."""
+    with _lock:
+        if size not in _caches:
+            _caches[size] = rocksdict().Cache(size)
+        return _caches[size]

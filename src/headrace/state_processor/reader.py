@@ -1,0 +1,308 @@
+"""``SavepointReader``: any state of any operator as an Arrow table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import pyarrow as pa
+
+from headrace.common.errors import SavepointError, StateCorruptedError
+from headrace.common.typeinfo import Types, type_from_json
+from headrace.savepoint.columns import readable
+from headrace.state.backend import STATE_BACKENDS, StateOwner
+from headrace.state.keys import KeyCodec
+from headrace.state.keys.groups import partitions_of_hashes
+from headrace.state_processor.stored_job import StoredJob, open_job, read_again
+
+if TYPE_CHECKING:
+    from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
+    from headrace.common.typeinfo import DeclaredType
+    from headrace.state.descriptors import StateDescriptor
+    from headrace.state.exported import ExportedTable
+
+
+T = TypeVar("T")
+
+TIMERS: Final = "timers/"
+_BROADCAST: Final = "broadcast/"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """What is known of one state of one operator.
+
+    Attributes:
+        uid: the operator.
+        store: the state: ``state/<name>``, ``namespaced/<name>`` where it is kept by window as well, ``timers/event``,
+            ``timers/processing``, ``list/<name>``, ``union/<name>``, ``broadcast/<name>``; else what windows and joins
+            call theirs.
+        kind: value, list, map, reducing, aggregating, timers, …
+        types: the types of keys and values, in words.
+        rows: how many rows it has: values, elements of lists, entries of maps, timers.
+
+    Examples:
+        >>> from headrace.state_processor import StoredTable
+        >>> StoredTable("totals", "state/total", "value", "String → Long", 3).name
+        'total'
+    """
+
+    uid: str
+    store: str
+    kind: str
+    types: str
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """The name of the state as the program declares it."""
+        return self.store.partition("/")[2] or self.store
+
+
+class SavepointReader:
+    """Reads the state of a job from a savepoint, or from its checkpoint directory as of the newest checkpoint.
+
+    Nothing is changed, and the job may run meanwhile. Values are columns of their declared types; where there is no
+    type they are pickles, which nobody unpickles here. Java's ``SavepointReader`` is the model; PyFlink has none.
+
+    Args:
+        job: where everything is.
+        options: how object stores are reached.
+
+    Examples:
+        >>> import tempfile
+        >>> from headrace.common import Configuration, Types
+        >>> from headrace.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> from headrace.state_processor import SavepointReader
+        >>> COUNT = ValueStateDescriptor("count", Types.LONG())
+        >>> class Counts(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.count = runtime_context.get_state(COUNT)
+        ...     def process_element(self, value, ctx):
+        ...         self.count.update((self.count.value() or 0) + 1)
+        ...         return []
+        >>> checkpoints = tempfile.mkdtemp()
+        >>> settings = {"headrace.runtime": "local", "execution.checkpointing.dir": checkpoints}
+        >>> env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        >>> words = env.from_collection(["a", "b", "a"]).uid("words").key_by(lambda word: word, Types.STRING())
+        >>> _ = words.process(Counts(), Types.STRING()).uid("counts").print().uid("out")
+        >>> _ = env.execute("words")
+        >>> reader = SavepointReader.read(checkpoints)
+        >>> [(state.uid, state.name, state.types, state.rows) for state in reader.states()]
+        [('counts', 'count', 'String → Long', 2)]
+        >>> reader.read_keyed_state("counts", "count").sort_by("key").to_pylist()
+        [{'key': 'a', 'value': 2}, {'key': 'b', 'value': 1}]
+        >>> reader.query("counts", COUNT, "a", Types.STRING())
+        2
+    """
+
+    def __init__(self, job: StoredJob, options: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._job = job
+        self._options = options
+
+    @classmethod
+    def read(cls, path: str, options: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """A reader of a savepoint or of a checkpoint directory.
+
+        Args:
+            path: its path, or its URI on an object store or HDFS.
+            options: how object stores are reached, as the options of a configuration say it.
+
+        Raises:
+            SavepointError: when there is none, or a damaged one.
+            CheckpointError: likewise.
+        """
+        return cls(open_job(path, options), options)
+
+    @property
+    def manifest(self) -> Manifest:
+        """The job at the end of the epoch that is read: positions of sources, watermarks, operators, counters."""
+        return self._job.manifest
+
+    def operators(self) -> dict[str, OperatorSnapshot]:
+        """By uid, the operators that may hold state, with their parallelism and kinds of state."""
+        stages = self._job.manifest.stages
+        return {uid: operator for stage in stages for uid, operator in stage.operators.items() if operator.state_kinds}
+
+    def states(self) -> list[StoredTable]:
+        """All that is stored, by operator and state. Everything is read for it, to be counted."""
+        return self._with_retries(self._states)
+
+    def read_keyed_state(self, uid: str, name: str) -> pa.Table:
+        """A value, list, map, reducing or aggregating state of an operator's keys.
+
+        Returns:
+            Columns as ``docs/savepoints.md`` lists them: ``key``, ``value`` and what belongs to the kind of state.
+
+        Raises:
+            SavepointError: when there is no such state; it names those that there are.
+        """
+        return self.read_table(uid, f"state/{name}")
+
+    def read_window_state(self, uid: str, name: str) -> pa.Table:
+        """A state that is kept by key and window, as :meth:`read_keyed_state`, with ``window_start`` and ``_end``."""
+        return self.read_table(uid, f"namespaced/{name}")
+
+    def read_list_state(self, uid: str, name: str) -> pa.Table:
+        """The elements of an operator's list state, those of all subtasks."""
+        return self.read_table(uid, f"list/{name}")
+
+    def read_union_state(self, uid: str, name: str) -> pa.Table:
+        """The elements of an operator's union list state, those of all subtasks."""
+        return self.read_table(uid, f"union/{name}")
+
+    def read_broadcast_state(self, uid: str, name: str) -> pa.Table:
+        """The entries of a broadcast state, once: all subtasks have the same."""
+        return self.read_table(uid, f"{_BROADCAST}{name}")
+
+    def read_timers(self, uid: str) -> pa.Table:
+        """The timers that are pending, by time: ``domain`` (event or processing), ``time`` in milliseconds, ``key``."""
+        found = []
+        for domain in ("event", "processing"):
+            table = self._table(uid, f"{TIMERS}{domain}")
+            if table is not None:
+                found.append(table.add_column(0, "domain", pa.array([domain] * table.num_rows, pa.string())))
+        if not found:
+            raise self._missing(uid, TIMERS)
+        return pa.concat_tables(found, promote_options="default").sort_by("time")
+
+    def read_table(self, uid: str, store: str) -> pa.Table:
+        """Any state, by its name as :meth:`states` gives it.
+
+        Raises:
+            SavepointError: when there is no such state; it names those that there are.
+        """
+        table = self._table(uid, store)
+        if table is None:
+            raise self._missing(uid, store)
+        return table
+
+    def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
+        """What a key has in a state, without reading those of other keys; Flink called that queryable state.
+
+        Of a job that runs it is what its newest checkpoint holds when the reader is made.
+
+        Args:
+            uid: the operator.
+            descriptor: the state, as the program declares it.
+            key: the key.
+            key_type: the type of keys that the program gives to ``key_by``; any object when left out.
+
+        Returns:
+            What the state gives for the key: a value (None where there is none), a list, a dict.
+
+        Raises:
+            StateMigrationError: when the state was stored with another type, or with other keys.
+            SavepointError: when the operator has no state, or the savepoint has none but tables.
+        """
+        return self._with_retries(lambda: self._query(uid, descriptor, key, key_type))
+
+    def _query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None) -> Any:
+        state = self._job.state
+        if state is None:
+            raise SavepointError(
+                f"{self._job.location} is a canonical savepoint: it is read as a whole; use read_keyed_state(), or ask "
+                "the checkpoint directory of a job"
+            )
+        operator = self.operators().get(uid)
+        if operator is None:
+            raise self._missing(uid, f"state/{descriptor.name}")
+        codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
+        keys = codec.encode([key])
+        (subtask,) = partitions_of_hashes(keys.hashes, operator.parallelism, operator.max_parallelism).tolist()
+        refs = [ref for ref in self._job.versions() if ref.partition == subtask and ref.stage == self._stage_of(uid)]
+        owner = StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
+        backend = STATE_BACKENDS.load(self._job.manifest.state_backend)
+        task = backend.open(state, refs, self._stage_of(uid), subtask, {uid: owner})
+        try:
+            states = task.operator(uid)
+            states.bind_key_codec(codec)
+            states.begin_epoch(0, self._job.manifest.processing_time)
+            keyed = states.keyed
+            found = keyed.state(descriptor)
+            (keyed.current,) = keyed.bind(keys)
+            return _CONTENT[descriptor.kind](found)
+        finally:
+            task.close()
+
+    def _stage_of(self, uid: str) -> int:
+        return next(number for number, stage in enumerate(self._job.manifest.stages) if uid in stage.operators)
+
+    def _states(self) -> list[StoredTable]:
+        about: dict[tuple[str, str], dict[str, Any]] = {}
+        rows: dict[tuple[str, str], int] = defaultdict(int)
+        for table in self._distinct():
+            place = (table.uid, table.store)
+            about[place] = table.about
+            rows[place] += sum(batch.num_rows for batch in table.batches)
+        return [
+            StoredTable(
+                uid, store, str(about[uid, store].get("kind", "log")), _types(about[uid, store]), rows[uid, store]
+            )
+            for uid, store in sorted(rows)
+        ]
+
+    def _table(self, uid: str, store: str) -> pa.Table | None:
+        def read() -> pa.Table | None:
+            parts = [
+                pa.Table.from_batches([readable(batch, table.about)])
+                for table in self._distinct()
+                if (table.uid, table.store) == (uid, store)
+                for batch in table.batches
+            ]
+            return pa.concat_tables(parts, promote_options="default") if parts else None
+
+        return self._with_retries(read)
+
+    def _distinct(self) -> Iterator[ExportedTable]:
+        """All tables; of broadcast state, which all subtasks have alike, that of the first one that has some."""
+        seen: set[tuple[str, str]] = set()
+        for table in self._job.tables():
+            place = (table.uid, table.store)
+            if not (table.store.startswith(_BROADCAST) and place in seen):
+                seen.add(place)
+                yield table
+
+    def _with_retries(self, read: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            try:
+                return read()
+            except StateCorruptedError as error:
+                attempt += 1
+                self._job = read_again(self._job, attempt, self._options, error)
+
+    def _missing(self, uid: str, store: str) -> SavepointError:
+        known = [f"{table.uid} {table.store}" for table in self.states()]
+        near = get_close_matches(f"{uid} {store}", known, 1)
+        there = f"did you mean {near[0]}?" if near else f"it holds {', '.join(known) or 'no state'}"
+        return SavepointError(f"{self._job.location} holds no {store!r} of an operator with uid {uid!r}: {there}")
+
+
+def _types(about: dict[str, Any]) -> str:
+    keys, types = about.get("keys"), about.get("types")
+    words = []
+    if keys is not None:
+        words.append(str(type_from_json((keys["key"] if "namespace" in keys else keys)["type"])))
+    if types is not None:
+        described = [types] if "type" in types else [types[role] for role in ("key", "value") if role in types]
+        words += [str(type_from_json(each)) for each in described]
+    return " → ".join(words)
+
+
+def _items(state: Any) -> dict[Any, Any]:
+    return dict(state.items())
+
+
+_CONTENT: Final[dict[str, Callable[[Any], Any]]] = {
+    "value": lambda state: state.value(),
+    "list": lambda state: list(state.get()),
+    "map": _items,
+    "reducing": lambda state: state.get(),
+    "aggregating": lambda state: state.get(),
+}

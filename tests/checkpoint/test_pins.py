@@ -1,0 +1,79 @@
+"""State files that savepoints need stay, whatever manifests come to do without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.checkpoint.pins import PINS, Pin
+from headrace.checkpoint.store import CheckpointStore
+from headrace.common.errors import CheckpointError
+from headrace.storage.posix import PosixFolder
+from tests.checkpoint.manifests import manifest
+
+FILES = ("1-0-1-0-aa.state", "1-0-1-1-bb.state")
+NEWER = "2-0-1-0-cc.state"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CheckpointStore:
+    store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+    for name in (*FILES, NEWER):
+        store.state.write(name, [b"state"])
+    store.write(manifest(1, *FILES))
+    return store
+
+
+def files(store: CheckpointStore) -> set[str]:
+    return set(store.state.names())
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+def test_garbage_is_what_neither_manifests_nor_pins_need(store: CheckpointStore, *, lasts: bool) -> None:
+    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts))
+    store.write(manifest(2, NEWER, FILES[1]))
+    assert store.collect_garbage() == []
+    assert files(store) == {*FILES, NEWER}
+    assert store.unpin("savepoint") == [FILES[0]]
+    assert files(store) == {FILES[1], NEWER}
+
+
+def test_of_two_pins_each_keeps_its_files(store: CheckpointStore) -> None:
+    store.pin("one", Pin("one", FILES, lasts=True))
+    store.pin("two", Pin("two", FILES[:1], lasts=False))
+    store.write(manifest(2, NEWER))
+    store.collect_garbage()
+    assert store.unpin("one") == [FILES[1]]
+    assert store.unpin("two") == [FILES[0]]
+
+
+@pytest.mark.parametrize(("lasts", "left"), [(True, {*FILES, NEWER}), (False, {NEWER})])
+def test_whoever_takes_over_knows_of_those_that_last(store: CheckpointStore, *, lasts: bool, left: set[str]) -> None:
+    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts))
+    store.write(manifest(2, NEWER))
+    store.collect_garbage()
+    other = CheckpointStore(store.storage)
+    mine = other.take_over(manifest(2, NEWER))
+    other.remove_leftovers(mine.generation)
+    assert files(other) == left
+    assert bool(store.storage.folder(PINS).names()) is lasts
+
+
+def test_one_that_was_removed_keeps_nothing_after_the_next_start(store: CheckpointStore) -> None:
+    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts=True))
+    store.write(manifest(2, NEWER))
+    store.collect_garbage()
+    store.storage.folder(PINS).remove("savepoint")
+    other = CheckpointStore(store.storage)
+    mine = other.take_over(manifest(2, NEWER))
+    other.remove_leftovers(mine.generation)
+    assert files(other) == {NEWER}
+
+
+def test_a_damaged_one_is_told_before_anything_is_deleted(store: CheckpointStore) -> None:
+    store.storage.folder(PINS).make()
+    store.storage.folder(PINS).write("savepoint", [b"{"])
+    with pytest.raises(CheckpointError, match=r"pins/savepoint is damaged"):
+        CheckpointStore(store.storage).take_over(manifest(1, *FILES))
+    assert files(store) == {*FILES, NEWER}

@@ -1,0 +1,47 @@
+"""``headrace failures`` over what jobs leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.checkpoint.failure_history import FailureHistory
+from headrace.cli.failure_history import run_failures
+from headrace.common import FailureOrigin, JobFailure
+from headrace.storage.posix import PosixFolder
+from tests.cli.test_checkpoints import shown
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def test_it_shows_what_a_job_has_failed_with(tmp_path: Path, console: Console) -> None:
+    files = FailureHistory(PosixFolder(tmp_path))
+    origin = FailureOrigin("parse [v2]", "parse", 1, "'x'", "node-1, process 7")
+    message = "operator 'parse [v2]' (uid parse, subtask 1) failed\n  ValueError: x\n  record: 'x'"
+    files.add(JobFailure(0, 1_431_864_000_000, 7, "UserFunctionError", message, 2, 1.5, origin, {"owner": "authors"}))
+    files.add(JobFailure(0, 1_431_864_009_000, 8, "InfrastructureError", "a node is gone"))
+    assert run_failures(str(tmp_path), {}, console) == 0
+    text = shown(console)
+    first, second = text.split("2. ")
+    assert "1. 2015-05-17 12:00:00" in first
+    assert "epoch 7: UserFunctionError; restart 3 of the run followed in 1.5 s" in first
+    assert [line.strip() for line in first.splitlines()[1:]] == [
+        "operator 'parse [v2]' (uid parse, subtask 1) failed",
+        "ValueError: x",
+        "record: 'x'",
+        "on node-1, process 7",
+        "owner: authors",
+    ]
+    assert "epoch 8: InfrastructureError; the job ended" in second
+
+
+def test_a_directory_without_failures(tmp_path: Path, console: Console) -> None:
+    assert run_failures(str(tmp_path), {}, console) == 0
+    assert "knows of no failures" in shown(console)
+    assert not list(tmp_path.iterdir()), "it is left alone"
+
+
+def test_a_place_that_cannot_be_read(tmp_path: Path, console: Console) -> None:
+    assert run_failures("nowhere://x", {}, console) == 1
+    assert "error: " in shown(console)

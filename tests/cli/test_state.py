@@ -1,0 +1,102 @@
+"""``headrace state`` over what a job has left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.main import app
+from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A savepoint, and the checkpoint directory of the job, which has gone on since."""
+    place = Place(tmp_path_factory.mktemp("job"))
+    place.write("a", {1: 1, 2: 2})
+    client = start(place, "job", 2)
+    wait_for_records(client, 2)
+    savepoint = client.trigger_savepoint().result(DEADLINE)
+    place.write("b", {2: 10, 3: 3})
+    wait_for_records(client, 4)
+    client.stop().result(DEADLINE)
+    return savepoint, str(place.root / "job")
+
+
+def headrace(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["state", *arguments], env={"COLUMNS": "200"})
+    return done.exit_code, done.output
+
+
+def test_list(places: tuple[str, str]) -> None:
+    for place in places:
+        code, shown = headrace("list", place)
+        assert code == 0
+        lines = {tuple(line.split()) for line in shown.splitlines()}
+        rows = "3" if place == places[1] else "2"
+        assert ("totals", "state/total", "value", "String", "→", "Long", rows) in lines
+        assert ("totals", "timers/event", "timers", "String", rows) in lines
+
+
+@pytest.mark.parametrize("state", ["total", "state/total"])
+def test_show(places: tuple[str, str], state: str) -> None:
+    code, shown = headrace("show", places[1], "totals", state, "--format", "json")
+    assert code == 0
+    rows = sorted((row["key"], row["value"]) for row in map(json.loads, shown.splitlines()))
+    assert rows == [("k1", 1), ("k2", 12), ("k3", 3)]
+    _, table = headrace("show", places[1], "totals", state, "--key", "k2")
+    assert [line.split() for line in table.splitlines() if "k" in line][1:] == [["k2", "12"]]
+
+
+def test_show_timers_and_no_more_than_asked_for(places: tuple[str, str]) -> None:
+    code, shown = headrace("show", places[1], "totals", "timers", "-n", "1")
+    assert code == 0
+    assert "10001" in shown
+    assert "10002" not in shown
+    assert "3 rows in all" in shown
+
+
+def test_diff(places: tuple[str, str]) -> None:
+    code, shown = headrace("diff", *places)
+    assert code == 1
+    assert "changed totals state/total key=k2: value=2 -> value=12" in shown
+    assert shown.splitlines()[-1] == "2 added, 0 removed, 1 changed"
+    code, shown = headrace("diff", places[0], places[0])
+    assert (code, shown.strip()) == (0, "no difference")
+    _, shown = headrace("diff", *places, "-n", "1")
+    assert "and 2 more" in shown
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "csv", "json"])
+def test_export(places: tuple[str, str], tmp_path: Path, fmt: str) -> None:
+    folder = tmp_path / "out"
+    code, shown = headrace("export", places[1], str(folder), "--format", fmt)
+    assert code == 0, shown
+    (file,) = folder.glob(f"*total*total*.{fmt}")
+    rows = duckdb.sql(f"select key, value from '{file}' order by key").fetchall()
+    assert rows == [("k1", 1), ("k2", 12), ("k3", 3)]
+    code, shown = headrace("export", places[1], str(folder))
+    assert code == 2
+    assert "exists: give a folder that does not" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["show", "PLACE", "totals", "totale"], "did you mean totals state/total?"),
+        (["show", "PLACE", "nobody", "x/y"], "it holds totals state/total, totals timers/event"),
+        (["export", "PLACE", "OUT", "--uid", "nobody"], "holds no state of an operator with uid 'nobody'"),
+        (["list", "OUT"], "is neither a savepoint nor a checkpoint directory"),
+    ],
+)
+def test_mistakes_are_told(places: tuple[str, str], tmp_path: Path, arguments: list[str], told: str) -> None:
+    names = {"PLACE": places[1], "OUT": str(tmp_path / "out")}
+    code, shown = headrace(*(names.get(argument, argument) for argument in arguments))
+    assert code == 1
+    assert told in " ".join(shown.split())

@@ -1,0 +1,139 @@
+"""A job that tests of savepoints take them of: totals by key, in files, with a timer for the end of event time."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.client.job_client import JobClient
+from headrace.common import Configuration, Duration, Types, WatermarkStrategy
+from headrace.common.serialization import Encoder
+from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import (
+    BucketAssigner,
+    FileSink,
+    FileSource,
+    RollingPolicy,
+    StreamFormat,
+)
+from headrace.datastream.state import ValueStateDescriptor
+
+DEADLINE = 90.0
+
+
+class Totals(KeyedProcessFunction):
+    """The total of each key so far; a timer at ten times the key shows it once more."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.total = context.get_state(ValueStateDescriptor("total", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
+        key, amount = value
+        total = (self.total.value() or 0) + amount
+        self.total.update(total)
+        ctx.timer_service().register_event_time_timer(10_000 + int(key[1:]))
+        yield f"{key} {total}"
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[str]:
+        yield f"{ctx.get_current_key()} ends with {self.total.value()} at {timestamp}"
+
+
+@dataclass
+class Place:
+    """Where a test has its files.
+
+    Attributes:
+        root: the folder of all.
+        input: what jobs read.
+    """
+
+    root: Path
+
+    @property
+    def input(self) -> Path:
+        folder = self.root / "in"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def write(self, name: str, amounts: dict[int, int]) -> None:
+        """One more file of input."""
+        (self.input / name).write_text("".join(f"k{key},{amount}\n" for key, amount in amounts.items()))
+
+    def lines(self, output: str) -> list[str]:
+        """What a job has published, in the order of files."""
+        found = (path for path in sorted((self.root / output).rglob("part-*")))
+        return [line for path in found for line in path.read_text().splitlines()]
+
+    def totals(self, output: str) -> dict[str, int]:
+        """The last total of each key."""
+        found: dict[str, int] = defaultdict(int)
+        for line in self.lines(output):
+            if "ends" not in line:
+                key, total = line.split()
+                found[key] = max(found[key], int(total))
+        return dict(found)
+
+
+def start(
+    place: Place,
+    name: str,
+    parallelism: int,
+    *,
+    ends: bool = False,
+    settings: dict[str, str] | None = None,
+    uid: str = "totals",
+) -> JobClient:
+    """Start the job.
+
+    Args:
+        place: where its input is.
+        name: of its checkpoint directory, and with ``out-`` before of its output.
+        parallelism: of all operators.
+        ends: whether it ends with the input that is there.
+        settings: more of the configuration.
+        uid: of the operator with state.
+    """
+    known = {
+        "headrace.runtime": "local",
+        "parallelism.default": str(parallelism),
+        "execution.checkpointing.dir": str(place.root / name),
+        "execution.checkpointing.data-inline-threshold": "0",
+        "execution.checkpointing.savepoint-dir": str(place.root / "savepoints"),
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(known | (settings or {})))
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(place.input))
+    source = builder.build() if ends else builder.monitor_continuously(Duration.of_millis(20)).build()
+    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+    pairs = lines.map(_parsed, Types.TUPLE([Types.STRING(), Types.LONG()]))
+    totals = pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Totals(), Types.STRING()).uid(uid)
+    sink = (
+        FileSink.for_row_format(str(place.root / f"out-{name}"), Encoder.simple_string_encoder())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .with_rolling_policy(RollingPolicy.default_rolling_policy())
+        .build()
+    )
+    totals.sink_to(sink).uid("out")
+    return env.execute_async("totals")
+
+
+def _parsed(line: str) -> tuple[str, int]:
+    key, amount = line.split(",")
+    return key, int(amount)
+
+
+def wait_for_records(client: JobClient, records: int) -> None:
+    """Wait until the job has read so many, since its first start."""
+    wait_until(lambda: client.get_accumulators().result().get("numRecordsRead", 0) >= records, client)
+
+
+def wait_until(condition: Callable[[], bool], client: JobClient) -> None:
+    """Wait for something that a job is to do."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert not client.get_job_status().result().is_terminal_state(), client.get_job_execution_result().exception()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

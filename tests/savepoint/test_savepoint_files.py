@@ -1,0 +1,188 @@
+"""Savepoints whose files are missing, damaged or others; native ones; those that are claimed and disposed of."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.common import JobStatus
+from headrace.common.errors import HeadraceError, SavepointError, StateMigrationError
+from headrace.savepoint.disposal import dispose
+from headrace.savepoint.metadata import METADATA, read_metadata
+from headrace.storage.locations import open_storage
+from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+
+pytestmark = pytest.mark.timeout(200)
+
+AMOUNTS = {key: key for key in range(20)}
+ENDS = sorted(f"k{key} ends with {key} at {10_000 + key}" for key in range(20))
+FROM = "execution.state-recovery.path"
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A job that has stopped with a savepoint of each format: ``canonical`` and ``native``."""
+    place = Place(tmp_path_factory.mktemp("taken"))
+    place.write("a", AMOUNTS)
+    client = start(place, "job", 2)
+    wait_for_records(client, 20)
+    native = client.trigger_savepoint(format_type="native").result(DEADLINE)
+    canonical = client.stop_with_savepoint(False).result(DEADLINE)
+    (place.root / "native").symlink_to(native)
+    (place.root / "canonical").symlink_to(canonical)
+    return place
+
+
+@pytest.fixture
+def place(taken: Place, tmp_path: Path) -> Place:
+    """A copy of it that a test may damage."""
+    shutil.copytree(taken.root / "in", tmp_path / "in")
+    shutil.copytree(taken.root / "canonical", tmp_path / "canonical")
+    return Place(tmp_path)
+
+
+def ends(place: Place, savepoint: Path, settings: dict[str, str] | None = None, name: str = "again") -> list[str]:
+    """What a job shows at its end that starts from a savepoint."""
+    client = start(place, name, 3, ends=True, settings={FROM: str(savepoint)} | (settings or {}))
+    client.get_job_execution_result().result(DEADLINE)
+    return sorted(place.lines(f"out-{name}"))
+
+
+def failure(place: Place, savepoint: Path, settings: dict[str, str] | None = None) -> BaseException:
+    client = start(place, "failing", 1, ends=True, settings={FROM: str(savepoint)} | (settings or {}))
+    error = client.get_job_execution_result().exception(DEADLINE)
+    assert error is not None
+    assert place.lines("out-failing") == []
+    return error
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {"flipped": flip, "cut": cut, "missing": Path.unlink}
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGES))
+@pytest.mark.parametrize("file", ["operators/totals/state-total/*.parquet", "sources/*/*.log", METADATA])
+def test_damage_is_told_with_the_file(place: Place, damage: str, file: str) -> None:
+    path = next((place.root / "canonical").glob(file))
+    DAMAGES[damage](path)
+    error = failure(place, place.root / "canonical")
+    assert isinstance(error, SavepointError)
+    assert path.name in str(error)
+
+
+def test_swapped_files_are_noticed(place: Place) -> None:
+    one, two = sorted((place.root / "canonical/operators/totals/state-total").glob("*.parquet"))
+    content = one.read_bytes()
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(content)
+    error = failure(place, place.root / "canonical")
+    assert isinstance(error, SavepointError)
+    assert "state-total/part-" in str(error)
+
+
+def test_a_savepoint_of_a_newer_format_is_refused(place: Place) -> None:
+    path = place.root / "canonical" / METADATA
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 2}))
+    assert "reads version 1" in str(failure(place, place.root / "canonical"))
+
+
+def test_what_is_no_savepoint_is_refused(place: Place) -> None:
+    assert "is no savepoint" in str(failure(place, place.root / "in"))
+
+
+def test_it_can_be_moved_and_used_twice_under_another_max_parallelism(place: Place) -> None:
+    moved = place.root / "elsewhere" / "moved"
+    moved.parent.mkdir()
+    (place.root / "canonical").rename(moved)
+    assert ends(place, moved, {"pipeline.max-parallelism": "7"}, "seven") == ENDS
+    assert ends(place, moved / METADATA, {"execution.checkpointing.data-inline-threshold": "1 mb"}) == ENDS
+
+
+def test_a_job_with_a_checkpoint_goes_on_from_that(place: Place) -> None:
+    assert ends(place, place.root / "canonical") == ENDS
+    shutil.rmtree(place.root / "canonical")
+    assert ends(place, place.root / "canonical") == ENDS, "it had finished, and shows nothing once more"
+
+
+def test_what_is_claimed_goes(place: Place) -> None:
+    assert ends(place, place.root / "canonical", {"execution.state-recovery.claim-mode": "CLAIM"}) == ENDS
+    assert not (place.root / "canonical").exists()
+
+
+def test_a_native_savepoint_keeps_its_files_until_it_is_disposed_of(taken: Place, tmp_path: Path) -> None:
+    native = open_storage(str((taken.root / "native").resolve()))
+    files = [taken.root / "job" / "state" / name for name in read_metadata(native).checkpoint.state_files()]
+    assert files
+    assert all(file.exists() for file in files)
+    shutil.copytree(taken.root / "in", tmp_path / "in")
+    assert ends(Place(tmp_path), taken.root / "native") == ENDS
+    dispose(native, open_storage)
+    assert not (taken.root / "native").exists()
+    assert list((taken.root / "job" / "pins").iterdir()) == []
+
+
+def test_a_checkpoint_directory_will_do_if_all_is_published(place: Place, taken: Place) -> None:
+    shutil.copytree(taken.root / "job", place.root / "job")
+    assert ends(place, place.root / "job") == ENDS
+
+
+def test_state_that_nobody_takes_is_refused(place: Place) -> None:
+    env = {FROM: str(place.root / "canonical")}
+    client = start(place, "other", 1, ends=True, settings=env, uid="renamed")
+    error = client.get_job_execution_result().exception(DEADLINE)
+    assert isinstance(error, StateMigrationError)
+    assert "state of operators with uid totals" in str(error)
+    settings = env | {"execution.state-recovery.ignore-unclaimed-state": "true"}
+    client = start(place, "other", 1, ends=True, settings=settings, uid="renamed")
+    client.get_job_execution_result().result(DEADLINE)
+    assert place.lines("out-other") == [], "neither records that were read before, nor timers"
+
+
+def test_a_drained_job_has_finished_and_so_has_who_starts_from_there(place: Place) -> None:
+    client = start(place, "draining", 2)
+    wait_for_records(client, 20)
+    savepoint = client.stop_with_savepoint(True).result(DEADLINE)
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    assert [line for line in sorted(place.lines("out-draining")) if "ends" in line] == ENDS
+    assert ends(place, Path(savepoint)) == []
+
+
+def test_a_place_that_cannot_be_written_is_told_and_the_job_goes_on(place: Place) -> None:
+    (place.root / "file").write_text("")
+    client = start(place, "job", 1)
+    wait_for_records(client, 20)
+    with pytest.raises(SavepointError, match=r"no savepoint was taken in .*file"):
+        client.stop_with_savepoint(False, str(place.root / "file")).result(DEADLINE)
+    place.write("b", AMOUNTS)
+    wait_for_records(client, 40)
+    client.stop().result(DEADLINE)
+    with pytest.raises(HeadraceError, match="the job has ended"):
+        client.trigger_savepoint().result(DEADLINE)
+
+
+@pytest.mark.parametrize(("before", "after"), [("hashmap", "rocksdb"), ("rocksdb", "hashmap")])
+def test_under_another_backend(tmp_path: Path, before: str, after: str) -> None:
+    place = Place(tmp_path)
+    place.write("a", AMOUNTS)
+    client = start(place, "job", 2, settings={"state.backend.type": before})
+    wait_for_records(client, 20)
+    native = client.trigger_savepoint(format_type="native").result(DEADLINE)
+    canonical = client.stop_with_savepoint(False).result(DEADLINE)
+    assert f"written by the state backend '{before}'" in str(
+        failure(place, Path(native), {"state.backend.type": after})
+    )
+    assert ends(place, Path(canonical), {"state.backend.type": after}, "other") == ENDS
+    assert ends(place, Path(native), {"state.backend.type": before}, "same") == ENDS

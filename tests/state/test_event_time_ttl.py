@@ -1,0 +1,197 @@
+"""Elements that age in event time, and that leave the disk once they have expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.typeinfo import Types
+from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
+from headrace.state.compaction import plan_compaction
+from headrace.testing import JobHarness
+from headrace.time.watermark_strategy import WatermarkStrategy
+from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, several, value
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_before_there_is_a_watermark_nothing_ages(make: Callable[[], Any]) -> None:
+    epochs = Epochs(make, config(in_event_time=True))
+    epochs.write(MIN_WATERMARK, 1)
+    assert epochs.read(10**12) == 1
+    epochs.write(10**12, 1)
+    assert epochs.read(10**12 + TTL) == (1 if make is several else None)
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_the_clock_makes_no_difference(make: Callable[[], Any]) -> None:
+    epochs = Epochs(make, config(in_event_time=True))
+    epochs.write(50, 1)
+    epochs.job.clock = 10**15
+    assert epochs.read(50 + TTL - 1) == 1
+    epochs.job.compact(now=10**15)
+    assert epochs.read(50 + TTL - 1) == 1
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("in_event_time", [False, True])
+def test_the_time_in_which_elements_age_can_be_changed(make: Callable[[], Any], in_event_time: bool) -> None:
+    """What was written before begins anew when it is written again."""
+    epochs = Epochs(make, config(in_event_time=not in_event_time))
+    epochs.write(1000, 1)
+    epochs.ttl = config(in_event_time=in_event_time)
+    assert epochs.read(10**6) == 1
+    epochs.write(10**6, 1)
+    assert epochs.read(10**6 + TTL - 1) is not None
+    assert epochs.read(10**6 + TTL) == (1 if make is several else None)
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("length", [10, 1000])
+def test_another_length_counts_from_the_next_write(make: Callable[[], Any], length: int) -> None:
+    epochs = Epochs(make, config())
+    epochs.write(0, 1)
+    epochs.ttl = StateTtlConfig.new_builder(length).build()
+    assert epochs.read(TTL - 1) == 1
+    epochs.write(TTL - 1, 1)
+    last = TTL - 1 + length
+    assert epochs.read(last - 1) is not None
+    assert epochs.read(last) is None
+
+
+# --- a model ---------------------------------------------------------------------------------------------------------
+
+STEPS = st.lists(st.tuples(st.sampled_from(["write", "read", "compact"]), st.integers(0, 60)), max_size=12)
+
+
+@given(
+    kind=st.integers(0, len(KINDS) - 1),
+    in_event_time=st.booleans(),
+    on_read=st.booleans(),
+    return_expired=st.booleans(),
+    steps=STEPS,
+)
+def test_against_a_model(
+    kind: int, in_event_time: bool, on_read: bool, return_expired: bool, steps: list[tuple[str, int]]
+) -> None:
+    make = KINDS[kind]
+    ttl = config(on_read=on_read, return_expired=return_expired, in_event_time=in_event_time)
+    epochs, now, alive = Epochs(make, ttl), 1000, list[tuple[int, int]]()
+    folds, adds = make.__name__ in {"reducing", "aggregating"}, make is several
+    for step, later in steps:
+        now += later
+        if step == "compact":
+            epochs.job.compact(now=now)
+        elif step == "write":
+            living = [(item, until) for item, until in alive if until > now]
+            item = sum(item for item, _ in living) + later if folds else later
+            alive = [*(alive if adds else ()), (item, now + TTL)]
+            epochs.write(now, later)
+        else:
+            found = epochs.read(now)
+            living = [(item, until) for item, until in alive if until > now]
+            shown = living[-1][0] if living else None
+            if found != shown:
+                assert return_expired, (found, shown)
+                assert found in [item for item, _ in alive], "an expired one may be shown once"
+            alive = [(item, now + TTL) for item, _ in living] if on_read else living
+
+
+# --- on the disk -----------------------------------------------------------------------------------------------------
+
+
+def bytes_of(epochs: Epochs) -> int:
+    epochs.job.collect_garbage()
+    storage = epochs.job.storage
+    return sum(storage.size(name) or 0 for name in storage.names())
+
+
+@pytest.mark.parametrize("in_event_time", [False, True])
+@pytest.mark.parametrize("make", KINDS)
+def test_a_run_whose_elements_have_expired_leaves_the_disk(make: Callable[[], Any], in_event_time: bool) -> None:
+    """Other keys go on, few of them: nothing is merged for its size."""
+    epochs = Epochs(make, config(in_event_time=in_event_time))
+
+    def write_many(clock: int, count: int) -> None:
+        def action(state: Any) -> None:
+            keyed = epochs.job.tasks[0].operator("operator").keyed
+            for entry in keyed.bind(epochs.job.codec.encode(list(range(count)))):
+                keyed.current = entry
+                METHODS[make().kind][0](state, 7)
+
+        epochs.at(clock, action)
+
+    def compact(now: int) -> int:
+        times = {"operator": now} if in_event_time else {}
+        tasks = [
+            task
+            for ref in epochs.job.refs
+            for task in plan_compaction(epochs.job.storage, ref, 0 if in_event_time else now, event_times=times)
+        ]
+        epochs.job.results += [epochs.job.backend.run_compaction(epochs.job.storage, task) for task in tasks]
+        return len(tasks)
+
+    write_many(0, 5_000)
+    full = bytes_of(epochs)
+    write_many(TTL - 1, 10)
+    assert compact(TTL - 1) == 0, "nothing has expired"
+    assert compact(TTL) == 1
+    epochs.at(TTL, lambda state: None)
+    assert bytes_of(epochs) < full / 20
+    assert compact(TTL + 1) == 0, "what is left is not written over and over"
+
+
+# --- in a job --------------------------------------------------------------------------------------------------------
+
+
+class SinceLast(KeyedProcessFunction):
+    """Whether the key had a record in the last hundred milliseconds of event time."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        descriptor = ValueStateDescriptor("seen", Types.LONG())
+        descriptor.enable_time_to_live(config(in_event_time=True))
+        self.seen = runtime_context.get_state(descriptor)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield value[0], self.seen.value() or 0
+        self.seen.update(value[1])
+        ctx.timer_service().register_event_time_timer(value[1] + 70)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        yield "timer", self.seen.value() or 0
+
+
+def watched(job: JobHarness) -> None:
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+    stream = job.add_source("in", PAIR, watermarks=times)
+    job.add_sink("out", stream.key_by("f0").process(SinceLast(), PAIR).uid("watched"))
+
+
+@settings(max_examples=12)
+@given(cuts=st.lists(st.booleans(), min_size=6, max_size=6))
+def test_how_the_input_is_cut_makes_no_difference(cuts: list[bool]) -> None:
+    records = [("a", 1000), ("b", 1010), ("a", 1050), ("b", 1500), ("a", 1149), ("a", 1551)]
+    with JobHarness(watched) as job:
+        for record, cut in zip(records, cuts, strict=True):
+            job.push("in", record)
+            if cut:
+                job.run_epoch()
+        job.run_epoch()
+        shown = job.take("out")
+    assert [row for row in shown if row[0] == "a"] == [("a", 0), ("a", 1000), ("a", 0), ("a", 1149)]
+    assert [row for row in shown if row[0] == "b"] == [("b", 0), ("b", 1010)]
+    # A timer meets state as of its own time, however far the watermark has come at once.
+    assert [row[1] for row in shown if row[0] == "timer"] == [1050, 1500, 0, 1551]
+
+
+def test_the_end_of_time_is_no_expiry_at_once() -> None:
+    epochs = Epochs(value, config(in_event_time=True))
+    epochs.write(MAX_WATERMARK - 1, 1)
+    assert epochs.read(MAX_WATERMARK - 1) == 1

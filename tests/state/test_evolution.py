@@ -1,0 +1,372 @@
+"""Values that were stored under an earlier type, and what becomes of them when another one is declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypedDict
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.common import Row
+from headrace.common.columns import array_to_values, values_to_array
+from headrace.common.errors import StateMigrationError
+from headrace.common.time import Time
+from headrace.common.typeinfo import TypeInformation, Types, type_from_json
+from headrace.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from headrace.state.evolution import Incompatible, evolution
+from headrace.state.runs import merging
+from tests.state.harness import Job
+from tests.state.test_keyed_state import at_key
+
+
+@dataclass(frozen=True)
+class Visit:
+    user: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Longer:
+    count: float
+    user: str
+    pages: list[str] = field(default_factory=lambda: ["home"])
+    rank: int = 7
+
+
+class Named(NamedTuple):
+    user: str
+    count: int
+    rank: int = 3
+
+
+class Keyed(TypedDict):
+    user: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Trip:
+    visits: list[Visit]
+    best: dict[str, Visit]
+
+
+@dataclass(frozen=True)
+class LongerTrip:
+    visits: list[Longer]
+    best: dict[str, Longer]
+
+
+@dataclass
+class Guest:
+    name: str
+    count: int
+
+
+class Before(NamedTuple):
+    visits: list[Visit]
+
+
+class Outer(NamedTuple):
+    visits: list[Guest]
+
+
+def evolved(stored: Any, declared: Any, values: list[Any], renamed: dict[str, str] | None = None) -> list[Any]:
+    """Values of one type, as those of another one; the stored type is known by its description only."""
+    before, after = Types.of(stored), Types.of(declared)
+    change = evolution(type_from_json(before.to_json()), after, renamed or {})
+    array = change.convert(values_to_array(before, values))
+    assert array.type == after.storage_type
+    return array_to_values(after, array)
+
+
+LONGER = Longer(2.0, "ann")
+CHANGES: dict[str, tuple[Any, Any, list[Any], list[Any]]] = {
+    "fields are added, widened, and stand elsewhere": (Visit, Longer, [Visit("ann", 2), None], [LONGER, None]),
+    "a named tuple": (Visit, Named, [Visit("ann", 2)], [Named("ann", 2, 3)]),
+    "a row": (
+        Visit,
+        Types.ROW_NAMED(["user", "last"], [str, float]),
+        [Visit("ann", 2)],
+        [Row(user="ann", last=None)],
+    ),
+    "a dict": (Visit, Keyed, [Visit("ann", 2)], [{"user": "ann", "note": None}]),
+    "a field is left out": (Named, Visit, [Named("ann", 2, 9)], [Visit("ann", 2)]),
+    "rows without names grow at the end": (Types.ROW([str]), Types.ROW([str, int]), [Row("a")], [Row("a", None)]),
+    "records inside lists and maps": (
+        Trip,
+        LongerTrip,
+        [Trip([Visit("ann", 2)], {"x": Visit("ann", 2)}), Trip([], {}), None],
+        [LongerTrip([LONGER], {"x": LONGER}), LongerTrip([], {}), None],
+    ),
+    "whole numbers": (Types.BYTE(), Types.LONG(), [-128, None, 127], [-128, None, 127]),
+    "large numbers": (Types.LONG(), Types.BIG_INT(), [-(2**63), None], [-(2**63), None]),
+    "floats": (Types.FLOAT(), Types.DOUBLE(), [0.5, None], [0.5, None]),
+    "integers of 53 bits": (int, float, [2**53, -3], [2.0**53, -3.0]),
+    "lists of numbers": (list[int], list[float], [[1, None], None, []], [[1.0, None], None, []]),
+    "an array": (Types.PRIMITIVE_ARRAY(Types.INT()), Types.LIST(Types.LONG()), [[1], []], [[1], []]),
+}
+
+
+@pytest.mark.parametrize(("stored", "declared", "values", "wanted"), CHANGES.values(), ids=CHANGES)
+def test_values_are_taken_over(stored: Any, declared: Any, values: list[Any], wanted: list[Any]) -> None:
+    assert evolved(stored, declared, values) == wanted
+
+
+def test_fields_get_other_names() -> None:
+    renamed = {"count": "rank", "user": "count"}
+
+    @dataclass
+    class After:
+        rank: int
+        count: str
+
+    assert evolved(Visit, After, [Visit("ann", 2)], renamed) == [After(2, "ann")]
+
+
+def test_fields_of_inner_records_get_other_names() -> None:
+    assert evolved(Before, Outer, [Before([Visit("a", 1)])], {"visits.user": "name"}) == [Outer([Guest("a", 1)])]
+
+
+def test_each_value_has_a_default_of_its_own() -> None:
+    first, second = evolved(Visit, Longer, [Visit("a", 1), Visit("b", 2)])
+    first.pages.append("shop")
+    assert second.pages == ["home"]
+
+
+REFUSED: dict[str, tuple[Any, Any, dict[str, str], str]] = {
+    "narrower": (int, Types.INT(), {}, "the value was stored as Long and is declared as Integer"),
+    "a number from a text": (str, int, {}, "stored as String and is declared as Long"),
+    "a time from a number": (int, Types.SQL_TIMESTAMP(), {}, "stored as Long"),
+    "no default": (
+        Types.ROW_NAMED(["user"], [str]),
+        Visit,
+        {},
+        "the field 'count' was not stored, and has no default in Visit: give it one",
+    ),
+    "inside": (Trip, dataclasses.make_dataclass("T", [("visits", list[int])]), {}, "the field 'visits' was stored as"),
+    "keys of a map": (dict[int, str], dict[str, str], {}, "stored as MapTypeInfo<Long, String>"),
+    "two for one": (Named, Visit, {"rank": "count"}, "the field 'count' would get the values of two stored fields"),
+    "a tuple that is longer": (Types.TUPLE([str]), Types.TUPLE([str, int]), {}, "'f1' was not stored"),
+    "a tuple that is shorter": (Types.TUPLE([str, int]), Types.TUPLE([str]), {}, "stored as TupleTypeInfo"),
+    "names for fields without": (Types.ROW([str, int]), Visit, {}, "stored as RowTypeInfo"),
+    "kinds of rows": (
+        Types.ROW([str]),
+        dataclasses.replace(Types.ROW([str]), changelog=True),
+        {},
+        "stored as RowTypeInfo",
+    ),
+    "pickles": (None, int, {}, "stored as PickledByteArrayTypeInfo"),
+    "nulls in arrays": (Types.LIST(Types.INT()), Types.PRIMITIVE_ARRAY(Types.INT()), {}, "stored as ListTypeInfo"),
+}
+
+
+@pytest.mark.parametrize(("stored", "declared", "renamed", "told"), REFUSED.values(), ids=REFUSED)
+def test_what_does_not_fit_is_refused(stored: Any, declared: Any, renamed: dict[str, str], told: str) -> None:
+    before = Types.PICKLED_BYTE_ARRAY() if stored is None else Types.of(stored)
+    with pytest.raises(Incompatible) as error:
+        evolution(type_from_json(before.to_json()), Types.of(declared), renamed)
+    assert told in str(error.value)
+
+
+def test_all_differences_are_told() -> None:
+    stored, declared = Types.ROW_NAMED(["a", "b"], [str, str]), Types.ROW_NAMED(["a", "b"], [int, float])
+    with pytest.raises(Incompatible) as error:
+        evolution(stored, declared, {})
+    assert len(error.value.differences) == 2
+
+
+def test_a_number_without_an_equal_is_refused() -> None:
+    with pytest.raises(StateMigrationError, match=r"widened from Long to Double.*9007199254740993"):
+        evolved(int, float, [2**53 + 1])
+
+
+@given(st.lists(st.none() | st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=4), max_size=8), st.data())
+def test_slices_of_lists(values: list[Any], data: st.DataObject) -> None:
+    """Columns of a state file are slices: what is before and after must not show."""
+    start = data.draw(st.integers(0, len(values)))
+    before, after = Types.LIST(Types.INT()), Types.LIST(Types.LONG())
+    array = evolution(before, after, {}).convert(values_to_array(before, values).slice(start))
+    assert array.to_pylist() == values[start:]
+
+
+@given(st.lists(st.none() | st.dictionaries(st.text(max_size=2), st.none() | st.integers(0, 9)), max_size=8), st.data())
+def test_slices_of_maps(values: list[Any], data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(values)))
+    before, after = Types.MAP(Types.STRING(), Types.INT()), Types.MAP(Types.STRING(), Types.LONG())
+    array = evolution(before, after, {}).convert(values_to_array(before, values).slice(start))
+    assert array_to_values(after, array) == values[start:]
+
+
+# --- stored state ----------------------------------------------------------------------------------------------------
+
+
+class Visits:
+    """An aggregate function that counts visits."""
+
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return value
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+
+def of_type(kind: str, type_: Any) -> StateDescriptor:
+    if kind == "list":
+        return ListStateDescriptor("s", type_)
+    if kind == "map":
+        return MapStateDescriptor("s", str, type_)
+    if kind == "reducing":
+        return ReducingStateDescriptor("s", lambda left, right: right, type_)
+    return (
+        AggregatingStateDescriptor("s", Visits(), type_) if kind == "aggregating" else ValueStateDescriptor("s", type_)
+    )
+
+
+WRITE: dict[str, Callable[[Any, Any], None]] = {
+    "value": lambda state, value: state.update(value),
+    "list": lambda state, value: state.add(value),
+    "map": lambda state, value: state.put("a", value),
+    "reducing": lambda state, value: state.add(value),
+    "aggregating": lambda state, value: state.add(value),
+}
+READ: dict[str, Callable[[Any], Any]] = {
+    "value": lambda state: state.value(),
+    "list": lambda state: state.get()[-1],
+    "map": lambda state: state.get("a"),
+    "reducing": lambda state: state.get(),
+    "aggregating": lambda state: state.get(),
+}
+WITH_TTL = StateTtlConfig.new_builder(Time.days(1)).build()
+
+
+@pytest.mark.parametrize("expires", [False, True])
+@pytest.mark.parametrize("kind", WRITE)
+def test_every_kind_of_state_is_taken_over(kind: str, expires: bool) -> None:
+    before, after = of_type(kind, Visit), of_type(kind, Longer)
+    if expires:
+        before.enable_time_to_live(WITH_TTL)
+        after.enable_time_to_live(WITH_TTL)
+    job = Job()
+    for key in (1, 2, 3):
+        WRITE[kind](at_key(job, key).state(before), Visit(f"user {key}", key))
+        job.end()
+    at_key(job, 2).state(before).clear()
+    job.end()
+    for _ in range(2):  # migrated, and stored as such
+        found = {key: READ[kind](at_key(job, key).state(after)) for key in (1, 3)}
+        assert found == {1: Longer(1.0, "user 1"), 3: Longer(3.0, "user 3")}
+        keyed = at_key(job, 2)
+        assert not list(keyed.state(after).get()) if kind == "list" else not READ[kind](keyed.state(after))
+        job.end()
+
+
+def test_going_back_leaves_out_what_was_added() -> None:
+    job = Job()
+    at_key(job).state(ValueStateDescriptor("s", Types.ROW_NAMED(["a"], [str]))).update(Row("x"))
+    job.end()
+    at_key(job).state(ValueStateDescriptor("s", Types.ROW_NAMED(["a", "b"], [str, int]))).update(Row("y", 2))
+    job.end()
+    assert at_key(job).state(ValueStateDescriptor("s", Types.ROW_NAMED(["a"], [str]))).value() == Row(a="y")
+
+
+def test_state_of_namespaces_is_taken_over() -> None:
+    job = Job()
+    keyed = at_key(job)
+    keyed.namespace = 5
+    keyed.namespaced_state(ListStateDescriptor("s", Visit)).add(Visit("ann", 1))
+    job.end()
+    keyed = at_key(job)
+    keyed.namespace = 5
+    assert keyed.namespaced_state(ListStateDescriptor("s", Longer)).get() == [Longer(1.0, "ann")]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_state_is_taken_over_at_another_parallelism(parallelism: int) -> None:
+    """A run that two subtasks share is rewritten by each for its own keys."""
+    before, after = of_type("value", Visit), of_type("value", Longer)
+    job, keys = Job(), list(range(200))
+    operators = job.begin()
+    job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(before).update(Visit(str(key), key)))
+    job.end()
+    job.rescale(parallelism)
+    for _ in range(3):
+        operators = job.begin()
+        found = job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(after).value())
+        assert found == [Longer(float(key), str(key)) for key in keys]
+        job.end()
+        job.rescale(1 if job.parallelism > 1 else 4)
+
+
+def test_a_merge_of_earlier_runs_that_comes_too_late_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "INLINE_ROWS", 50)  # everything larger is left to compaction
+    job, before, after = Job(), of_type("value", Visit), of_type("value", Longer)
+    for count in range(8):
+        operators = job.begin()
+        keys = list(range(count * 70, count * 70 + 70))
+        job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(before).update(Visit("a", key)))
+        job.end()
+    planned = job.compact()
+    results, job.results = job.results, []
+    assert planned == len(results) > 0
+    job.begin()[0].keyed.state(after)  # rewritten
+    job.end()
+    job.results = results
+    found = job.on_keys(job.begin(), [5], lambda operator, key, _: operator.keyed.state(after).value())
+    assert found == [Longer(5.0, "a")]
+
+
+@pytest.mark.parametrize(("stored", "declared"), [(Longer, Visit), (str, int)], ids=["narrower", "other"])
+def test_what_cannot_be_taken_over_names_state_types_and_fields(stored: Any, declared: Any) -> None:
+    job = Job()
+    values = {Longer: LONGER, str: "x"}
+    at_key(job).state(ValueStateDescriptor("s", stored)).update(values[stored])
+    job.end()
+    told = {
+        Visit: "the field 'count' was stored as Double and is declared as Long",
+        int: "the value was stored as String",
+    }
+    with pytest.raises(StateMigrationError, match=rf"value state 's' .*{told[declared]}.*restore the old declaration"):
+        at_key(job).state(ValueStateDescriptor("s", declared))
+
+
+def test_a_renamed_field_of_a_state() -> None:
+    job = Job()
+    at_key(job).state(ValueStateDescriptor("s", Visit)).update(Visit("ann", 1))
+    job.end()
+    renamed = ValueStateDescriptor("s", Types.ROW_NAMED(["name", "count"], [str, int]))
+    renamed.set_renamed_fields({"user": "name"})
+    for _ in range(2):  # the second time there is nothing left to rename
+        assert at_key(job).state(renamed).value() == Row(name="ann", count=1)
+        job.end()
+
+
+def types_of_all() -> list[TypeInformation]:
+    return [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(), Types.BIG_INT()]
+
+
+@given(st.sampled_from(types_of_all()), st.sampled_from(types_of_all()), st.integers(-100, 100))
+def test_a_number_never_changes(stored: TypeInformation, declared: TypeInformation, number: int) -> None:
+    value = float(number) if "Float" in str(stored) or "Double" in str(stored) else number
+    try:
+        change = evolution(stored, declared, {})
+    except Incompatible:
+        return
+    array = change.convert(values_to_array(stored, [value]))
+    assert isinstance(array, pa.Array)
+    assert array_to_values(declared, array) == [value]

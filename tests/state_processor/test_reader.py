@@ -1,0 +1,315 @@
+"""Every kind of state of a job as a table, out of its checkpoint directory and out of savepoints."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.common import Time, Types, WatermarkStrategy
+from headrace.common.errors import SavepointError, StateCorruptedError, StateMigrationError
+from headrace.datastream import (
+    AggregateFunction,
+    CheckpointedFunction,
+    FlatMapFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedProcessFunction,
+    ProcessWindowFunction,
+)
+from headrace.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from headrace.datastream.window import TumblingEventTimeWindows
+from headrace.state_processor import Difference, SavepointReader, compare
+from headrace.testing import JobHarness
+from headrace.time.watermark_strategy import TimestampAssigner
+from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+
+pytestmark = pytest.mark.timeout(200)
+
+KEYS = 10
+VISIT = Types.ROW_NAMED(["user", "count"], [str, int])
+RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+VALUE = ValueStateDescriptor("value", VISIT)
+LIST = ListStateDescriptor("list", Types.LONG())
+MAP = MapStateDescriptor("map", Types.STRING(), Types.LONG())
+REDUCING = ReducingStateDescriptor("reducing", max, Types.LONG())
+UNTYPED = ValueStateDescriptor("untyped")
+
+
+class Mean(AggregateFunction):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+MEAN = AggregatingStateDescriptor("mean", Mean(), Types.TUPLE([Types.LONG(), Types.LONG()]))
+
+
+class All(KeyedProcessFunction):
+    """Every kind of state of keys."""
+
+    def open(self, context: Any) -> None:
+        self.value, self.untyped = context.get_state(VALUE), context.get_state(UNTYPED)
+        self.list, self.map = context.get_list_state(LIST), context.get_map_state(MAP)
+        self.reducing, self.mean = context.get_reducing_state(REDUCING), context.get_aggregating_state(MEAN)
+
+    def process_element(self, number: int, ctx: Any) -> Iterator[int]:
+        self.value.update((f"user {number % KEYS}", number))
+        self.untyped.update({"number": number})
+        self.list.add(number)
+        self.map.put(str(number), number)
+        self.reducing.add(number)
+        self.mean.add(number)
+        ctx.timer_service().register_event_time_timer(1_000_000 + number)
+        ctx.timer_service().register_processing_time_timer(1_000_000 + number)
+        yield from ()
+
+
+class Held(FlatMapFunction, CheckpointedFunction):
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.even = store.get_list_state(ListStateDescriptor("even", Types.LONG()))
+        self.union = store.get_union_list_state(ListStateDescriptor("union", Types.LONG()))
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+    def flat_map(self, number: int) -> Iterator[int]:
+        (self.even if number % 2 else self.union).add(number)
+        yield from ()
+
+
+class Ruled(KeyedBroadcastProcessFunction):
+    def process_element(self, value: int, ctx: Any) -> Iterator[int]:
+        yield from ()
+
+    def process_broadcast_element(self, value: str, ctx: Any) -> None:
+        ctx.get_broadcast_state(RULES).put(value, len(value))
+
+
+class Seen(ProcessWindowFunction):
+    """Remembers something of each window."""
+
+    def process(self, key: int, context: Any, elements: Any) -> Iterator[int]:
+        context.window_state().get_state(ValueStateDescriptor("seen", Types.LONG())).update(sum(elements))
+        yield from ()
+
+
+class At(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value)
+
+
+def job(harness: JobHarness) -> None:
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())
+    numbers = harness.add_source("numbers", Types.LONG(), watermarks=times)
+    rules = harness.add_source("rules", Types.STRING())
+    keyed = numbers.key_by(lambda number: number % KEYS, Types.LONG())
+    harness.add_sink("a", keyed.process(All(), Types.LONG()).uid("all"))
+    harness.add_sink("b", numbers.rebalance().flat_map(Held(), Types.LONG()).uid("held"))
+    harness.add_sink("c", keyed.connect(rules.broadcast(RULES)).process(Ruled(), Types.LONG()).uid("ruled"))
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(50))).allowed_lateness(1_000)
+    harness.add_sink("d", windows.process(Seen(), Types.LONG()).uid("windows"))
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[SavepointReader]:
+    with JobHarness(job, parallelism=3) as harness:
+        harness.push_all("rules", ["a", "bb"])
+        for start_ in (0, 60):
+            harness.push_all("numbers", range(start_, start_ + 60))
+            harness.run_epoch()
+        checkpoint = harness.checkpoint()
+    yield SavepointReader.read(str(checkpoint.directory))
+    assert checkpoint.directory.exists(), "it is there as long as somebody has the checkpoint"
+
+
+def test_all_states_are_listed(reader: SavepointReader) -> None:
+    known = {(state.uid, state.store): (state.kind, state.types, state.rows) for state in reader.states()}
+    assert known["all", "state/value"] == ("value", "Long → RowTypeInfo(user: String, count: Long)", KEYS)
+    assert known["all", "state/list"] == ("list", "Long → Long", 120)
+    assert known["all", "state/map"] == ("map", "Long → String → Long", 120)
+    assert known["all", "timers/event"] == ("timers", "Long", 120)
+    assert known["held", "list/even"][2] == known["held", "union/union"][2] == 60
+    assert known["ruled", "broadcast/rules"][2] == 2, "once, not once for each subtask"
+    assert {uid for uid, _ in known} == set(reader.operators()) == {"all", "held", "ruled", "windows"}
+
+
+def test_states_of_keys(reader: SavepointReader) -> None:
+    values = reader.read_keyed_state("all", "value").sort_by("key").to_pylist()
+    assert values == [{"key": key, "value": {"user": f"user {key}", "count": 110 + key}} for key in range(KEYS)]
+    lists = reader.read_keyed_state("all", "list")
+    found: dict[int, list[int]] = {}
+    for row in lists.to_pylist():
+        found.setdefault(row["key"], []).append(row["value"])
+    assert found == {key: [*range(key, 120, KEYS)] for key in range(KEYS)}, "in the order of the elements"
+    entries = {
+        (row["key"], row["entry_key"], row["value"]) for row in reader.read_keyed_state("all", "map").to_pylist()
+    }
+    assert entries == {(number % KEYS, str(number), number) for number in range(120)}
+    reduced = reader.read_keyed_state("all", "reducing").sort_by("key").column("value").to_pylist()
+    assert reduced == [*range(110, 120)]
+    means = reader.read_keyed_state("all", "mean").sort_by("key").column("value").to_pylist()
+    assert [mean["f1"] for mean in means] == [12] * KEYS
+
+
+def test_timers_by_time(reader: SavepointReader) -> None:
+    timers = reader.read_timers("all")
+    assert timers.column("time").to_pylist() == sorted([*range(1_000_000, 1_000_120)] * 2)
+    assert set(timers.column("domain").to_pylist()) == {"event", "processing"}
+
+
+def test_states_of_subtasks(reader: SavepointReader) -> None:
+    assert sorted(reader.read_list_state("held", "even").column("value").to_pylist()) == [*range(1, 120, 2)]
+    assert sorted(reader.read_union_state("held", "union").column("value").to_pylist()) == [*range(0, 120, 2)]
+    rules = reader.read_broadcast_state("ruled", "rules")
+    assert {row["entry_key"]: row["value"] for row in rules.to_pylist()} == {"a": 1, "bb": 2}
+
+
+def test_states_of_windows(reader: SavepointReader) -> None:
+    rows = reader.read_window_state("windows", "seen").to_pylist()
+    sums = {(row["window_end"], row["key"]): row["value"] for row in rows}
+    assert sums == {
+        (end, key): sum(number for number in range(end - 50, end) if number % KEYS == key)
+        for end in (50, 100)
+        for key in range(KEYS)
+    }
+
+
+@pytest.mark.parametrize("key", [0, 7])
+def test_the_state_of_one_key(reader: SavepointReader, key: int) -> None:
+    assert reader.query("all", VALUE, key, Types.LONG()).count == 110 + key
+    assert reader.query("all", LIST, key, Types.LONG()) == [*range(key, 120, KEYS)]
+    assert reader.query("all", MAP, key, Types.LONG()) == {str(number): number for number in range(key, 120, KEYS)}
+    assert reader.query("all", REDUCING, key, Types.LONG()) == 110 + key
+    assert reader.query("all", UNTYPED, key, Types.LONG()) == {"number": 110 + key}
+
+
+def test_a_key_without_state(reader: SavepointReader) -> None:
+    assert reader.query("all", VALUE, 99, Types.LONG()) is None
+    assert reader.query("all", LIST, 99, Types.LONG()) == []
+    assert reader.query("all", MAP, 99, Types.LONG()) == {}
+
+
+def test_a_query_has_to_declare_what_is_stored(reader: SavepointReader) -> None:
+    with pytest.raises(StateMigrationError, match="stored with another key type"):
+        reader.query("all", VALUE, "0", Types.STRING())
+    with pytest.raises(StateMigrationError, match="value state 'value' was stored with another type"):
+        reader.query("all", ValueStateDescriptor("value", Types.LONG()), 0, Types.LONG())
+
+
+@pytest.mark.parametrize(
+    ("uid", "name", "told"),
+    [("all", "valu", "did you mean all state/value"), ("alle", "value", "did you mean all state/value")],
+)
+def test_what_is_not_there_is_told(reader: SavepointReader, uid: str, name: str, told: str) -> None:
+    with pytest.raises(SavepointError, match=told):
+        reader.read_keyed_state(uid, name)
+
+
+def test_a_place_without_a_job(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(SavepointError, match="is neither a savepoint nor a checkpoint directory"):
+            SavepointReader.read(str(place))
+
+
+# --- savepoints, and jobs that run ----------------------------------------------------------------------------------
+
+
+def test_savepoints_are_read_as_checkpoints_are(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write("a", {key: key for key in range(20)})
+    client = start(place, "job", 2)
+    wait_for_records(client, 20)
+    canonical = SavepointReader.read(client.trigger_savepoint().result(DEADLINE))
+    native = SavepointReader.read(client.trigger_savepoint(None, "native").result(DEADLINE))
+    client.stop().result(DEADLINE)
+    checkpoint = SavepointReader.read(str(tmp_path / "job"))
+    for reader in (canonical, native):
+        assert list(compare(reader, checkpoint)) == []
+        totals = reader.read_keyed_state("totals", "total").to_pylist()
+        assert {row["key"]: row["value"] for row in totals} == {f"k{key}": key for key in range(20)}
+    total = ValueStateDescriptor("total", Types.LONG())
+    assert native.query("totals", total, "k7", Types.STRING()) == 7
+    with pytest.raises(SavepointError, match="canonical savepoint: it is read as a whole"):
+        canonical.query("totals", total, "k7", Types.STRING())
+
+
+def test_what_a_job_has_changed_is_told(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write("a", {1: 1, 2: 2})
+    client = start(place, "job", 2)
+    wait_for_records(client, 2)
+    before = SavepointReader.read(client.trigger_savepoint().result(DEADLINE))
+    place.write("b", {2: 10, 3: 3})
+    wait_for_records(client, 4)
+    client.stop().result(DEADLINE)
+    after = SavepointReader.read(str(tmp_path / "job"))
+    found = {str(difference) for difference in compare(before, after)}
+    assert found == {
+        "changed totals state/total key=k2: value=2 -> value=12",
+        "added totals state/total key=k3: value=3",
+        "added totals timers/event time=10003, key=k3: there",
+    }
+    back = [difference.change for difference in compare(after, before)]
+    assert sorted(back) == ["changed", "removed", "removed"]
+    assert isinstance(next(compare(after, before)), Difference)
+
+
+def test_a_job_that_runs_is_read_all_the_while(tmp_path: Path) -> None:
+    """Its checkpoints are replaced meanwhile, and files of state removed that the newest one does not need."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 2)
+    wait_for_records(client, 1)
+    stop = threading.Event()
+
+    def feed() -> None:
+        for number in range(10_000):
+            if stop.wait(0.005):
+                break
+            place.write(f"f{number}", dict.fromkeys(range(5), 1))
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    seen, total = [], ValueStateDescriptor("total", Types.LONG())
+    try:
+        for _ in range(20):
+            reader = SavepointReader.read(str(tmp_path / "job"))
+            seen.append(reader.query("totals", total, "k0", Types.STRING()))
+            table = reader.read_keyed_state("totals", "total")
+            assert dict(zip(*table.select(["key", "value"]).to_pydict().values(), strict=True))["k0"] >= seen[-1]
+    finally:
+        stop.set()
+        feeding.join()
+        client.cancel().result(DEADLINE)
+    assert seen == sorted(seen)
+    assert seen[-1] > seen[0]
+
+
+def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 1)
+    wait_for_records(client, 1)
+    client.stop().result(DEADLINE)
+    for file in (tmp_path / "job" / "state").iterdir():
+        file.unlink()
+    with pytest.raises(StateCorruptedError, match="missing"):
+        SavepointReader.read(str(tmp_path / "job")).states()
