@@ -47,6 +47,8 @@ class StateDescriptor:
     Attributes:
         namespaces: what the namespaces are that an operator keeps the state in, in words: what was stored in others is
             refused. None where that does not matter.
+        evolves: whether values of an earlier type may become those of this one. Not so where an operator has made the
+            type of its own parts, so that a field of another name is another thing.
     """
 
     kind: ClassVar[str]
@@ -58,6 +60,7 @@ class StateDescriptor:
         self.name = name
         self.type_info = type_info
         self.namespaces: str | None = None
+        self.evolves = True
         self._renamed: Mapping[str, str] = {}
         self._ttl_config: StateTtlConfig | None = None
 
@@ -115,7 +118,7 @@ class StateDescriptor:
         declared = self.stored_types()
         if stored == declared:
             return None
-        if stored.keys() != declared.keys() or stored.get("key") != declared.get("key"):
+        if not self.evolves or stored.keys() != declared.keys() or stored.get("key") != declared.get("key"):
             raise self._other_type(stored)
         try:
             return evolution(type_from_json(stored["value"]), self._value_type, self._renamed)

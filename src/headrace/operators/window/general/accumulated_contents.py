@@ -90,7 +90,9 @@ class AccumulatedContents(KeyedContents):
     """
 
     def __init__(self, keyed: KeyedStates, kind: str, layout: ColumnarWindowLayout, log: AggregateLog) -> None:
-        super().__init__(keyed, kind, ValueStateDescriptor(CONTENTS, layout.contents_type))
+        descriptor = ValueStateDescriptor(CONTENTS, layout.contents_type)
+        descriptor.evolves = False  # the accumulators of other aggregates are no others' beginning
+        super().__init__(keyed, kind, descriptor)
         self._type = layout.contents_type
         self._log = log
         self._held: dict[tuple[int, GivenNamespace], _Held] = {}
