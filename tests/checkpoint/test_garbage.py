@@ -32,13 +32,15 @@ class Manager:
         self.store = CheckpointStore(disk, retained)
         self.known: Manifest | None = None
         self.retained = retained
+        self.is_clean = False
 
     def start(self) -> None:
         """As a new process does."""
         found = self.store.latest()
         self.known = self.store.begin(manifest(0)) if found is None else self.store.take_over(found)
         assert self.known is not None
-        if found is not None or self.known.generation:
+        self.is_clean = found is not None
+        if self.is_clean:  # else one that began before, and is still alive, may write the first manifest
             self.store.remove_leftovers(self.known.generation)
 
     def owned(self) -> Manifest:
@@ -85,8 +87,7 @@ class GarbageMachine(RuleBasedStateMachine):
             self.manager.start()
 
         self.compacted = None
-        if self._with_power(steps, begin):
-            self.is_clean = True
+        self.is_clean = self._with_power(steps, begin) and self.manager is not None and self.manager.is_clean
 
     @precondition(lambda self: self.manager is not None)
     @rule(needs=st.integers(0, 7), steps=POWER, adopts=st.booleans())

@@ -15,6 +15,7 @@ import headrace
 
 PROGRAM = """
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -35,6 +36,7 @@ class Asking(AsyncFunction):
         Path("closed").touch()
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 settings = {"headrace.runtime": sys.argv[1], "spark.master": "local[1]", "parallelism.default": "1"}
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
 AsyncDataStream.unordered_wait(env.from_sequence(1, 10), Asking(), 0, 3, Types.LONG()).print()

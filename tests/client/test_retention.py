@@ -15,6 +15,7 @@ from headrace.common.errors import JobSupersededError, UserFunctionError
 from headrace.connectors.collect import CollectSink
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.runtime.local.runtime import LocalRuntime
 from headrace.storage.posix import PosixFolder
 from tests.client.test_cancelling import PATIENCE, epochs, wait_until
 from tests.reliability.support.file_sinks import KINDS
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
-ANY = -2
 KEPT = {
     "RETAIN_ON_CANCELLATION": {"cancelled", "failed", "finished", "stopped"},
     "DELETE_ON_CANCELLATION": {"failed", "finished", "stopped"},
@@ -41,7 +41,7 @@ def job(folder: Path, retention: str, runtime: str, count: int | None, fails_at:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(given))
 
     def fail(number: int) -> int:
-        if fails_at in {number, ANY}:
+        if fails_at == number:
             raise ValueError(number)
         return number
 
@@ -121,9 +121,12 @@ def test_the_next_run_is_another_job_that_begins_anew(tmp_path: Path) -> None:
     assert kind.records(output) == sorted(expected() * 2)
 
 
-def test_a_job_that_fails_before_its_first_epoch_keeps_what_it_found(tmp_path: Path) -> None:
+def test_a_job_that_fails_before_its_first_epoch_keeps_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stopped(tmp_path, "", "local")
-    client = job(tmp_path, "NO_EXTERNALIZED_CHECKPOINTS", "local", None, fails_at=ANY)
+    strike(Point(LocalRuntime, "run_epoch", frozenset({1})), monkeypatch, after=False)
+    client = job(tmp_path, "NO_EXTERNALIZED_CHECKPOINTS", "local", None)
     assert client.get_job_execution_result().exception(timeout=PATIENCE) is not None
     assert files(tmp_path)
 
@@ -154,7 +157,7 @@ def test_an_owner_that_was_superseded_deletes_nothing(tmp_path: Path) -> None:
     assert first.latest() == theirs
 
 
-def test_what_a_run_without_a_checkpoint_has_left_goes_with_the_next_one(
+def test_what_a_run_without_a_checkpoint_has_left_goes_when_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = SmallJob(tmp_path, KINDS[1].make(tmp_path / "output"), {"restart-strategy.type": "none"})
@@ -166,4 +169,5 @@ def test_what_a_run_without_a_checkpoint_has_left_goes_with_the_next_one(
     left = {path.name for path in state.iterdir()}
     assert left
     assert small.run(stop_after=2).restored == [None]
+    small.run(stop_after=2)
     assert not left & {path.name for path in state.iterdir()}

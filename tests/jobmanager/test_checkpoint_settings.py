@@ -19,8 +19,8 @@ from headrace.jobmanager.progress import EpochStatistics
 from headrace.jobmanager.rescaling import PlannedJob
 from tests.jobmanager.test_settings import settings
 from tests.reliability.support.file_sinks import KINDS
-from tests.reliability.support.full_disk import FullDisk
 from tests.reliability.support.small_jobs import SmallJob, expected
+from tests.reliability.support.unwritable_state import UnwritableState
 from tests.reliability.test_passing_faults import Point, strike
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_state_that_a_task_cannot_write(
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(given))
     sums = env.from_sequence(1, 4).key_by(lambda number: 0, Types.LONG()).sum()
     found: list[int] = []
-    sums.map(FullDisk(counts, 1), Types.LONG()).sink_to(CollectSink(found.extend))
+    sums.map(UnwritableState(counts, 1), Types.LONG()).sink_to(CollectSink(found.extend))
     if tolerated:
         env.execute()
         assert found == [1, 3, 6, 10]

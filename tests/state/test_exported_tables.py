@@ -85,8 +85,9 @@ def test_what_has_expired_is_not_exported() -> None:
     job.on_keys(job.begin(), range(2), lambda op, key, _: op.keyed.state(seen).update(key))
     job.end()
     (table,) = job.backend.export_tables(job.storage, job.refs[0], 110)
-    assert sorted(table.whole().column("key").to_pylist()) == [0, 1]
-    assert table.whole().column("expiry").to_pylist() == [160, 160]
+    rows = table.whole()
+    assert sorted(rows.column("key").to_pylist()) == [0, 1]
+    assert rows.column("expiry").to_pylist() == [160, 160]
 
 
 def test_columns_are_as_the_table_says() -> None:

@@ -199,8 +199,8 @@ class JobManager:
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
-        # A directory without a manifest may have been had before, too.
-        self._supervisor.begin(recovers=restored is not None or manifest.generation > 0)
+        # Without a manifest it is not fenced off from one that began before, which may still write the first.
+        self._supervisor.begin(recovers=restored is not None)
 
     def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
         """Run one epoch if there is a reason to, or if ``force`` wants one.

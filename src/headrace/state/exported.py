@@ -11,7 +11,7 @@ Tables hold what counts and nothing else: no tombstones, nothing that is over or
                                      key in the order of insertion
 ``timers``                           ``time``, ``key``, ``namespace``
 ``elements``                         ``value``: a row for each element of a list of a subtask, in order
-any other: a log of an operator      what the operator has put into it, without ``hash``
+any other: a log of an operator      what the operator has put into it, without the hashes of keys
 ===================================  ==================================================================================
 
 Keys (``key``, ``entry_key``) are in canonical form, namespaces as

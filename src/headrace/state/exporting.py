@@ -85,7 +85,8 @@ def _rows_of(batch: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
     kind = about.get(KIND)
     if kind in ("list", "map"):
         return _elements(batch)
-    return _without(batch, {HASH, LIVE} if kind == TIMERS else {HASH})
+    hashes = {HASH} if KEY in batch.schema.names else set()  # without keys they say something else
+    return _without(batch, {*hashes, LIVE} if kind == TIMERS else hashes)
 
 
 def _elements(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,35 +1,33 @@
-"""A disk without room for the state of some epochs, where their tasks write it, in whatever process that is."""
+"""A disk that fills up."""
 
 from __future__ import annotations
 
-import errno
-from pathlib import Path
-from typing import Any
-
-from headrace.state.task_state import HashMapTaskStates
-
-_snapshot = HashMapTaskStates.snapshot
+import os
+from collections.abc import Callable
 
 
 class FullDisk:
-    """A function that gives back what it gets; for some epochs a task of its process cannot write its state.
+    """``os.write`` on a disk that fills up: one write to a matching file is short, those after it fail.
 
     Args:
-        folder: an empty folder, in which it counts.
-        times: how many times.
+        matches: tells by the path of a file whether it lies on that disk.
+        after: so many bytes find room.
     """
 
-    def __init__(self, folder: Path, times: int) -> None:
-        self._folder = folder
-        self._times = times
+    def __init__(self, matches: Callable[[str], bool], after: int) -> None:
+        self._matches = matches
+        self._room = after
+        self._original = os.write
+        self.is_full = True
+        self.short = self.failed = 0
 
-    def __call__(self, value: Any) -> Any:
-        is_set = HashMapTaskStates.snapshot is not _snapshot
-        if not is_set and len(list(self._folder.iterdir())) < self._times:
-            HashMapTaskStates.snapshot = self._fails  # type: ignore[assignment, method-assign]
-        return value
-
-    def _fails(self, *arguments: Any) -> Any:
-        HashMapTaskStates.snapshot = _snapshot  # type: ignore[method-assign]
-        (self._folder / str(len(list(self._folder.iterdir())))).touch()
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def write(self, descriptor: int, data: memoryview) -> int:
+        if not self.is_full or not self._matches(os.readlink(f"/proc/self/fd/{descriptor}")):
+            return self._original(descriptor, data)
+        if self._room <= 0:
+            self.failed += 1
+            raise OSError(28, "No space left on device")
+        count = self._original(descriptor, data[: self._room])
+        self._room -= count
+        self.short += count < len(data)
+        return count

@@ -78,6 +78,7 @@ class SparkRuntime:
         self._big_job: bytes | None = None
         self._job_file: str | None = None
         self._payloads: str | None = None
+        self._job_files: set[str] = set()
         self._prepared: DataFrame | None = None
         self._context_key = f"spark.headrace.{self._tag}"
 
@@ -93,10 +94,11 @@ class SparkRuntime:
             self._session.sparkContext.addArchive(f"{archive.path}#{archive.name}")
         plan: JobPlan = pickle.loads(blob.plan)
         self._parallelism = [stage.parallelism for stage in plan.stages]
-        self._prepared = None  # of another plan of the job
-        self._files = ShippedFiles(blob.shipped)
-        self._files.remove_leftovers()
-        self._payloads = self._payload_folder()
+        self._prepared = None  # of another plan of the job; what work beside the epochs has of that stays until the end
+        if self._files is None:
+            self._files = ShippedFiles(blob.shipped)
+            self._files.remove_leftovers()
+            self._payloads = self._payload_folder()
         self._job = self._ship(blob)
         remove_probes(blob.state)
         if not self._tasks_run_here:
@@ -163,9 +165,9 @@ class SparkRuntime:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
         self._cleaning.shutdown(wait=True, cancel_futures=True)  # the folder goes as a whole
-        if self._job_file is not None:
+        for name in self._job_files:
             assert self._files is not None
-            self._files.folder.remove(self._job_file)
+            self._files.folder.remove(name)
         if self._payloads is not None:
             shutil.rmtree(self._payloads, ignore_errors=True)
         with contextlib.suppress(*_STOPPED):  # whoever has ended Spark is told by the epoch that fails
@@ -189,6 +191,7 @@ class SparkRuntime:
             return ShippedJob(digest, blob.storage, blob.storage_options, content, self._payloads)
         self._big_job = content
         self._job_file = self._files.write_job(content)
+        self._job_files.add(self._job_file)
         return ShippedJob(digest, blob.storage, blob.storage_options, self._job_file, self._payloads)
 
     def _payload_folder(self) -> str | None:
