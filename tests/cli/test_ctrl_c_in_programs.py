@@ -17,6 +17,7 @@ PROGRAM = """
 import asyncio
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from headrace.common import Configuration, Types
@@ -36,6 +37,13 @@ class Asking(AsyncFunction):
         Path("closed").touch()
 
 
+def start(thread, start=threading.Thread.start):
+    if not threading.main_thread().is_alive():
+        raise RuntimeError("can't create new thread at interpreter shutdown")  # from Python 3.12 on
+    start(thread)
+
+
+threading.Thread.start = start
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
 settings = {"headrace.runtime": sys.argv[1], "spark.master": "local[1]", "parallelism.default": "1"}
 env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))

@@ -100,14 +100,21 @@ class JobClient:
         end within a quarter of a minute, because a function sleeps, say, is left behind in its thread: it writes
         nothing any more.
         """
-        with self._status_lock:
-            begins = not (self._status.is_terminal_state() or self._status is JobStatus.CANCELLING)
-            if begins:
-                self._status = JobStatus.CANCELLING
+        begins = self._begins_to_cancel()
         self._manager.cancel()
         if begins:
             threading.Thread(target=self._leave_behind, name=f"{self._thread.name}-cancel", daemon=True).start()
         return self._when_ended()
+
+    def abandon(self) -> threading.Thread:
+        """Give up the epoch that runs while the process ends: there no thread is started, from Python 3.12 on.
+
+        Returns:
+            The thread that the job runs on, which comes to its end.
+        """
+        self._begins_to_cancel()
+        self._manager.cancel()
+        return self._thread
 
     def stop(self, *, drain: bool = False) -> CompletableFuture[None]:
         """End the job at the end of the epoch that runs; it can go on from there.
@@ -274,6 +281,14 @@ class JobClient:
             millis = int((time.monotonic() - started) * 1000)
             if self._ends(JobStatus.FINISHED if manifest.finished else JobStatus.CANCELED):
                 self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, dict(manifest.counters)))
+
+    def _begins_to_cancel(self) -> bool:
+        """The job is to end; False when it has ended, or was to end before."""
+        with self._status_lock:
+            begins = not (self._status.is_terminal_state() or self._status is JobStatus.CANCELLING)
+            if begins:
+                self._status = JobStatus.CANCELLING
+            return begins
 
     def _leave_behind(self) -> None:
         """See to it that a job that was cancelled has an end."""

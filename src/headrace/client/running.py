@@ -48,6 +48,9 @@ class Job(Protocol):
     def cancel(self) -> Any:
         """Give up the epoch that runs."""
 
+    def abandon(self) -> threading.Thread:
+        """The same in a process that ends, where no thread can be started; what the job runs on comes to its end."""
+
 
 _lock = threading.Lock()
 _running: set[Job] = set()
@@ -88,9 +91,8 @@ def cancel_all() -> None:
 def _give_up_all() -> None:
     """The process ends: have the jobs that still run let go, as Python aborts where a thread of theirs is busy."""
     deadline = time.monotonic() + _PARTING_SECONDS
-    for ended in [client.cancel() for client in jobs()]:
-        with contextlib.suppress(TimeoutError):
-            ended.result(max(deadline - time.monotonic(), 0))
+    for thread in [client.abandon() for client in jobs()]:
+        thread.join(max(deadline - time.monotonic(), 0))
 
 
 def end_all(signals: int, again: str, say: Callable[[str], None]) -> bool:

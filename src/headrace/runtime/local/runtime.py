@@ -54,11 +54,12 @@ class LocalRuntime:
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run every task once, stage by stage."""
         assert self._runner is not None, "start() comes first"
-        try:
-            with self._working_directory():
+        with self._working_directory():
+            try:
                 return self._interruptible.run(partial(self._run, self._runner, context))
-        except EpochCancelledError as error:
-            raise InfrastructureError(f"epoch {context.epoch} was given up") from error
+            except EpochCancelledError as error:
+                self._runner.drop_interrupted()
+                raise InfrastructureError(f"epoch {context.epoch} was given up") from error
 
     def _run(self, runner: TaskRunner, context: EpochContext) -> list[TaskReport]:
         envelopes: list[Envelope] = []

@@ -58,6 +58,7 @@ class ChainCache:
         self._blob = blob
         self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, _Mark]] = {}
+        self._taken: set[OperatorChain] = set()
         self._learnt: dict[Task, dict[str, dict[str, Learnt]]] = {}
         self._clients = KeptClients()
         self._clients_of: tuple[str, int] | None = None
@@ -70,10 +71,13 @@ class ChainCache:
         chain, mark = self._chains.pop((stage, partition), (None, None))
         if chain is not None:
             if mark == _Mark.before(context) and chain.stands_at(start):
+                self._taken.add(chain)
                 return chain
             self._retire((stage, partition), chain)
         learnt = self._learnt.pop((stage, partition), {})
-        return OperatorChain(self._blob, context, stage, partition, learnt, self._clients)
+        chain = OperatorChain(self._blob, context, stage, partition, learnt, self._clients)
+        self._taken.add(chain)
+        return chain
 
     def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
         """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
@@ -81,8 +85,19 @@ class ChainCache:
             self._chains[chain.stage.index, chain.partition] = (chain, _Mark.of(context))
         else:
             chain.close()
+        self._taken.discard(chain)
         if context.is_last:
             self._clients.close()
+
+    def drop(self, chain: OperatorChain) -> None:
+        """Close a chain that has not done its epoch."""
+        chain.drop()
+        self._taken.discard(chain)
+
+    def drop_taken(self) -> None:
+        """The same with all whose tasks were interrupted."""
+        for chain in tuple(self._taken):
+            self.drop(chain)
 
     def close(self) -> None:
         """Close them all; nobody waits for them any more."""

@@ -9,6 +9,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
 from headrace.exchange.envelope import Envelope, Kind
+from headrace.operators.interruption import EpochCancelledError
 from headrace.runtime.task.chain_cache import ChainCache
 from headrace.runtime.task.failures import REPORTED, TaskFailure
 from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport, hands_on
@@ -63,6 +64,10 @@ class TaskRunner:
             yield from attempt.run(_stage_work(attempt, stage, rest))
             yield from (envelope for envelope in rest if envelope.stage != stage)  # some are left where it has failed
             yield from self._results(attempt)
+
+    def drop_interrupted(self) -> None:
+        """Close the chains of tasks that were interrupted, which do not do so themselves."""
+        self._cache.drop_taken()
 
     def close(self) -> None:
         """Close every chain."""
@@ -140,13 +145,15 @@ class _Attempt:
             self._drop()
             failure = TaskFailure.of(error, self._state)
             self.report = TaskReport(stage=self._stage, partition=self._partition, error=failure)
+        except EpochCancelledError:
+            raise  # the next interruption may come while functions are being closed: that waits until none can
         except BaseException:
             self._drop()
             raise
 
     def _drop(self) -> None:
         if self._chain is not None:
-            self._chain.drop()
+            self._chains.drop(self._chain)
             self._chain = None
 
 
