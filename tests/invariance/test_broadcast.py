@@ -15,7 +15,10 @@ from headrace.common import Types
 from headrace.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag, RuntimeContext
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from tests.invariance.driver import EVENT, Cut, Event, Job, deaths, examples, multiset, run
-from tests.invariance.test_two_inputs import DISORDER, splits_in_bounds
+from tests.invariance.test_two_inputs import DISORDER, a_few_records_wait, splits_in_bounds
+
+__all__ = ["a_few_records_wait"]
+"""A fixture that every test here uses."""
 
 RULES = MapStateDescriptor("rules", Types.TUPLE([Types.STRING(), Types.LONG()]), Types.LONG())
 """How many there are of a key and a time."""

@@ -6,7 +6,7 @@ Of streams of different sources: whatever the order, time is that of both.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,19 @@ import pytest
 from hypothesis import strategies as st
 
 from headrace.common.typeinfo import Types
-from headrace.datastream import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction, RuntimeContext
-from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from headrace.operators import keyed_process
+from headrace.datastream import (
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    DataStream,
+    KeyedCoProcessFunction,
+    RuntimeContext,
+)
+from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from headrace.operators import keyed_process, process
 from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.process import ProcessOperator
 from tests.invariance import test_rolling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, per_key, run
 from tests.invariance.test_branches import Branch, bounds, branches, one_split
@@ -29,7 +38,8 @@ BY_SECOND = 1000
 
 @pytest.fixture(autouse=True)
 def a_few_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_process, "_MOST_WAITING", 3)
+    monkeypatch.setattr(keyed_process, "MOST_CALLED", 3)
+    monkeypatch.setattr(process, "MOST_CALLED", 3)
 
 
 two_ways = st.lists(branches, min_size=2, max_size=2)
@@ -239,23 +249,68 @@ def test_state_of_single_records(first: list[list[Event]], second: list[list[Eve
         assert set(numbers) <= set(range(1, count + 1))
 
 
-def test_streams_that_take_turns_are_handed_over_together(monkeypatch: pytest.MonkeyPatch) -> None:
+class LatestOfAll(CoProcessFunction):
+    """As :class:`Latest`, of a subtask without keys; good for one epoch."""
+
+    latest = NOTHING
+
+    def process_element1(self, value: Event, ctx: CoProcessFunction.Context) -> Iterator[Event]:
+        yield value[0], self.latest, value[2]
+
+    def process_element2(self, value: Event, ctx: CoProcessFunction.Context) -> None:
+        self.latest = value[1]
+
+
+LATEST = MapStateDescriptor("latest", Types.STRING(), Types.LONG())
+
+
+class LatestRule(BroadcastProcessFunction):
+    """As :class:`Latest`, of a stream that is broadcast."""
+
+    def process_element(self, value: Event, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Event]:
+        latest = ctx.get_broadcast_state(LATEST).get(value[0])
+        yield value[0], NOTHING if latest is None else latest, value[2]
+
+    def process_broadcast_element(self, value: Event, ctx: BroadcastProcessFunction.Context) -> None:
+        ctx.get_broadcast_state(LATEST).put(value[0], value[1])
+
+
+def keyed_latest(first: DataStream, second: DataStream) -> DataStream:
+    return first.key_by("f0").connect(second.key_by("f0")).process(Latest(), EVENT)
+
+
+def latest_of_all(first: DataStream, second: DataStream) -> DataStream:
+    return first.global_().connect(second.global_()).process(LatestOfAll(), EVENT)
+
+
+def latest_rule(first: DataStream, second: DataStream) -> DataStream:
+    return first.global_().connect(second.broadcast(LATEST)).process(LatestRule(), EVENT)
+
+
+@pytest.mark.parametrize(
+    ("connected", "operator"),
+    [(keyed_latest, KeyedProcessOperator), (latest_of_all, ProcessOperator), (latest_rule, ProcessOperator)],
+)
+def test_streams_that_take_turns_are_handed_over_together(
+    connected: Callable[[DataStream, DataStream], DataStream], operator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each record has a watermark of its own, so those of two sources come one by one: that took a call for each."""
     handed_over = []
-    call = KeyedProcessOperator._call
+    call = operator._call
 
-    def watched(self: KeyedProcessOperator, called: Any) -> None:
+    def watched(self: Any, called: Any, *batch: Any) -> None:
         records = list(called)
         handed_over.append(len(records))
-        call(self, records)
+        call(self, records, *batch)
 
-    monkeypatch.setattr(keyed_process, "_MOST_WAITING", 64)
-    monkeypatch.setattr(KeyedProcessOperator, "_call", watched)
+    monkeypatch.setattr(keyed_process, "MOST_CALLED", 64)
+    monkeypatch.setattr(process, "MOST_CALLED", 64)
+    monkeypatch.setattr(operator, "_call", watched)
     events = [[("a", 0, 2 * place + number) for place in range(100)] for number in range(2)]
 
     def build(job: Job) -> None:
-        one, other = (job.source(f"in {number}", [split], 0).key_by("f0") for number, split in enumerate(events))
-        job.sink("out", job.keyed("latest", one.connect(other).process(Latest(), EVENT)))
+        first, second = (job.source(f"in {number}", [split], 0) for number, split in enumerate(events))
+        job.sink("out", job.keyed("latest", connected(first, second)))
 
     assert sorted(run(build)["out"]) == [(("a", 0 if time else NOTHING, time), time) for time in range(0, 200, 2)]
     assert handed_over == [64, 64, 64, 8]

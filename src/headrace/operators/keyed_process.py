@@ -6,7 +6,7 @@ Event-time timers fire between the records of a batch, exactly where the waterma
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
@@ -22,7 +22,7 @@ from headrace.operators.functions import (
 )
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
-from headrace.operators.waiting_batches import WaitingBatches
+from headrace.operators.waiting_batches import MOST_CALLED, WaitingBatches
 from headrace.state.keys.entries import NO_KEY
 
 if TYPE_CHECKING:
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
     Called = tuple[Call, Any, int, int, Any]
     """What is called for a record, the record, its timestamp, the watermark that it meets, and its key."""
-
-_MOST_WAITING: Final = 1 << 12
-"""So many records of several inputs wait at most: two streams that take turns come a record at a time."""
 
 
 @names_explained("KeyedProcessFunction.Context", OTHER_NAMES_OF_CONTEXTS)
@@ -100,7 +97,7 @@ class KeyedProcessOperator(FunctionOperator):
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
         self._watermark = MIN_WATERMARK
-        self._waiting = WaitingBatches(_MOST_WAITING)
+        self._waiting = WaitingBatches["KeyedBatch"](MOST_CALLED)
 
     def open(self, context: OperatorContext, output: Output) -> None:
         assert context.state is not None

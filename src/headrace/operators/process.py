@@ -22,6 +22,7 @@ from headrace.operators.functions import (
 )
 from headrace.operators.timer_service import ReadOnlyTimerService
 from headrace.operators.user_code import user_error
+from headrace.operators.waiting_batches import MOST_CALLED, WaitingBatches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -77,6 +78,7 @@ class ProcessOperator(FunctionOperator):
         self._methods = methods
         self.maker = results_made_by(function, methods[0]) if len(methods) == 1 else None
         self._collector = ElementCollector(output_type, side_types)
+        self._waiting = WaitingBatches[Batch](MOST_CALLED)
         keyed = _KEYED_FUNCTIONS[methods]
         self._no_timers = f"timers exist only on a keyed stream; call key_by(...) first and use a {keyed}"
 
@@ -94,6 +96,7 @@ class ProcessOperator(FunctionOperator):
         return [ProcessContext(timers)] * len(self._methods)
 
     def begin_epoch(self, scope: EpochScope) -> None:
+        self._waiting.forget()
         self._timers.processing_time = scope.processing_time
         self._timers.watermark = scope.watermark
 
@@ -101,12 +104,35 @@ class ProcessOperator(FunctionOperator):
         self._timers.watermark = watermark
 
     def process(self, input_index: int, batch: Batch) -> None:
-        self._call(repeat(self._calls[input_index], len(batch)), batch)
+        if len(self._methods) == 1:
+            self._call_one(input_index, batch)
+        elif batch.ordinals is not None:  # branches of a stream meet again, which is told of each record
+            self._call_waiting()
+            self._call_one(input_index, batch)
+        elif self._waiting.add(input_index, batch):
+            self._call_waiting()
 
     def process_in_order(self, records: OrderedRecords) -> None:
         """Handle records of all inputs in the order in which they are given."""
-        of_any_input = Batch.of_rows(Types.PICKLED_BYTE_ARRAY(), records.rows, records.timestamps, records.watermarks)
-        self._call((self._calls[number] for number in records.inputs), of_any_input)
+        self._call_in_turn(records.inputs, records.rows, records.timestamps, records.watermarks)
+
+    def _call_waiting(self) -> None:
+        """Handle what waits, in the order in which it came; the records of each input are made objects together."""
+        taken = self._waiting.take()
+        parts = {number: own for number in range(len(self._methods)) if (own := taken.of(number)) is not None}
+        if len(parts) == 1:
+            self._call_one(*parts.popitem())
+        elif parts:
+            rows = {number: iter(own.rows) for number, own in parts.items()}
+            inputs = taken.sides.tolist()
+            self._call_in_turn(inputs, [next(rows[number]) for number in inputs], taken.timestamps, taken.watermarks)
+
+    def _call_in_turn(self, inputs: Sequence[int], rows: list[Any], timestamps: Any, watermarks: Any) -> None:
+        of_any_input = Batch.of_rows(Types.PICKLED_BYTE_ARRAY(), rows, timestamps, watermarks)
+        self._call((self._calls[number] for number in inputs), of_any_input)
+
+    def _call_one(self, input_index: int, batch: Batch) -> None:
+        self._call(repeat(self._calls[input_index], len(batch)), batch)
 
     def _call(self, calls: Iterable[Call], batch: Batch) -> None:
         """Call a method for each record."""
@@ -127,5 +153,6 @@ class ProcessOperator(FunctionOperator):
         collector.flush(batch, self.output, self.context)
 
     def advance_watermark(self, watermark: int) -> None:
+        self._call_waiting()
         self._timers.watermark = watermark
         super().advance_watermark(watermark)

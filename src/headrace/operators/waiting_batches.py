@@ -7,10 +7,11 @@ that none waits when an epoch ends.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
 
+from headrace.common.batch import Batch
 from headrace.operators.keyed import concat_keyed
 
 if TYPE_CHECKING:
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.keyed import KeyedBatch
-
     Longs = npt.NDArray[np.int64]
+
+_AnyBatch = TypeVar("_AnyBatch", bound=Batch)
+
+MOST_CALLED: Final = 1 << 12
+"""So many records wait at most for a function that is called for each of them."""
 
 _MOST_BYTES: Final = 128 << 20
 """Records that take so much memory are many, however few they are."""
@@ -29,14 +33,14 @@ _WEIGHED_ROWS: Final = 64
 """One batch of so many records is weighed for all of them: of a few records that takes longer than all else."""
 
 
-class TakenBatches:
+class TakenBatches(Generic[_AnyBatch]):
     """Records of both inputs in the order in which they came.
 
     Args:
         batches: the input and the records of each batch.
     """
 
-    def __init__(self, batches: Sequence[tuple[int, KeyedBatch]]) -> None:
+    def __init__(self, batches: Sequence[tuple[int, _AnyBatch]]) -> None:
         self.batches = [batch for _, batch in batches]
         self._indices = [index for index, _ in batches]
 
@@ -45,13 +49,23 @@ class TakenBatches:
         """The input of each record."""
         return np.repeat(np.array(self._indices, np.int64), [len(batch) for batch in self.batches])
 
-    def of(self, side: int) -> KeyedBatch | None:
+    @property
+    def timestamps(self) -> Longs:
+        """The timestamp of each record."""
+        return np.concatenate([batch.timestamps for batch in self.batches])
+
+    @property
+    def watermarks(self) -> Longs:
+        """The watermark that each record meets."""
+        return np.concatenate([batch.watermarks for batch in self.batches])
+
+    def of(self, side: int) -> _AnyBatch | None:
         """The records of one input; None if there are none."""
         own = [batch for index, batch in zip(self._indices, self.batches, strict=True) if index == side]
         return concat_keyed(own) if own else None
 
 
-class WaitingBatches:
+class WaitingBatches(Generic[_AnyBatch]):
     """The records of one subtask that wait.
 
     Args:
@@ -64,10 +78,10 @@ class WaitingBatches:
 
     def forget(self) -> None:
         """None waits any more."""
-        self._batches: list[tuple[int, KeyedBatch]] = []
+        self._batches: list[tuple[int, _AnyBatch]] = []
         self._rows = self._bytes = self._unweighed = 0
 
-    def add(self, input_index: int, batch: KeyedBatch) -> bool:
+    def add(self, input_index: int, batch: _AnyBatch) -> bool:
         """Has records of one input wait; tells whether there are many now."""
         self._batches.append((input_index, batch))
         self._rows += len(batch)
@@ -77,7 +91,7 @@ class WaitingBatches:
             self._unweighed = 0
         return self._rows >= self._most_rows or self._bytes >= _MOST_BYTES
 
-    def take(self) -> TakenBatches:
+    def take(self) -> TakenBatches[_AnyBatch]:
         """All that wait, which do so no longer."""
         taken = TakenBatches(self._batches)
         self.forget()

@@ -91,7 +91,6 @@ class EventTimeOrderOperator(Operator):
         self._operator.begin_epoch(scope)
 
     def process(self, input_index: int, batch: Batch) -> None:
-        check_timestamps(batch, self.context, 1, ORDER, "order")
         self._waiting[input_index].add(batch)
         self._arrived += len(batch)
         if self._arrived >= _MOST_WAITING:
@@ -119,7 +118,9 @@ class EventTimeOrderOperator(Operator):
         """Hands over what the watermark lets go, and what came late."""
         watermark, self._arrived = max(watermark, self._watermark), 0
         due = [
-            (turn, part) for turn, number in enumerate(self._turns) for part in self._waiting[number].take(watermark)
+            (turn, part)
+            for turn, number in enumerate(self._turns)
+            for part in self._waiting[number].take(watermark, self._check)
         ]
         before, self._watermark = self._watermark, watermark
         if not due:
@@ -129,6 +130,9 @@ class EventTimeOrderOperator(Operator):
             stop = start + _HANDED_OVER
             records = self._gather(due, order[start:stop], watermarks[start:stop])
             self._operator.process_in_order(records)
+
+    def _check(self, batch: Batch) -> None:
+        check_timestamps(batch, self.context, 1, ORDER, "order")
 
     def _gather(self, due: Sequence[tuple[int, Due]], order: Longs, watermarks: Longs) -> OrderedRecords:
         """Some of the records that are due, by their places among all of them."""

@@ -83,11 +83,17 @@ class WaitingRecords(ABC):
         """Records wait, each until event time has come to its timestamp, or to the watermark that it has met."""
         self._arrived.append(batch)
 
-    def take(self, up_to: int) -> list[Due]:
-        """What waits no longer when event time has come to ``up_to``."""
+    def take(self, up_to: int, check: Callable[[Batch], None]) -> list[Due]:
+        """What waits no longer when event time has come to ``up_to``.
+
+        Args:
+            up_to: see above.
+            check: refuses records that cannot be put in order; of many at once that costs less.
+        """
         found = self._take_stored(up_to)
         if self._arrived:
             batch = self._joined()
+            check(batch)
             is_due = np.maximum(batch.timestamps, batch.watermarks) <= up_to
             self._arrived = [] if is_due.all() else [batch.filter(~is_due)]
             due = batch if is_due.all() else batch.filter(is_due)

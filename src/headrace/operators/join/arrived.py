@@ -42,7 +42,9 @@ class ArrivedRecords:
         return len(self.watermarks)
 
 
-def arrived_records(interval: JoinInterval, schemas: Sequence[pa.Schema], taken: TakenBatches) -> ArrivedRecords:
+def arrived_records(
+    interval: JoinInterval, schemas: Sequence[pa.Schema], taken: TakenBatches[KeyedBatch]
+) -> ArrivedRecords:
     """The records of both inputs that have waited.
 
     Args:

@@ -27,7 +27,7 @@ class CoGroupOperator(WindowOperator):
 
     def __init__(self, layout: GeneralWindowLayout) -> None:
         super().__init__(layout)
-        self._waiting = WaitingBatches(_MOST_ROWS)
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._waiting.forget()

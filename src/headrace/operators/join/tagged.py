@@ -52,7 +52,7 @@ def pair_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
     return Types.ROW_NAMED(["left", "right"], [left, right])
 
 
-def tagged(taken: TakenBatches, type_: TypeInformation) -> KeyedBatch:
+def tagged(taken: TakenBatches[KeyedBatch], type_: TypeInformation) -> KeyedBatch:
     """Records of both inputs, of which there is at least one, in the order in which they came; column by column."""
     schema, batches = layout_of(type_).schema, taken.batches
     is_left = taken.sides == LEFT
@@ -60,11 +60,9 @@ def tagged(taken: TakenBatches, type_: TypeInformation) -> KeyedBatch:
         _placed(taken.of(side), taken.sides == side, schema[column].type) for side, column in ((LEFT, 1), (RIGHT, 2))
     )
     columns = pa.RecordBatch.from_arrays([pa.array(is_left), left, right], schema=schema)
-    times = np.concatenate([batch.timestamps for batch in batches])
-    watermarks = np.concatenate([batch.watermarks for batch in batches])
     ordinals = [batch.ordinals for batch in batches if batch.ordinals is not None]
     known = np.concatenate(ordinals) if len(ordinals) == len(batches) else None
-    made = Batch(type_, times, watermarks, columns=columns, ordinals=known)
+    made = Batch(type_, taken.timestamps, taken.watermarks, columns=columns, ordinals=known)
     return KeyedBatch.of(made, KeyColumn.concat([batch.keys for batch in batches]))
 
 
