@@ -29,6 +29,7 @@ NAMESAKES = {
     "state file": f"1-0-1-0-{DIGEST}.state",
     "older state file": f".1-0-1-0-{DIGEST}.state.{DIGEST * 2}.tmp",
     "compacted state file": f"compacted-0-1-0-{DIGEST}.state",
+    "shared state file": f"shared-1-0-1-{DIGEST}-{DIGEST}.state",
     "source log": "files-00000099.log",
     "hidden part": f"0000000001-0-0-5-{DIGEST}.part",
     "waiting part": f"0000000001-0-0.{DIGEST * 2}.tmp",

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace.client.defaults import submission_defaults
-from headrace.common import Configuration, Types, WatermarkStrategy
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.common import Configuration, Row, Types, WatermarkStrategy
+from headrace.datastream import BroadcastProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
+from headrace.datastream.state import MapStateDescriptor
 from headrace.jobmanager.progress import EpochStatistics
 from headrace.storage.locations import open_storage
 from tests.reliability.support.canonical import row_sink
@@ -50,9 +51,29 @@ def expected() -> Records:
     return [(number, number // KEYS + 1) for number in range(COUNT)]
 
 
+COUNTS = MapStateDescriptor("counts", Types.LONG(), Types.LONG())
+
+
+class SeenByAll(BroadcastProcessFunction):
+    """Numbers the records of each key that are broadcast, in broadcast state; one subtask shows them."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._shows = runtime_context.get_index_of_this_subtask() == 0
+
+    def process_element(self, value: int, ctx: BroadcastProcessFunction.ReadOnlyContext) -> None:
+        """Others number these."""
+
+    def process_broadcast_element(self, value: int, ctx: BroadcastProcessFunction.Context) -> Iterator[Row]:
+        counts = ctx.get_broadcast_state(COUNTS)
+        seen = (counts.get(value % KEYS) or 0) + 1
+        counts.put(value % KEYS, seen)
+        if self._shows:
+            yield Row(number=value, seen=seen)
+
+
 @dataclass(frozen=True)
 class Job:
-    """Two sources, keyed state that is compacted, and three sinks, on the local runtime.
+    """Two sources, keyed state, broadcast state, both of which are compacted, and three sinks, on the local runtime.
 
     Attributes:
         folder: where its checkpoints and its output are.
@@ -123,7 +144,9 @@ class Job:
         settings = self._settings(checkpoints)
         env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)
         left, right = (self._numbers(env, side, watch=watch) for side in ("left", "right"))
-        seen = left.union(right).key_by(lambda number: number % KEYS, Types.LONG()).process(Seen(), RECORD).uid("seen")
+        by_key = right.key_by(lambda number: number % KEYS, Types.LONG()).process(Seen(), RECORD).uid("seen")
+        by_all = right.connect(left.broadcast(COUNTS)).process(SeenByAll(), RECORD).uid("seen-by-all")
+        seen = by_key.union(by_all)
         for name in SINKS:
             sink = WatchedSink(row_sink(f"{output}/{name}", ROLLED_BY_SIZE if name == "rolled" else A_FILE_AN_EPOCH))
             if name == "shown" and isinstance(recorder, _Crasher):
@@ -206,12 +229,17 @@ class Kinds:
         return [self._state / version["name"] for version in self._versions()]
 
     def older_state_file(self) -> list[Path]:
+        others = {*self.state_file(), *self.compacted_state_file(), *self.shared_state_file()}
         files = [self._state / name for version in self._versions() for name in version["files"]]
-        return [file for file in files if file not in self.state_file() and file not in self.compacted_state_file()]
+        return [file for file in files if file not in others]
 
     def compacted_state_file(self) -> list[Path]:
         files = [name for version in self._versions() for name in version["files"]]
         return [self._state / name for name in files if name.startswith("compacted-")]
+
+    def shared_state_file(self) -> list[Path]:
+        files = [name for name in self._versions()[0]["files"] if name.startswith("shared-")]
+        return [self._state / name for name in sorted(files, key=lambda name: -int(name.split("-")[1]))]
 
     def source_log(self) -> list[Path]:
         logs = ((side, source["enumerator"]["log"]) for side, source in self._newest()["sources"].items())

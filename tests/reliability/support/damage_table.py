@@ -43,6 +43,7 @@ TABLE: Final = {
     "state file": [_S, _S, _S, _S, _S, _S, _X, _S, _X, _X],
     "older state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
     "compacted state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
+    "shared state file": [_XS, _XS, _X, _S, _S, _S, _X, _S, _X, _X],
     "source log": [_S, _S, _X, _S, _S, _S, _X, _S, _X, _X],
     "hidden part": [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X],
     "waiting part": [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X],
