@@ -116,21 +116,6 @@ def test_the_start_of_a_window(timestamp: int, offset: int, start: int) -> None:
     assert TimeWindow.get_window_start_with_offset(timestamp, offset, 5) == start
 
 
-class _Counting(MapFunction):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        runtime_context.get_metrics_group().counter("seen")
-
-    def map(self, value: Any) -> Any:
-        return value
-
-
-def test_metrics_are_refused_in_plain_words(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(HeadraceError, match=r"operator 'Map' [^:]*failed") as caught:
-        collected(env.from_collection([1]).map(_Counting()))
-    assert "RuntimeContext.get_metrics_group() is not supported yet: emit what is counted" in str(caught.value)
-    assert str(caught.value).count(f"at {__file__}") == 2, "the line that asked, and the operator's"
-
-
 def _windows(env: StreamExecutionEnvironment) -> Any:
     events = [("a", 1, 500), ("a", 2, 900), ("b", 0, 5000), ("a", 3, 100)]
     times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda event, _: event[2])

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import other_names
+from headrace.common.public_module import public_module
 from headrace.metrics.measurements import Measurements, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
+
+public_module(__name__)
 
 M = TypeVar("M", bound="Metric")
 
