@@ -45,7 +45,13 @@ OWN_NAMES: Final = frozenset(
 
 
 class Metric:
-    """What a function tells about its work. Groups of metrics make them."""
+    """What a function tells about its work. Groups of metrics make them.
+
+    Examples:
+        >>> from headrace.metrics import Counter, Metric
+        >>> isinstance(Counter(), Metric)
+        True
+    """
 
 
 @other_names({"increment": "use inc(n)", "getCount": "use get_count()"})
