@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError
 from headrace.datastream import (
     ExternalizedCheckpointRetention,
     KeyedProcessFunction,
-    MapFunction,
     OutputTag,
     ProcessWindowFunction,
-    RuntimeContext,
     StreamExecutionEnvironment,
     TimeWindow,
 )

@@ -282,7 +282,8 @@ def test_numbers_of_numpy_are_numbers() -> None:
     sizes.update(np.float32(0.5))
     summary = sizes.take()
     assert (type(counter.get_count()), counter.get_count()) == (int, 2)
-    assert summary is not None and (type(summary.total), summary.total) == (float, 0.5)
+    assert summary is not None
+    assert (type(summary.total), summary.total) == (float, 0.5)
 
 
 def test_a_gauge_may_be_replaced_and_asking_again_gives_the_same_counter() -> None:
@@ -292,4 +293,5 @@ def test_a_gauge_may_be_replaced_and_asking_again_gives_the_same_counter() -> No
     group.gauge("g", lambda: 1)
     group.gauge("g", lambda: 2)
     measured = registry.take()
-    assert measured is not None and measured.gauges == {"g": 2}
+    assert measured is not None
+    assert measured.gauges == {"g": 2}
