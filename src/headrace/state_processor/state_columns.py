@@ -187,6 +187,8 @@ class StateColumns:
             if column.null_count and name not in _TAKES_NULL and not (name == VALUE and self._has_null_values):
                 row = column.is_null().index(True).as_py()
                 raise self._refused(f"row {row}: {name!r} is null; leave such rows out")
+            if name == NAMESPACE and self.about.get(KIND) != TIMERS and (row := column.index(b"").as_py()) >= 0:
+                raise self._refused(f"row {row}: the window is null; leave such rows out")
 
     @property
     def _has_null_values(self) -> bool:
@@ -205,7 +207,7 @@ class StateColumns:
             row = pc.min(repeated.column("row_max")).as_py()
             told = {name: value for name, value in given.slice(row, 1).to_pylist()[0].items() if name != VALUE}
             what = "timer" if TIMERS in self.store else "entry" if ENTRY_KEY in names else "key"
-            raise self._refused(f"row {row} has a {what} that an earlier row has as well: {told}")
+            raise self._refused(f"row {row} has the {what} of an earlier row: {told}")
 
     def _refused(self, why: str) -> SavepointError:
         return SavepointError(f"{self.subject}: {why}")

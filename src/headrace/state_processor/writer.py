@@ -161,10 +161,13 @@ class SavepointWriter:
             SavepointError: when there is no such state, columns are missing or unknown, or rows are no such state.
             InvalidTypeError: when ``data`` is no table.
         """
-        before = self._before(uid)
-        stored = [] if before is None else [t for t in self._job.tables() if (t.uid, t.store) == (before, store)]
+        self._check_known(uid)
+        before = next((old for old, new in self._carried.items() if new == uid), None)
+        if before is None:
+            raise SavepointError(f"the operator {uid!r} has the state that with_operator() gave it, or none any more")
+        stored = [table for table in self._job.tables() if (table.uid, table.store) == (before, store)]
         if not stored:
-            self.reader.read_table(uid if before is None else before, store)  # tells what there is
+            self.reader.read_table(before, store)  # tells what there is
         widest = max(stored, key=lambda table: len(table.schema))
         columns = StateColumns.of_stored(widest)
         try:
@@ -251,10 +254,6 @@ class SavepointWriter:
         place = place_of(self._manifest, uid)
         assert place is not None, "it was looked up when the state was given"
         return place
-
-    def _before(self, uid: str) -> str | None:
-        """The uid that an operator has in what the writer was made from."""
-        return next((old for old, new in self._carried.items() if new == uid), None)
 
     def _kinds_of(self, uid: str) -> bool:
         return any(uid in stage.operators and stage.operators[uid].state_kinds for stage in self._manifest.stages)
