@@ -204,3 +204,43 @@ def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> 
         file.unlink()
     with pytest.raises(StateCorruptedError, match="missing"):
         SavepointReader.read(str(tmp_path / "job")).states()
+
+
+# --- by the client of a job -------------------------------------------------------------------------------------------
+
+TOTAL = ValueStateDescriptor("total", Types.LONG())
+
+
+def test_a_client_asks_for_a_key_of_its_job(tmp_path: Path) -> None:
+    """All the while, and when the job has ended."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1, 7: 5})
+    client = start(place, "job", 2)
+    wait_for_records(client, 2)
+    assert client.query_state("totals", TOTAL, "k7", Types.STRING()) == 5
+    assert client.query_state("totals", TOTAL, "k8", Types.STRING()) is None
+    seen = []
+    for number in range(30):
+        place.write(f"f{number}", {0: 1})
+        wait_for_records(client, 3 + number)
+        seen.append(client.query_state("totals", TOTAL, "k0", Types.STRING()))
+    assert seen == [*range(2, 32)], "what has been counted has a checkpoint"
+    with pytest.raises(SavepointError, match="no state of an operator with uid 'total'"):
+        client.query_state("total", TOTAL, "k7", Types.STRING())
+    with pytest.raises(StateMigrationError, match="stored with another key type"):
+        client.query_state("totals", TOTAL, 7, Types.LONG())
+    client.stop().result(DEADLINE)
+    assert client.query_state("totals", TOTAL, "k0", Types.STRING()) == 31
+
+
+def test_a_client_of_a_job_without_a_checkpoint_directory(tmp_path: Path) -> None:
+    """Its state is there as long as the job."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1, 7: 5})
+    settings = {"execution.checkpointing.dir": None, "execution.checkpointing.data-inline-threshold": "0"}
+    client = start(place, "job", 2, settings=settings)
+    wait_for_records(client, 2)
+    assert client.query_state("totals", TOTAL, "k7", Types.STRING()) == 5
+    client.stop().result(DEADLINE)
+    with pytest.raises(SavepointError, match=r"cannot be read: .*Without execution.checkpointing.dir it is kept until"):
+        client.query_state("totals", TOTAL, "k7", Types.STRING())

@@ -108,6 +108,11 @@ class BootstrapTransformation(StateTransformation):
         self._build = build
 
     @property
+    def parallelism(self) -> int:
+        data = self._records.data
+        return int(data.sparkSession.sparkContext.defaultParallelism) if is_spark_dataframe(data) else 1
+
+    @property
     def state_kinds(self) -> StateKinds:
         return self._kinds
 

@@ -18,7 +18,7 @@ from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_table
 from headrace.savepoint.tasks import with_tables
 from headrace.state.keys.groups import check_parallelism
-from headrace.state_processor.given_data import table_of
+from headrace.state_processor.given_rows import GivenRows, given_rows
 from headrace.state_processor.manifest_edits import (
     empty_manifest,
     known_uids,
@@ -28,10 +28,8 @@ from headrace.state_processor.manifest_edits import (
     with_operator,
     without,
 )
-from headrace.state_processor.placing import write_rows
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.state_tables import GivenState
 from headrace.state_processor.transformation import StateTransformation, WriteTarget
 from headrace.storage.locations import open_storage
 
@@ -75,7 +73,7 @@ class SavepointWriter:
         self._configuration = Configuration()
         self._carried = {uid: uid for uid in known_uids(manifest)}  # by the uid there, that here
         self._given: dict[str, StateTransformation] = {}
-        self._replaced: dict[tuple[str, str], GivenState] = {}
+        self._replaced: dict[tuple[str, str], GivenRows] = {}
 
     @classmethod
     def new_savepoint(
@@ -143,7 +141,7 @@ class SavepointWriter:
                 "replaced, or replace_table() for one of its states"
             )
         if place is None:
-            parallelism = self._configuration.get(config.PARALLELISM) or 1
+            parallelism = self._configuration.get(config.PARALLELISM) or transformation.parallelism
             self._manifest = with_operator(self._manifest, uid, min(parallelism, self._manifest.max_parallelism))
         self._manifest = with_kinds(self._manifest, uid, transformation.state_kinds)
         self._given[uid] = transformation
@@ -171,7 +169,7 @@ class SavepointWriter:
         widest = max(stored, key=lambda table: len(table.schema))
         columns = StateColumns.of_stored(widest)
         try:
-            self._replaced[uid, store] = GivenState(columns, columns.stored(table_of(data)))
+            self._replaced[uid, store] = given_rows(columns, data)
         except SavepointError as error:
             raise SavepointError(f"operator {uid!r}: {error}") from error
         return self
@@ -238,8 +236,8 @@ class SavepointWriter:
                 yield write_table(folder, replace(table, uid=uid), stage, partition)
 
     def _write_replaced(self, folder: Folder) -> Iterator[TableFile]:
-        for (uid, _), state in self._replaced.items():
-            yield from write_rows(folder, self._place(uid), state.columns, state.rows)
+        for (uid, _), rows in self._replaced.items():
+            yield from rows.write(folder, self._place(uid))
 
     def _write_given(self, folder: Folder) -> Iterator[TableFile]:
         for uid, transformation in self._given.items():
