@@ -446,8 +446,8 @@ STATE_BACKENDS: Final = PluginGroup(
         ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
     },
     {
-        "forst": f"use {ROCKSDB_BACKEND!r}, whose tables lie in the checkpoint directory too, on an object store or HDFS "
-        "as well; tasks keep copies of those that they read"
+        "forst": f"use {ROCKSDB_BACKEND!r}, whose tables lie in the checkpoint directory too, on an object store or "
+        "HDFS as well; tasks keep copies of those that they read"
     },
 )
 """All that are there."""
