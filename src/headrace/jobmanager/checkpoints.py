@@ -90,7 +90,7 @@ class CheckpointCoordinator:
         first = first_manifest(self._plan)
         if self._start is None:
             return first
-        first = self._start.first_manifest(first)
+        first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
         check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
         return without_unclaimed(first, self._plan)
 

@@ -107,14 +107,18 @@ class JobManager:
         """The last epoch that this run has completed; None before the first one."""
         return self._latest
 
-    def gauges(self) -> dict[str, int]:
-        """Where event time is, and how far sources are behind, as of the last epoch; empty before the first one."""
+    def gauges(self) -> dict[str, float]:
+        """Where event time is, how far sources are behind, and what functions have measured, as of the last epoch.
+
+        Empty before the first one; counters are in the manifest.
+        """
         latest = self._latest
         if latest is None:
             return {}
         now = self._supervisor.services.now()
         sources = (gauge for source in latest.sources for gauge in source.gauges(now))
-        return dict(sources) | ({} if latest.event_time is None else latest.event_time.gauges())
+        of_event_time = {} if latest.event_time is None else latest.event_time.gauges()
+        return self._supervisor.services.function_metrics.gauges(now) | dict(sources) | of_event_time
 
     def failures(self) -> list[JobFailure]:
         """The latest failures of the job, of earlier runs too, the last one at the end; none before it is open."""

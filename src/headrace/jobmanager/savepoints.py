@@ -27,18 +27,18 @@ from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import remove_uncompleted
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_out
-from headrace.savepoint.tasks import Export, with_versions
-from headrace.state.version import VersionRef
+from headrace.savepoint.tasks import Export, with_tables
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.execution import JobExecution, JobServices
     from headrace.savepoint.metadata import SavepointFormat, TableFile
+    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -230,7 +230,7 @@ def _completed(job: JobServices, running: _Running) -> str:
     tables = () if running.tables is None else tuple(chain.from_iterable(running.tables.result()))
     metadata = running.metadata
     if metadata.format == "canonical":
-        metadata = replace(metadata, checkpoint=_with_tables(metadata.checkpoint, tables), tables=tables)
+        metadata = replace(metadata, checkpoint=with_tables(metadata.checkpoint, tables), tables=tables)
     job.checkpoints.check_owner()
     if not running.folder.create(METADATA, metadata.to_bytes()):
         raise SavepointError(f"{running.folder.locate(METADATA)} exists")
@@ -272,14 +272,6 @@ def _let_go(job: JobServices, name: str) -> None:
 
 def _holds(ref: VersionRef) -> bool:
     return bool(ref.name or ref.inline)
-
-
-def _with_tables(manifest: Manifest, tables: Sequence[TableFile]) -> Manifest:
-    """A manifest that says of each task, in place of its version, in which files of the savepoint its state is."""
-    by_task: dict[tuple[int, int], list[str]] = {}
-    for table in tables:
-        by_task.setdefault((table.stage, table.partition), []).append(table.path)
-    return with_versions(manifest, (VersionRef(*task, 0, files=tuple(paths)) for task, paths in by_task.items()))
 
 
 def _told(where: str, error: Exception, then: str) -> SavepointError:
