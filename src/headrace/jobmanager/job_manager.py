@@ -184,11 +184,14 @@ class JobManager:
         """
 
         def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            services, savepoints = job._supervisor.services, job._savepoints
             if drains:
-                job._savepoints.begin_at_end(wanted, outcome)
+                savepoints.begin_at_end(wanted, outcome)
                 job.drain()
-            elif job._savepoints.begin(job._supervisor.services, job._supervisor.running(), wanted, outcome) and stops:
-                job.stop()
+            elif savepoints.begin(services, job._supervisor.running(), wanted, outcome) and stops:
+                savepoints.complete(services, job._supervisor.running())  # without one the job goes on
+                if outcome.exception() is None:
+                    job.stop()
 
         return self._commands.add_lasting(begin)
 
@@ -304,6 +307,8 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
             self._commands.run_all(self)
+            if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
+                break
             self._adapt()
             statistics = self._supervisor.guard(self._step)
             self._serve()

@@ -112,15 +112,12 @@ class SavepointCoordinator:
                     _let_go(job, running.name)
                 running.outcome.set_result(place)
 
-    def finish(self, job: JobServices, execution: JobExecution) -> None:
-        """The job ends: begin what was to be begun then, and wait for everything.
+    def complete(self, job: JobServices, execution: JobExecution) -> None:
+        """Wait until all that have begun are complete.
 
         Raises:
             JobCancelledError: when the job is cancelled meanwhile.
         """
-        at_end, self._at_end = self._at_end, []
-        for request, outcome in at_end:
-            self.begin(job, execution, request, outcome)
         while self._running:
             execution.commits.check()
             self.look(job, execution)
@@ -128,12 +125,20 @@ class SavepointCoordinator:
                 raise JobCancelledError("the job was cancelled before its savepoints were complete")
             time.sleep(_LOOK_SECONDS if self._running else 0)
 
+    def finish(self, job: JobServices, execution: JobExecution) -> None:
+        """The job ends: begin what was to be begun then, and wait for everything; errors as in :meth:`complete`."""
+        at_end, self._at_end = self._at_end, []
+        for request, outcome in at_end:
+            self.begin(job, execution, request, outcome)
+        self.complete(job, execution)
+
     def close(self) -> None:
         """The job is over: what is not complete never will be."""
         left = [running.outcome for running in self._running] + [outcome for _, outcome in self._at_end]
         self._running, self._at_end = [], []
         for outcome in left:
-            outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
+            if not outcome.done():  # else whoever waited for it was told
+                outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
 
 
 def _begun(
