@@ -184,12 +184,13 @@ class JobManager:
         """
 
         def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            services, savepoints = job._supervisor.services, job._savepoints
             if drains:
-                job._savepoints.begin_at_end(wanted, outcome)
+                savepoints.begin_at_end(wanted, outcome)
                 job.drain()
                 return
             ends = job.stop if stops else None
-            job._savepoints.begin(job._supervisor.services, job._supervisor.running(), wanted, outcome, ends)
+            savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
 
         return self._commands.add_lasting(begin)
 
@@ -306,7 +307,7 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
             self._commands.run_all(self)
-            if self._stop.is_set():
+            if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
             self._adapt()
             statistics = self._supervisor.guard(self._step)

@@ -167,7 +167,8 @@ class SavepointCoordinator:
         left = [running.outcome for running in self._running] + [outcome for _, outcome in self._at_end]
         self._running, self._at_end = [], []
         for outcome in left:
-            outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
+            if not outcome.done():  # else whoever waited for it was told
+                outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
 
 
 def recover(job: JobServices) -> None:
