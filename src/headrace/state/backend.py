@@ -459,5 +459,9 @@ STATE_BACKENDS: Final = PluginGroup(
         DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
         ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
     },
+    {
+        "forst": f"use {ROCKSDB_BACKEND!r}, whose tables lie in the checkpoint directory too, on an object store or "
+        "HDFS as well; tasks keep copies of those that they read"
+    },
 )
 """All that are there."""
