@@ -157,3 +157,11 @@ def with_versions(manifest: Manifest, refs: Iterable[VersionRef]) -> Manifest:
         for index, stage in enumerate(manifest.stages)
     )
     return replace(manifest, stages=tuple(stages))
+
+
+def with_tables(manifest: Manifest, tables: Iterable[TableFile]) -> Manifest:
+    """A manifest that says of each task, in place of its version, in which files of the savepoint its state is."""
+    by_task: dict[tuple[int, int], list[str]] = {}
+    for table in tables:
+        by_task.setdefault((table.stage, table.partition), []).append(table.path)
+    return with_versions(manifest, (VersionRef(*task, 0, files=tuple(paths)) for task, paths in by_task.items()))
