@@ -131,3 +131,15 @@ def test_what_can_be_imported_stays_the_same(function: Any) -> None:
     """Its cache, and what others have registered, are those of the process."""
     assert pickle.loads(pickle_by_value(function)) is function
     assert b"importable_functions" in pickle_by_value(function)
+
+
+def test_code_keeps_the_name_of_its_file() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    program = "def outer(number):\n    return [1 / each for each in [number]]\nclass Outer:\n    def inner(self):\n        return lambda: 1 / 0\n"
+    exec(compile(program, "/home/ann/job.py", "exec"), names)
+    outer = pickle.loads(pickle_by_value(names["outer"]))
+    inner = pickle.loads(pickle_by_value(names["Outer"]))().inner()
+    assert {code.co_filename for code in (outer.__code__, inner.__code__)} == {"/home/ann/job.py"}
+    with pytest.raises(ZeroDivisionError) as raised:
+        outer(0)
+    assert (str(raised.traceback[1].path), raised.traceback[1].lineno + 1) == ("/home/ann/job.py", 2)

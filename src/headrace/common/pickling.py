@@ -2,7 +2,8 @@
 
 It is ``cloudpickle`` with what that lacks: functions that remember their results (``functools.cache``), generic
 functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a
-script would go by a name that nobody else can import, or not at all.
+script would go by a name that nobody else can import, or not at all. And code keeps the name of its file, which newer
+releases of ``cloudpickle`` replace: an error tells of the user's line.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import io
 import sys
 from collections import ChainMap
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
 
 import cloudpickle
@@ -78,6 +79,16 @@ def _cached_property(value: functools.cached_property[Any]) -> tuple[Any, ...]:
     return functools.cached_property, (value.func,), about
 
 
+def _code(value: CodeType) -> tuple[Any, ...]:
+    make, arguments, *_ = cloudpickle.Pickler.dispatch_table[CodeType](value)
+    file = "".join(list(value.co_filename))  # not shared with other code, so that equal code has equal bytes
+    return _code_of_file, (file, make, arguments)
+
+
+def _code_of_file(file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
+    return make(*arguments).replace(co_filename=file)
+
+
 def _is_importable(value: Any) -> bool:
     """Whether another process finds a function by its name."""
     name = value.__module__
@@ -91,7 +102,7 @@ def _is_importable(value: Any) -> bool:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     dispatch_table: ClassVar = ChainMap(
-        {type(functools.lru_cache(len)): _cached, functools.cached_property: _cached_property},
+        {CodeType: _code, type(functools.lru_cache(len)): _cached, functools.cached_property: _cached_property},
         cloudpickle.Pickler.dispatch_table,
     )
 
