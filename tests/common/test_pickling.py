@@ -135,7 +135,13 @@ def test_what_can_be_imported_stays_the_same(function: Any) -> None:
 
 def test_code_keeps_the_name_of_its_file() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    program = "def outer(number):\n    return [1 / each for each in [number]]\nclass Outer:\n    def inner(self):\n        return lambda: 1 / 0\n"
+    program = """\
+def outer(number):
+    return [1 / each for each in [number]]
+class Outer:
+    def inner(self):
+        return lambda: 1 / 0
+"""
     exec(compile(program, "/home/ann/job.py", "exec"), names)
     outer = pickle.loads(pickle_by_value(names["outer"]))
     inner = pickle.loads(pickle_by_value(names["Outer"]))().inner()

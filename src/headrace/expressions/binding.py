@@ -22,7 +22,7 @@ from headrace.expressions.bound import (
 )
 from headrace.expressions.casts import caster, targets_of
 from headrace.expressions.table import FUNCTIONS
-from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal
+from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal, Side
 
 
 def bind(expression: Expression, record_type: TypeInformation) -> Bound:
@@ -72,6 +72,14 @@ def _column(column: Column, record_type: TypeInformation) -> Bound:
             f"{column!r}: records of type {record_type} have no fields: col({VALUE_COLUMN!r}) is the record itself"
         )
     return BoundColumn(repr(column), record_type, 0)
+
+
+def _side(side: Side, record_type: TypeInformation) -> Bound:
+    if not record_type.is_composite or side.key not in record_type.field_names:
+        raise InvalidTypeError(
+            f"{side!r} is a record of a pair, in a join: for fields of records of type {record_type} there is col(...)"
+        )
+    return _column(side, record_type)
 
 
 def _literal(literal: Literal, _: TypeInformation) -> Bound:
@@ -157,6 +165,7 @@ def _alias(alias: Alias, record_type: TypeInformation) -> Bound:
 
 _BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]] = {
     Column: _column,
+    Side: _side,
     Literal: _literal,
     Call: _call,
     Cast: _cast,

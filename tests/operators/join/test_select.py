@@ -100,7 +100,9 @@ def test_a_pair_without_a_value_is_told() -> None:
         (("id",), InvalidTypeError, "left\\('id'\\) or right\\('id'\\)"),
         ((left("id"), right("f0").alias("id")), InvalidProgramError, "two columns are called 'id'"),
         ((left("amount") + 1,), InvalidProgramError, "alias"),
-        ((col("id"),), InvalidTypeError, "id"),
+        ((col("id"),), InvalidTypeError, "left\\('id'\\) or right\\('id'\\) say, not col"),
+        ((lambda order, payment: order,), InvalidTypeError, "left\\('id'\\) or right\\('id'\\) say, not a lambda"),
+        ((left("none").alias("n"),), InvalidTypeError, 'select: left\\("none"\\): .* has no field'),
         ((), InvalidProgramError, "say which columns"),
     ],
 )

@@ -89,7 +89,7 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         Raises:
             InvalidProgramError: when the upper bound is below the lower one, or one has no 64 bits.
         """
-        lower, upper = to_millis(lower_bound), to_millis(upper_bound)
+        lower, upper = to_millis(lower_bound, "between"), to_millis(upper_bound, "between")
         for bound in (lower, upper):
             if not -MAX_WATERMARK // 4 <= bound <= MAX_WATERMARK // 4:
                 raise refused(f"between takes bounds of less than 73 million years, not {bound} ms")

@@ -88,7 +88,7 @@ class Where(Generic[T_co, V_co, W_co]):
             InvalidTypeError: when keys of the two streams are of different types.
         """
         second = self._streams._second.key_by(key_selector, *more, key_type=key_type)
-        check_same_keys(self._first.get_key_type(), second.get_key_type(), "equal_to")
+        check_same_keys(self._first.get_key_type(), second.get_key_type(), "equal_to", "where(...) and equal_to(...)")
         return EqualTo(self._streams, self._first, second)
 
 
