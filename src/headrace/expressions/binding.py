@@ -128,6 +128,8 @@ def _cast(cast: Cast, record_type: TypeInformation) -> Bound:
 
 def _field(field: FieldOf, record_type: TypeInformation) -> Bound:
     argument = bind(field.argument, record_type)
+    if argument.type.arrow_type is None:
+        raise InvalidTypeError(f"{field!r}: {argument.text} is a pickled object, which has no columns: give its type")
     try:
         index = argument.type.field_index(field.key)
     except InvalidTypeError as error:

@@ -112,3 +112,10 @@ def test_misuse_is_told_where_it_is(join: Any, columns: Any, kind: type[Exceptio
     with pytest.raises(kind, match=message) as failure:
         join(orders, payments).select(*columns)
     assert __file__ in str(failure.value)
+
+
+def test_records_without_columns_are_told() -> None:
+    stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1]).map(lambda number: {"id": 1})
+    keyed = stream.key_by(lambda record: record["id"])
+    with pytest.raises(InvalidTypeError, match=r'left\("id"\): left\(\) is a pickled object, which has no columns'):
+        keyed.interval_join(keyed).between(0, 1).select(left("id"))

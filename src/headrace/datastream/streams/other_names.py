@@ -103,6 +103,9 @@ _OF_STREAMS: Final = (
     *("print", "sink_to", "execute_and_collect", "to_dataframe", "name", "uid", "set_parallelism"),
 )
 
+OTHER_NAMES_OF_SINKS: Final = dict.fromkeys(_OF_STREAMS, "a sink is an end: call it of the stream that was written")
+"""Those of streams, behind ``print`` and ``sink_to``."""
+
 OTHER_NAMES_OF_WINDOWED_STREAMS: Final = {
     **dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN),
     **dict.fromkeys(("min_by", "max_by", "minBy", "maxBy"), _BY_FIELD),

@@ -65,7 +65,7 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         check_same_environment(left.get_execution_environment(), right.get_execution_environment(), "interval_join")
         check_same_keys(left.get_key_type(), right.get_key_type(), "interval_join")
         self._left, self._right = left, right
-        self._outer = shown_alone(how, "interval_join")
+        self._outer = shown_alone(how, "interval_join", "the keys are those of key_by(...)")
 
     def in_event_time(self) -> Self:
         """Joins by event time, as it does anyway."""

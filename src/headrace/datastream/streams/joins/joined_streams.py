@@ -323,7 +323,7 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
         super().__init__(first, second, "join")
-        self._outer = shown_alone(how, "join")
+        self._outer = shown_alone(how, "join", "the keys are told by where(...).equal_to(...)")
 
     def _windows(
         self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]
