@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 import headrace
+from headrace.cli.checkpoints_app import checkpoints_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import Format, job_settings, spark_settings
@@ -28,6 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
 app.add_typer(state_app, name="state")
@@ -82,6 +84,10 @@ Timeout = Annotated[
 FromSavepoint = Annotated[
     str | None, typer.Option("-s", "--from-savepoint", metavar="DIR", help="A savepoint that the job starts from.")
 ]
+UidMapping = Annotated[
+    list[str] | None,
+    typer.Option("--map-uid", metavar="OLD=NEW", help="The program's uid of what has another one in that savepoint."),
+]
 ClaimMode = Annotated[
     str | None, typer.Option("--claim-mode", metavar="no_claim|claim", help="Whose that savepoint is from then on.")
 ]
@@ -112,6 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     checkpoint_dir: CheckpointDir = None,
     from_savepoint: FromSavepoint = None,
     claim_mode: ClaimMode = None,
+    map_uid: UidMapping = None,
     allow_non_restored_state: NonRestored = False,
     progress: Progress = None,
     traceback: Traceback = False,
@@ -119,7 +126,11 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
     from headrace.cli.run import run_program
 
-    start = {options.RECOVERY_PATH.key: from_savepoint, options.CLAIM_MODE.key: claim_mode}
+    start = {
+        options.RECOVERY_PATH.key: from_savepoint,
+        options.CLAIM_MODE.key: claim_mode,
+        options.UID_MAPPING.key: ";".join(map_uid) if map_uid else None,
+    }
     define = [*(define or []), *(f"{key}={value}" for key, value in start.items() if value is not None)]
     settings = _settings(
         define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state
@@ -154,19 +165,6 @@ def doctor(define: Definitions = None, properties_file: PropertiesFile = None, m
 
     settings = _settings(define, properties_file)
     raise typer.Exit(run_doctor(spark_settings(settings), master))
-
-
-@app.command()
-def checkpoints(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Show what a checkpoint directory holds."""
-    from headrace.cli.checkpoints import run_checkpoints
-
-    configuration = Configuration.from_dict(_settings(define, properties_file))
-    raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
 
 @app.command()

@@ -2,8 +2,8 @@
 
 It is ``cloudpickle`` with what that lacks: functions that remember their results (``functools.cache``), generic
 functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a
-script would go by a name that nobody else can import, or not at all. And code keeps the name of its file, which newer
-releases of ``cloudpickle`` replace: an error tells of the user's line.
+script would go by a name that nobody else can import, or not at all. And code keeps the name of its file, which
+cloudpickle leaves out from 3.1.3 on: errors point to the line of the program.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ def _cached_property(value: functools.cached_property[Any]) -> tuple[Any, ...]:
 
 
 def _code(value: CodeType) -> tuple[Any, ...]:
-    make, arguments, *_ = cloudpickle.Pickler.dispatch_table[CodeType](value)
-    file = "".join(list(value.co_filename))  # not shared with other code, so that equal code has equal bytes
-    return _code_of_file, (file, make, arguments)
+    _, about = cloudpickle.Pickler.dispatch_table[CodeType](value)
+    # A text of its own for each code: which of them share one is not the same in every process.
+    return _new_code, (about, "".join(value.co_filename))
 
 
-def _code_of_file(file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
-    return make(*arguments).replace(co_filename=file)
+def _new_code(about: tuple[Any, ...], filename: str) -> CodeType:
+    return CodeType(*about).replace(co_filename=filename)
 
 
 def _is_importable(value: Any) -> bool:
@@ -102,7 +102,11 @@ def _is_importable(value: Any) -> bool:
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     dispatch_table: ClassVar = ChainMap(
-        {CodeType: _code, type(functools.lru_cache(len)): _cached, functools.cached_property: _cached_property},
+        {
+            type(functools.lru_cache(len)): _cached,
+            functools.cached_property: _cached_property,
+            CodeType: _code,
+        },
         cloudpickle.Pickler.dispatch_table,
     )
 

@@ -21,7 +21,7 @@ from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
-from headrace.state.state_file import ImageWriter, VersionName, read_index
+from headrace.state.state_file import FORMAT, ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
-
-FORMAT = 1
 
 SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
 """Opens the section that an index describes: its entry, the name of its file, and what maps that."""
@@ -108,6 +106,13 @@ class HashMapTaskStates:
         for key, run in task._read_runs(read_index(load(), ref), ref, load):
             found.setdefault(key, []).append(run)
         return found
+
+    def rename_operators(self, uids: Mapping[str, str]) -> None:
+        """Has stores belong to operators with other uids, before any is used; the next version says so."""
+        self._stores = {(uids.get(uid, uid), name): store for (uid, name), store in self._stores.items()}
+        self._ranges = {uids.get(uid, uid): hashes for uid, hashes in self._ranges.items()}
+        self._owners = {uids.get(uid, uid): owner for uid, owner in self._owners.items()}
+        self.ref = None
 
     def fill(self, table: ExportedTable) -> None:
         """Puts what an exported table holds into a store, which is empty."""
@@ -322,6 +327,25 @@ class HashMapStateBackend(StateBackend):
         for table in tables:
             task.fill(table)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
+
+    def rename_operators(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        uids: Mapping[str, str],
+        version: NewVersion,
+        operators: Mapping[str, StateOwner],
+    ) -> VersionRef:
+        task = HashMapTaskStates.open(
+            storage, [ref], version.stage, version.partition, operators, self.sections(storage)
+        )
+        task.rename_operators(uids)
+        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
+
+    def verify(self, storage: Folder, ref: VersionRef) -> None:
+        for runs in HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)).values():
+            for run in runs:
+                run.section.verify()
 
     def plan_compaction(
         self,
