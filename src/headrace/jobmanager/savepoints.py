@@ -220,7 +220,7 @@ def _begun(
             return _Running(name, folder, metadata, outcome, completed=completed)
         refs = [ref for stage in manifest.stages for part in stage.partitions if (ref := part.version) and _holds(ref)]
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
-        tables = job.runtime.run_background(export, refs) if refs else None
+        tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _Running(name, folder, metadata, outcome, tables, completed)
     except BaseException:
         _given_up(job, name, folder)
