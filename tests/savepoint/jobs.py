@@ -86,6 +86,7 @@ def start(
     ends: bool = False,
     settings: dict[str, str | None] | None = None,
     uid: str = "totals",
+    policy: RollingPolicy | None = None,
     source: str = "lines",
     sink: str = "out",
     also: str = "",
@@ -99,6 +100,7 @@ def start(
         ends: whether it ends with the input that is there.
         settings: more of the configuration; None for what is not to be set.
         uid: of the operator with state.
+        policy: when files of output are complete; by size and time when left out.
         source: the uid of the source.
         sink: that of the sink.
         also: that of a second source, of the folder with its name; none when empty.
@@ -123,7 +125,7 @@ def start(
     files = (
         FileSink.for_row_format(str(place.root / f"out-{name}"), Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .with_rolling_policy(RollingPolicy.default_rolling_policy())
+        .with_rolling_policy(policy or RollingPolicy.default_rolling_policy())
         .build()
     )
     totals.sink_to(files).uid(sink)

@@ -26,7 +26,7 @@ from headrace.jobmanager.recovery import holds_state
 from headrace.jobmanager.request_watch import RequestWatch
 from headrace.jobmanager.rescaling import SlotWatcher
 from headrace.jobmanager.retention import Ending
-from headrace.jobmanager.savepoints import SavepointCoordinator
+from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
@@ -198,11 +198,13 @@ class JobManager:
         """
 
         def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            services, savepoints = job._supervisor.services, job._savepoints
             if drains:
-                job._savepoints.begin_at_end(wanted, outcome)
+                savepoints.begin_at_end(wanted, outcome)
                 job.drain()
-            elif job._savepoints.begin(job._supervisor.services, job._supervisor.running(), wanted, outcome) and stops:
-                job.stop()
+                return
+            ends = job.stop if stops else None
+            savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
 
         return self._commands.add_lasting(begin)
 
@@ -211,6 +213,7 @@ class JobManager:
         restored = self._supervisor.restored()
         self._is_identified.set()
         self._supervisor.prepare(self._supervisor.checkpoints.known())
+        recover(self._supervisor.services)
         self._supervisor.checkpoints.take_in(self._runtime, restored)
         manifest = self._supervisor.checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
@@ -318,6 +321,8 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
             self._commands.run_all(self)
+            if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
+                break
             self._adapt()
             statistics = self._supervisor.guard(self._step)
             self._serve()
@@ -340,7 +345,7 @@ class JobManager:
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
-        statistics = self._epoch()
+        statistics = None if self._savepoints.holds_epochs else self._epoch()
         execution = self._supervisor.running()
         execution.commits.check()
         if statistics is not None:
@@ -381,6 +386,8 @@ class JobManager:
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        if self._savepoints.holds_epochs:
+            return LOOK_SECONDS
         due, poll = self._supervisor.running().seconds_to_next_due(), self._supervisor.settings.poll_seconds
         return poll if due is None else min(poll, due)
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from headrace.common import Configuration, Types
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobCancelledError, UserFunctionError
 from headrace.datastream import (
+    AsyncBatchFunction,
     AsyncDataStream,
     AsyncFunction,
     DataStream,
@@ -22,7 +24,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.operators.asynchronous import requesting_operator
+from headrace.operators.asynchronous import requesting_operator, requests
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
@@ -221,7 +223,7 @@ def test_without_a_replacement_the_job_fails() -> None:
             await asyncio.Event().wait()
             return []
 
-    with pytest.raises(UserFunctionError, match=r"TimeoutError: there is no result in time.*called for 7") as raised:
+    with pytest.raises(UserFunctionError, match=r"result in time.*called for 7.*\(the timeout is \d+ ms\)") as raised:
         answers(asking(AsyncDataStream.unordered_wait, Mute(), timeout=5), [7])
     assert "record: 7" in str(raised.value)
 
@@ -233,6 +235,34 @@ def test_a_plain_function_without_a_result_in_time() -> None:
 
     with pytest.raises(UserFunctionError, match=r"there is no result in time: give more time"):
         answers(asking(AsyncDataStream.unordered_wait, never, timeout=5), [7])
+
+
+@both_ways
+def test_a_function_that_goes_on_though_its_time_is_over_is_told(wait: Wait, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_STUCK_SECONDS", 0.01)
+    monkeypatch.setattr(requests, "_ENDING_SECONDS", 0.01)
+
+    async def stubborn(number: int) -> list[int]:
+        while number == 7:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        return [number]
+
+    with pytest.raises(UserFunctionError, match="it goes on although it was cancelled") as raised:
+        answers(asking(wait, stubborn, timeout=5), [1, 7, 2])
+    assert "record: 7" in str(raised.value)
+
+
+def test_a_function_that_cancels_the_requests_of_others_is_told() -> None:
+    """One that has not begun cannot tell of it itself: the job waited for ever."""
+
+    async def cancels_all(number: int) -> list[int]:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        return [number]
+
+    with pytest.raises(UserFunctionError, match="a request was cancelled before it began"):
+        answers(asking(AsyncDataStream.unordered_wait, cancels_all), [1, 2, 3])
 
 
 def test_what_is_wrong_with_the_results_of_a_timeout_is_told_of_that_method() -> None:
@@ -414,6 +444,27 @@ def test_the_type_of_the_results_follows_from_annotations() -> None:
     assert applied(Texts()).get_type() == Types.STRING()
 
 
+async def not_awaited(number: int) -> Any:
+    return asyncio.sleep(0, [number])
+
+
+async def with_a_coroutine(number: int) -> Any:
+    return [asyncio.sleep(0, number)]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (not_awaited, "a coroutine was returned, which is no list of results: await it"),
+        (with_a_coroutine, "a value, and not what gives one when it is awaited: write await"),
+    ],
+)
+def test_what_is_not_awaited_is_told(function: Any, told: str) -> None:
+    with pytest.raises(UserFunctionError, match=told):
+        applied(function).execute_and_collect(limit=1)
+
+
 def plain(number: int) -> list[int]:
     return [number]
 
@@ -434,6 +485,7 @@ async def of_two(number: int, more: int) -> list[int]:
         (of_two, "does not take what async_invoke is called with: write a function of (value)"),
         (Service, "expected an AsyncFunction, got the class itself: write Service()"),
         (7, "expected an AsyncFunction or an async def of its records, got 7"),
+        (AsyncBatchFunction, "expected an AsyncBatchFunction, got the class itself"),
     ],
 )
 def test_functions_that_are_refused(function: Any, told: str) -> None:
@@ -447,6 +499,7 @@ def test_functions_that_are_refused(function: Any, told: str) -> None:
     [
         ({"capacity": 0}, "capacity: at least one request has to be in flight, not 0"),
         ({"timeout": -1}, "timeout: it cannot be negative, -1 ms"),
+        ({"timeout": 0.5}, "timeout: expected a Duration, a Time, a datetime.timedelta or milliseconds as an int"),
     ],
 )
 def test_settings_that_are_refused(arguments: dict[str, Any], told: str) -> None:
