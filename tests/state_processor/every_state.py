@@ -71,6 +71,9 @@ class All(KeyedProcessFunction):
         ctx.timer_service().register_processing_time_timer(1_000_000 + number)
         yield from ()
 
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[int]:
+        yield timestamp
+
 
 class Held(FlatMapFunction, CheckpointedFunction):
     def initialize_state(self, context: Any) -> None:

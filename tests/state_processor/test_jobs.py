@@ -1,0 +1,257 @@
+"""Jobs go on from savepoints that were written, with all that they hold, on both backends, at any parallelism."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.checkpoint.manifest_folder import manifest_numbers
+from headrace.common import Time, Types
+from headrace.common.errors import SavepointError
+from headrace.datastream import KeyedProcessFunction
+from headrace.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
+from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
+from headrace.storage.posix import PosixFolder
+from headrace.testing import JobHarness
+from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+from tests.state_processor.every_state import RULES, job
+
+pytestmark = pytest.mark.timeout(200)
+
+TOTAL = ValueStateDescriptor("total", Types.LONG())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_all_that_a_job_holds(tmp_path: Path, parallelism: int, backend: str) -> None:
+    """What it holds after its start is what was written; then its timers fire."""
+    with JobHarness(job, parallelism=2) as harness:
+        harness.push_all("rules", ["a", "bb"])
+        harness.push_all("numbers", range(120))
+        harness.run_epoch()
+        checkpoint = harness.checkpoint()
+    writer = SavepointWriter.from_existing_savepoint(str(checkpoint.directory))
+    for state in writer.reader.states():
+        writer.replace_table(state.uid, state.store, writer.reader.read_table(state.uid, state.store))
+    settings = {"execution.state-recovery.path": writer.write(f"{tmp_path}/first"), "state.backend.type": backend}
+    with JobHarness(job, parallelism=parallelism, configuration=settings) as harness:
+        harness.run_epoch()
+        taken = harness.checkpoint()
+        after = SavepointReader.read(str(taken.directory))
+        changes = [str(change) for change in compare(writer.reader, after)]
+        assert [change for change in changes if "union/" not in change] == []
+        union = after.read_union_state("held", "union").column("value").to_pylist()
+        assert sorted(union) == sorted([*range(0, 120, 2)] * parallelism), "each subtask has all"
+        harness.push("numbers", 2_000_000)
+        harness.run_epoch()
+        fired = harness.results("a")
+    assert sorted(fired) == [*range(1_000_000, 1_000_120)]
+
+
+# --- keys of another type -------------------------------------------------------------------------------------------
+
+
+class Counts(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        self.count.update((self.count.value() or 0) + 1)
+        yield f"{ctx.get_current_key()}: {self.count.value()}"
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield f"{ctx.get_current_key()} at {timestamp}, event time {ctx.timer_service().current_watermark()}"
+
+
+def counts_by(key_type: Any) -> Any:
+    def build(harness: JobHarness) -> None:
+        keyed = harness.add_source("numbers", Types.LONG()).key_by(lambda number: key_type(number % 10), key_type)
+        harness.add_sink("counts", keyed.process(Counts(), Types.STRING()).uid("counts"))
+
+    return build
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_keys_of_another_type(tmp_path: Path, parallelism: int) -> None:
+    """The job goes on with texts where it had numbers; the operator keeps the event time that it has come to."""
+    with JobHarness(counts_by(int), parallelism=2) as harness:
+        harness.push_all("numbers", range(30))
+        harness.advance_watermark("numbers", 500)
+        harness.run_epoch()
+        checkpoint = harness.checkpoint()
+    writer = SavepointWriter.from_existing_savepoint(str(checkpoint.directory))
+    table = writer.reader.read_keyed_state("counts", "count")
+    assert table.schema.field("key").type == pa.int64()
+    texts = table.set_column(table.schema.get_field_index("key"), "key", table.column("key").cast(pa.string()))
+    timers = {"key": ["4", "5"], "time": [400, 600]}
+    keyed = OperatorTransformation.from_tables(str).with_state(ValueStateDescriptor("count", Types.LONG()), texts)
+    writer.remove_operator("counts").with_operator("counts", keyed.with_timers(timers))
+    settings = {"execution.state-recovery.path": writer.write(f"{tmp_path}/first")}
+    with JobHarness(counts_by(str), parallelism=parallelism, configuration=settings) as harness:
+        harness.push("numbers", 7)
+        harness.advance_watermark("numbers", 1000)
+        harness.run_epoch()
+        results = harness.results("counts")
+    assert "7: 4" in results
+    assert [line for line in results if " at " in line] == [
+        "4 at 400, event time 1000",
+        "5 at 600, event time 1000",
+    ]
+
+
+# --- what ages --------------------------------------------------------------------------------------------------------
+
+
+class Remembers(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        seen = MapStateDescriptor("seen", Types.STRING(), Types.LONG())
+        seen.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(10)).build())
+        self.seen = runtime_context.get_map_state(seen)
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield ",".join(sorted(self.seen.keys()))
+
+
+def test_values_expire_when_they_are_to(tmp_path: Path) -> None:
+    seen = MapStateDescriptor("seen", Types.STRING(), Types.LONG())
+    seen.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(10)).build())
+    table = pa.table(
+        {
+            "key": pa.array([1, 1, 1]),
+            "entry_key": ["early", "late", "never"],
+            "value": pa.array([1, 2, 3]),
+            "expiry": pa.array([5_000, 20_000, None], pa.int64()),
+        }
+    )
+    state = OperatorTransformation.from_tables(Types.LONG()).with_state(seen, table)
+    path = SavepointWriter.new_savepoint().with_operator("remembers", state).write(f"{tmp_path}/first")
+
+    def build(harness: JobHarness) -> None:
+        keyed = harness.add_source("numbers", Types.LONG()).key_by(lambda number: number, Types.LONG())
+        harness.add_sink("seen", keyed.process(Remembers(), Types.STRING()).uid("remembers"))
+
+    settings = {"execution.state-recovery.path": path}
+    with JobHarness(build, configuration=settings) as harness:
+        for now in (0, 10_000, 30_000):
+            harness.set_processing_time(now)
+            harness.push("numbers", 1)
+            harness.run_epoch()
+        assert harness.results("seen") == ["early,late,never", "late,never", "never"]
+
+
+# --- broadcast state that tables begin with ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_rules_that_a_job_begins_with(tmp_path: Path, parallelism: int) -> None:
+    rules = OperatorTransformation.from_tables(Types.LONG()).with_broadcast_state(
+        RULES, {"entry_key": ["a", "b"], "value": [1, 2]}
+    )
+    path = SavepointWriter.new_savepoint().with_operator("ruled", rules).write(f"{tmp_path}/first")
+    settings = {"execution.state-recovery.path": path}
+    with JobHarness(job, parallelism=parallelism, configuration=settings) as harness:
+        harness.push_all("rules", ["ccc"])
+        harness.run_epoch()
+        taken = harness.checkpoint()
+        after = SavepointReader.read(str(taken.directory)).read_broadcast_state("ruled", "rules")
+    assert {row["entry_key"]: row["value"] for row in after.to_pylist()} == {"a": 1, "b": 2, "ccc": 3}
+
+
+# --- checkpoints and other savepoints --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_native_savepoint_is_a_model_too(tmp_path: Path, backend: str) -> None:
+    """It refers to files of the job; what is written refers to none."""
+    place = Place(tmp_path)
+    place.write("a", {key: key for key in range(20)})
+    client = start(place, "job", 2, settings={"state.backend.type": backend})
+    wait_for_records(client, 20)
+    native = client.trigger_savepoint(None, "native").result(DEADLINE)
+    client.stop().result(DEADLINE)
+    path = SavepointWriter.from_existing_savepoint(native).write(f"{tmp_path}/written")
+    assert list(compare(SavepointReader.read(native), SavepointReader.read(path))) == []
+    assert SavepointReader.read(path).manifest.sources == SavepointReader.read(native).manifest.sources
+
+
+def test_output_that_a_job_has_yet_to_publish(tmp_path: Path) -> None:
+    """It is left to that job when somebody says so, and not by itself."""
+    place = Place(tmp_path)
+    place.write("a", {7: 5})
+    client = start(place, "job", 1)
+    wait_for_records(client, 1)
+    client.cancel().result(DEADLINE)
+    writer = SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
+    assert writer.reader.manifest.pending or writer.reader.manifest.in_progress
+    with pytest.raises(SavepointError, match=r"yet to publish output of out: .* call remove_operator\('out'\)"):
+        writer.write(f"{tmp_path}/first")
+    path = writer.remove_operator("out").write(f"{tmp_path}/first")
+    assert SavepointReader.read(path).read_keyed_state("totals", "total").to_pylist() == [{"key": "k7", "value": 5}]
+
+
+def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
+    """Its checkpoints are replaced meanwhile; what is read and what is written is one of them, with its position."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 2)
+    wait_for_records(client, 1)
+    stop = threading.Event()
+
+    def feed() -> None:
+        for number in range(10_000):
+            if stop.wait(0.005):
+                break
+            place.write(f"f{number}", dict.fromkeys(range(5), 1))
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        epochs = set()
+        for number in range(5):
+            writer = SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
+            before = writer.reader.read_keyed_state("totals", "total")
+            newest = manifest_numbers(PosixFolder(tmp_path / "job").folder("manifests"))[-1]
+            wait_for_records(client, client.get_accumulators().result()["numRecordsRead"] + 10)
+            path = writer.remove_operator("out").write(f"{tmp_path}/written-{number}")
+            reader = SavepointReader.read(path)
+            assert sorted(map(repr, reader.read_keyed_state("totals", "total").to_pylist())) == sorted(
+                map(repr, before.to_pylist())
+            )
+            total = sum(before.column("value").to_pylist())
+            assert reader.manifest.counters["numRecordsRead"] == total, "state and position are of one checkpoint"
+            assert reader.manifest.epoch <= newest
+            epochs.add(reader.manifest.epoch)
+    finally:
+        stop.set()
+        feeding.join()
+        client.cancel().result(DEADLINE)
+    assert len(epochs) == 5
+
+
+# --- a process that is killed ----------------------------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from headrace.common import Types
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.state_processor import OperatorTransformation, SavepointWriter
+import headrace.state_processor.writer as writer_module
+total = ValueStateDescriptor("total", Types.LONG())
+tables = OperatorTransformation.from_tables(Types.LONG()).with_state(total, {"key": [*range(100)], "value": [0] * 100})
+writer_module.SavepointMetadata = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+SavepointWriter.new_savepoint().with_operator("totals", tables).write(sys.argv[1])
+"""
+
+
+def test_a_process_that_is_killed_leaves_no_savepoint(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", KILLED, f"{tmp_path}/first"], check=False)
+    assert ended.returncode == -9
+    assert [file.name for file in (tmp_path / "first").rglob("*") if file.is_file()] == ["part-1-0.parquet"]
+    with pytest.raises(SavepointError, match="neither a savepoint nor a checkpoint directory"):
+        SavepointReader.read(f"{tmp_path}/first")
