@@ -22,7 +22,7 @@ from tests.checkpoint.manifests import manifest
 
 FOREIGN = ("README", "1-0-1-0-aa.state.bak", "compacted.state", "lost+found")
 POWER = st.one_of(st.none(), st.integers(0, 12))
-PINNED = ("one", "two")
+PINNED = ("savepoint-one", "savepoint-two")
 
 
 class Manager:
@@ -42,6 +42,8 @@ class Manager:
         self.is_clean = found is not None
         if self.is_clean:  # else one that began before, and is still alive, may write the first manifest
             self.store.remove_leftovers(self.known.generation)
+        for name in self.store.left_pins():  # the savepoint was not completed
+            self.store.unpin(name)
 
     def owned(self) -> Manifest:
         assert self.known is not None

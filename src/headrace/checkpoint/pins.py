@@ -1,14 +1,16 @@
 """Pins: state files of a checkpoint directory that savepoints refer to, and that nobody deletes until they are let go.
 
-A pin is a file, so that whoever takes the directory over knows of it. That of a savepoint which is being taken ends
-with its job manager: whoever takes over removes it. That of a native savepoint lasts until that is disposed of.
+A pin is a file, so that whoever takes the directory over knows of it. That of a native savepoint lasts until that is
+disposed of. That of a savepoint which is being taken does not: whoever takes over finds out what has become of the
+savepoint, and lets go of the files or keeps them for good.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import CheckpointError
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 PINS: Final = "pins"
 """The folder of pins in a checkpoint directory."""
 
+NAMES: Final = "savepoint-"
+"""What the names of savepoints begin with, and of their pins; whatever else is in the folder is somebody else's."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pin:
@@ -26,7 +31,7 @@ class Pin:
     Attributes:
         savepoint: which savepoint needs them.
         files: their names.
-        lasts: whether it outlasts the job manager that made it.
+        lasts: whether it is that of a native savepoint which is complete.
     """
 
     savepoint: str
@@ -44,27 +49,33 @@ class Pins:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._known: dict[str, Pin] = {}
+        self._left: frozenset[str] = frozenset()
 
     def take_over(self) -> None:
-        """Learn of the pins that earlier owners have left, and remove those that nobody needs any more.
+        """Learn of the pins that earlier owners have left.
 
         Raises:
             CheckpointError: when one cannot be read: what it keeps is not known then.
         """
         self._folder.make()
-        found = {name: self._read(name) for name in self._folder.names()}
-        over = [name for name, pin in found.items() if not pin.lasts]
-        self._folder.remove_all(over)
-        self._known = {name: pin for name, pin in found.items() if pin.lasts}
+        self._known = {name: self._read(name) for name in self._folder.names() if name.startswith(NAMES)}
+        self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
+
+    def left(self) -> dict[str, Pin]:
+        """The pins of savepoints that earlier owners were taking, of which nobody has told what became of them."""
+        return {name: pin for name, pin in self._known.items() if name in self._left}
 
     def add(self, name: str, pin: Pin) -> None:
-        """Keep files from now on."""
+        """Keep files from now on; one that has the name is replaced."""
         self._known[name] = pin
+        self._left -= {name}
         self._folder.make()
-        self._folder.write(name, [json.dumps(asdict(pin)).encode()])
+        document = asdict(pin)
+        self._folder.write(name, [json.dumps({**document, "checksum": _checksum(name, document)}).encode()])
 
     def remove(self, name: str) -> frozenset[str]:
         """Let go of files; returns those that no other pin keeps."""
+        self._left -= {name}
         pin = self._known.pop(name, None)
         self._folder.remove(name)
         return frozenset() if pin is None else frozenset(pin.files) - self.files
@@ -77,9 +88,16 @@ class Pins:
     def _read(self, name: str) -> Pin:
         try:
             document = json.loads(self._folder.read(name))
+            if document.pop("checksum", None) not in {None, _checksum(name, document)}:  # at first there was none
+                raise ValueError("its checksum is that of something else")
             return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
             raise CheckpointError(
                 f"{self._folder.locate(name)} is damaged, so which files a savepoint needs is not known: put it back, "
                 "or remove it if there is no native savepoint of this checkpoint directory"
             ) from error
+
+
+def _checksum(name: str, document: dict[str, Any]) -> str:
+    """That of a pin under its name: it is of no other savepoint."""
+    return f"{zlib.crc32(f'{name} {json.dumps(document)}'.encode()):08x}"

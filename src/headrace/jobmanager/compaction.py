@@ -65,7 +65,8 @@ class CompactionCoordinator:
         if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
             tasks = self._plan(manifest)
             if tasks:
-                self._running = self._runtime.run_background(partial(compact, self._backend, self._storage), tasks)
+                work = partial(compact, self._backend, self._storage)
+                self._running = self._runtime.run_background(work, tasks, gives_way=True)
 
     def restarted(self) -> None:
         """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""

@@ -16,6 +16,7 @@ from headrace.common.errors import (
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
+    SavepointError,
     UnsupportedOperationError,
 )
 from headrace.common.logs import LogFields, get_logger, logging_of
@@ -25,8 +26,9 @@ from headrace.jobmanager.recovery import holds_state
 from headrace.jobmanager.request_watch import RequestWatch
 from headrace.jobmanager.rescaling import SlotWatcher
 from headrace.jobmanager.retention import Ending
-from headrace.jobmanager.savepoints import SavepointCoordinator
+from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
 from headrace.jobmanager.supervisor import ExecutionSupervisor
+from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -129,6 +131,18 @@ class JobManager:
         """The newest manifest that is known to exist, or what a fresh directory began with; None before it is open."""
         return self._supervisor.checkpoints.newest
 
+    def stored_job(self) -> StoredJob:
+        """The job as of its newest checkpoint; files of it may go while they are read, when there is a newer one.
+
+        Raises:
+            SavepointError: when it has completed no epoch yet.
+        """
+        self.wait_until_identified()
+        newest, location = self.manifest, f"job {self.plan.name!r}"
+        if newest is None or not newest.stages:
+            raise SavepointError(f"{location} has completed no epoch yet: ask again later")
+        return StoredJob(location, newest, state=self._store.state)
+
     # --- for others --------------------------------------------------------------------------------------------------
 
     def run(self) -> Manifest:
@@ -188,10 +202,9 @@ class JobManager:
             if drains:
                 savepoints.begin_at_end(wanted, outcome)
                 job.drain()
-            elif savepoints.begin(services, job._supervisor.running(), wanted, outcome) and stops:
-                savepoints.complete(services, job._supervisor.running())  # without one the job goes on
-                if outcome.exception() is None:
-                    job.stop()
+                return
+            ends = job.stop if stops else None
+            savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
 
         return self._commands.add_lasting(begin)
 
@@ -200,6 +213,7 @@ class JobManager:
         restored = self._supervisor.restored()
         self._is_identified.set()
         self._supervisor.prepare(self._supervisor.checkpoints.known())
+        recover(self._supervisor.services)
         self._supervisor.checkpoints.take_in(self._runtime, restored)
         manifest = self._supervisor.checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
@@ -331,7 +345,7 @@ class JobManager:
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
-        statistics = self._epoch()
+        statistics = None if self._savepoints.holds_epochs else self._epoch()
         execution = self._supervisor.running()
         execution.commits.check()
         if statistics is not None:
@@ -372,6 +386,8 @@ class JobManager:
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        if self._savepoints.holds_epochs:
+            return LOOK_SECONDS
         due, poll = self._supervisor.running().seconds_to_next_due(), self._supervisor.settings.poll_seconds
         return poll if due is None else min(poll, due)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.checkpoint.directory import folder_name
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
-from headrace.common.errors import InfrastructureError, SavepointError
+from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
@@ -125,9 +125,16 @@ class SavepointStart:
         return self._renamed(metadata.checkpoint, manifest, plan, runtime, store) if self._uids else manifest
 
     def release(self) -> None:
-        """The job has a manifest of its own: what it has claimed goes."""
-        if self._claims and self._metadata is not None and (self._metadata.pin or self._metadata.format == "canonical"):
+        """The job has a manifest of its own: what it has claimed goes. The checkpoint directory of a job stays."""
+        if not self._claims:
+            return
+        try:
             dispose(self._directory, partial(open_storage, options=self._options))
+        except SavepointMissingError:  # a start that was killed had come so far
+            return
+        except (SavepointError, OSError) as error:
+            logger.warning("the savepoint %s was claimed by the job, and is left there: %s", self, error)
+        else:
             logger.info("the savepoint %s was claimed by the job, and is not needed any more: it is removed", self)
 
     def _read(self) -> SavepointMetadata:

@@ -21,6 +21,7 @@ from headrace.storage.posix import PosixFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from headrace.savepoint.metadata import TableFile
     from headrace.state.exported import ExportedTable
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -71,6 +72,7 @@ class StoredJob:
         task_tables: gives what its tasks hold.
         source_files: gives what its sources keep.
         state: where its state files are; None where it has none but tables.
+        files: the tables of a canonical savepoint.
         is_fixed: whether its files stay; those of a checkpoint go when the job has come to do without them.
     """
 
@@ -79,6 +81,7 @@ class StoredJob:
     task_tables: Callable[[], Iterator[TaskTable]] = _nothing
     source_files: Callable[[], Iterator[SourceContent]] = _nothing
     state: Folder | None = None
+    files: tuple[TableFile, ...] = ()
     is_fixed: bool = False
 
     def tables(self) -> Iterator[ExportedTable]:
@@ -162,7 +165,7 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
     if metadata.format == "native":
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
-        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
+        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata), files=metadata.tables)
     return replace(job, source_files=lambda: _read_source_files(directory, metadata), is_fixed=True)
 
 

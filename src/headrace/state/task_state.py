@@ -11,17 +11,18 @@ import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.state.backend import StateBackend
-from headrace.state.compaction import entry_of_run, plan_compaction, run_compaction, run_of_entry
+from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.exporting import exported
 from headrace.state.importing import imported
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
+from headrace.state.run_entries import entry_of_run, run_of_entry
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
-from headrace.state.state_file import ImageWriter, VersionName, read_index
+from headrace.state.state_file import FORMAT, ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
-
-FORMAT = 1
 
 SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
 """Opens the section that an index describes: its entry, the name of its file, and what maps that."""
@@ -150,12 +149,13 @@ class HashMapTaskStates:
 
     def size_in_bytes(self) -> int:
         """How many bytes the runs of all stores take, in all files; of what is shared the first task says."""
-        return sum(
-            run.section.size
+        sections = {
+            (run.section.file, run.section.offset): run.section.size
             for (uid, name), store in self._stores.items()
             if not (self._partition and is_broadcast(name) and self._shares(uid))
             for run in store.runs
-        )
+        }
+        return sum(sections.values())
 
     def uids(self) -> list[str]:
         """The operators that have state in this version, sorted."""
@@ -343,6 +343,11 @@ class HashMapStateBackend(StateBackend):
         )
         task.rename_operators(uids)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
+
+    def verify(self, storage: Folder, ref: VersionRef) -> None:
+        for runs in HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)).values():
+            for run in runs:
+                run.section.verify()
 
     def plan_compaction(
         self,

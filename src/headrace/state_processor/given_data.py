@@ -28,6 +28,11 @@ def table_of(data: Any) -> pa.Table:
     return found
 
 
+def is_table(data: Any) -> bool:
+    """Whether it is a table of a library, and not elements."""
+    return isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
+
+
 def is_spark_dataframe(data: Any) -> bool:
     """Whether it is a DataFrame of Spark."""
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
@@ -38,10 +43,14 @@ def _table_of(data: Any) -> pa.Table | None:
         return pa.Table.from_batches([data])
     if is_spark_dataframe(data):
         return data.toArrow()
-    if type(data).__module__.startswith("pandas."):
+    if _is_pandas(data):
         return pa.Table.from_pandas(data, preserve_index=False)
     if hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping):
         return pa.table(data)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return pa.Table.from_pylist(list(data))
     return None
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.startswith("pandas.")

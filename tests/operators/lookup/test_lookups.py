@@ -487,6 +487,15 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
     ("lookup", "arguments", "told"),
     [
         (7, {}, "expected a function of (key), got 7"),
+        ({7: 1}, {}, "got {7: 1}: give its method get"),
+        ("customers", {}, "got 'customers': use Lookup.table(connect, name, key=..., columns=...)"),
+        (pa.table({"id": [1]}), {}, "got a Table: use Lookup.dataframe(rows, key=...)"),
+        (
+            country,
+            {"on": ["customer"]},
+            "a field, a tuple of fields or a function as on, not ['customer']",
+        ),
+        (country, {"timeout": "1 s"}, "timeout: expected a Duration"),
         (lambda: 1, {}, "write a function of (key)"),
         (Lookup, {}, "enrich takes a Lookup, not the class: Lookup.function(f)"),
         (country, {"on": "nobody"}, "nobody"),
@@ -515,8 +524,16 @@ def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> N
         (lambda: LookupCache.partial(max_keys=0), "max_keys has to be positive, not 0"),
         (lambda: LookupCache.partial(expires_after=0), "expires_after has to be positive, not 0"),
         (lambda: Lookup.of_many(countries, keys_per_request=0), "keys_per_request has to be positive"),
-        (lambda: Lookup.dataframe([1], key="id"), "Lookup.dataframe takes a Table, not [1]"),
+        (
+            lambda: Lookup.dataframe([1], key="id"),
+            "takes a DataFrame of Spark or a pyarrow.Table, not [1]",
+        ),
         (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (
+            lambda: Lookup.table(sqlite3.connect(":memory:"), "a", "id", {"c": str}),
+            "connect takes a function that makes a connection in a task, lambda: ..., not a Connection",
+        ),
+        (lambda: Lookup.table(print, "a", "id", {"c": "varchar"}), "'varchar' is not a type"),
         (lambda: Lookup.table(print, "a", "id", ["c"]), "columns, as {\"name\": str}, takes a Mapping, not ['c']"),
         (lambda: Lookup.table(print, "a; DROP TABLE b", "id", {"c": str}), "'a; DROP TABLE b' is no name of a table"),
     ],
