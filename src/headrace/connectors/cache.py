@@ -101,8 +101,8 @@ class CacheFiles(Receiver):
                     found += [_records_at(place, file) for place in places]
             except (OSError, EOFError) as error:
                 raise StateError(
-                    f"what cache() has kept in {self._path(number)} cannot be read: {error}. Did something clean up the "
-                    "folder of temporary files? invalidate() of the cached stream has its records made anew"
+                    f"what cache() has kept in {self._path(number)} cannot be read: {error}. Did something clean up "
+                    "the folder of temporary files? invalidate() of the cached stream has its records made anew"
                 ) from error
         return found
 
