@@ -21,6 +21,7 @@ from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.state_processor.every_state import RULES, job
+from tests.storage.s3_server import S3Server
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -232,6 +233,29 @@ def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
         feeding.join()
         client.cancel().result(DEADLINE)
     assert len(epochs) == 5
+
+
+def test_savepoints_on_an_object_store(s3: S3Server, tmp_path: Path) -> None:
+    """One is written there, another one after its model, and a job begins with that."""
+    uri = s3.new_place()
+    options = s3.options()
+    rows = {"key": ["k7", "k8"], "value": [70, 80]}
+    tables = OperatorTransformation.from_tables(str).with_state(TOTAL, rows).with_timers({"key": ["k7"], "time": [9]})
+    first = SavepointWriter.new_savepoint(options=options).with_operator("totals", tables).write(f"{uri}/first")
+    with pytest.raises(SavepointError, match="holds a savepoint already"):
+        SavepointWriter.new_savepoint(options=options).write(first)
+    writer = SavepointWriter.from_existing_savepoint(first, options)
+    second = writer.replace_table("totals", "state/total", {"key": ["k7"], "value": [700]}).write(f"{uri}/second")
+    assert len(list(compare(SavepointReader.read(first, options), SavepointReader.read(second, options)))) == 2
+    place = Place(tmp_path)
+    place.write("a", {7: 1})
+    settings: dict[str, str | None] = {"execution.state-recovery.path": second}
+    settings |= {f"headrace.storage.{name.replace('_', '-')}": value for name, value in options.items()}
+    client = start(place, "job", 2, settings=settings)
+    wait_for_records(client, 1)
+    client.stop(drain=True).result(DEADLINE)
+    client.get_job_execution_result().result(DEADLINE)
+    assert "k7 701" in place.lines("out-job")
 
 
 # --- a process that is killed ----------------------------------------------------------------------------------------

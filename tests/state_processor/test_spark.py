@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from headrace.common import Types
-from headrace.common.errors import SavepointError
+from headrace.common.errors import InvalidTypeError, SavepointError
 from headrace.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -159,3 +159,9 @@ def test_rows_of_a_dataframe_that_are_no_state(tmp_path: Path, numbers: DataFram
     refused(TOTAL, texts, "operator 'totals': value state 'total': a column of type string cannot be read as int64")
     with pytest.raises(SavepointError, match="there is no column 'id' in it"):
         OperatorTransformation.from_tables(Types.LONG()).with_state(TOTAL, numbers)
+
+
+def test_streaming_dataframes_are_refused(spark: SparkSession) -> None:
+    stream = spark.readStream.format("rate").load().selectExpr("value as key", "value")
+    with pytest.raises(InvalidTypeError, match="value state 'total': expected a static DataFrame, not a streaming one"):
+        OperatorTransformation.from_tables(Types.LONG()).with_state(TOTAL, stream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,6 +13,7 @@ from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import named_files
+from headrace.savepoint.state_files import copy_state_file
 from headrace.savepoint.tables import read_file, read_table
 from headrace.state.backend import STATE_BACKENDS
 from headrace.storage.locations import open_storage
@@ -129,7 +130,7 @@ def read_again(job: StoredJob, attempt: int, options: Mapping[str, str], error: 
 
 
 def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
-    """The same job, or what has become of it meanwhile, with files that stay as long as this process.
+    """The same job, or what has become of it meanwhile, with files that stay as long as the object.
 
     Those of a savepoint do. A checkpoint's are copied into a temporary folder.
 
@@ -139,13 +140,16 @@ def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
     if job.is_fixed:
         return job
     copies = TemporaryFolder("checkpoint-")
-    atexit.register(copies.remove)
-    for attempt in range(1, _ATTEMPTS + 1):
+    attempt = 0
+    while True:
         try:
-            return _copied(job, PosixFolder(copies.path))
-        except FileNotFoundError as error:
-            job = read_again(job, attempt, options, StateCorruptedError(f"{job.location}: {error}"))
-    raise AssertionError("the last attempt raises")
+            copied = _copied(job, PosixFolder(copies.path))
+        except StateCorruptedError as error:
+            attempt += 1
+            job = read_again(job, attempt, options, error)
+        else:
+            weakref.finalize(copied, copies.remove)
+            return copied
 
 
 def _copied(job: StoredJob, target: Folder) -> StoredJob:
@@ -154,7 +158,7 @@ def _copied(job: StoredJob, target: Folder) -> StoredJob:
     copies.make()
     for name in job.manifest.state_files():
         if copies.size(name) is None:
-            copies.write(name, [job.state.read(name)])
+            copy_state_file(job.state, copies, name)
     files = list(job.source_files())
     copied = _of_files(job.location, target, job.manifest)
     return replace(copied, source_files=lambda: iter(files), is_fixed=True)

@@ -11,7 +11,7 @@ from headrace.common.errors import InvalidTypeError
 
 
 def table_of(data: Any) -> pa.Table:
-    """The rows of a table of Arrow, pandas, Polars, DuckDB or Spark; or of a dict of columns, or a list of dicts.
+    """The rows of a table of Arrow, pandas, Polars or DuckDB; or of a dict of columns, or a list of dicts.
 
     Raises:
         InvalidTypeError: when it is something else, or Arrow has no type for a column.
@@ -41,8 +41,6 @@ def is_spark_dataframe(data: Any) -> bool:
 def _table_of(data: Any) -> pa.Table | None:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if is_spark_dataframe(data):
-        return data.toArrow()
     if _is_pandas(data):
         return pa.Table.from_pandas(data, preserve_index=False)
     if hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.common.errors import InvalidTypeError
 from headrace.savepoint.tables import write_table
 from headrace.state_processor.given_data import is_spark_dataframe, table_of
 from headrace.state_processor.placing import divided, table_of_rows
@@ -52,6 +53,8 @@ def given_rows(columns: StateColumns, data: Any) -> GivenRows:
         InvalidTypeError: when ``data`` is no table.
     """
     if is_spark_dataframe(data):
+        if data.isStreaming:
+            raise InvalidTypeError(f"{columns.subject}: expected a static DataFrame, not a streaming one")
         columns.check_names(data.columns)
         return SparkRows(columns, data)
     table = table_of(data)

@@ -183,8 +183,8 @@ class SavepointReader:
     def to_dataframe(self, spark: Any, uid: str, store: str) -> Any:
         """Any state as a DataFrame of Spark, with the columns of :meth:`read_table`.
 
-        Of a canonical savepoint Spark's tasks read the files. What is in state files, those of a checkpoint directory
-        say, is read by this process.
+        Of a canonical savepoint in a folder Spark's tasks read the files. What is in state files, those of a checkpoint
+        directory say, or on an object store, is read by this process.
 
         Args:
             spark: the session.
@@ -202,7 +202,7 @@ class SavepointReader:
         files = [file for file in self._job.files if (file.uid, file.state) == (uid, store)]
         if store.startswith(_BROADCAST):  # all subtasks have the same
             files = files[:1]
-        if not files:
+        if not files or "://" in self._job.location:
             return spark.createDataFrame(self.read_table(uid, store))
         paths = [f"{self._job.location}/{file.path}" for file in files]
         return spark.read.option("mergeSchema", "true").parquet(*paths)
