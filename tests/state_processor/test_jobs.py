@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.checkpoint.manifest_folder import manifest_numbers
-from headrace.common import Time, Types
+from headrace.common import Configuration, Time, Types
 from headrace.common.errors import SavepointError
-from headrace.datastream import KeyedProcessFunction
+from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, StreamExecutionEnvironment
 from headrace.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
+from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
 from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
@@ -104,6 +105,64 @@ def test_keys_of_another_type(tmp_path: Path, parallelism: int) -> None:
         "4 at 400, event time 1000",
         "5 at 600, event time 1000",
     ]
+
+
+# --- after the end of a job ------------------------------------------------------------------------------------------
+
+
+def test_a_job_goes_on_with_what_a_bounded_one_has_made(tmp_path: Path) -> None:
+    """Its source begins anew, and so does event time: timers of the state fire when they are due."""
+    known = {"headrace.runtime": "local", "parallelism.default": 2, "execution.checkpointing.dir": f"{tmp_path}/job"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(known))
+    numbers = env.from_collection(range(30), Types.LONG()).uid("numbers").key_by(lambda number: number % 10, int)
+    numbers.process(Counts(), Types.STRING()).uid("counts").print().uid("out")
+    env.execute("counts")
+    writer = SavepointWriter.from_existing_savepoint(f"{tmp_path}/job")
+    assert writer.reader.manifest.finished
+    table = writer.reader.read_keyed_state("counts", "count")
+    keyed = OperatorTransformation.from_tables(int).with_state(ValueStateDescriptor("count", Types.LONG()), table)
+    writer.remove_operator("counts").with_operator("counts", keyed.with_timers({"key": [4, 5], "time": [400, 600]}))
+    settings = {"execution.state-recovery.path": writer.remove_operator("numbers").write(f"{tmp_path}/first")}
+    with JobHarness(counts_by(int), configuration=settings) as harness:
+        harness.push("numbers", 7)
+        harness.advance_watermark("numbers", 500)
+        harness.run_epoch()
+        assert sorted(harness.results("counts")) == ["4 at 400, event time 500", "7: 4"]
+
+
+# --- states of windows ------------------------------------------------------------------------------------------------
+
+SEEN = ValueStateDescriptor("seen", Types.LONG())
+
+
+class Sums(ProcessWindowFunction):
+    """Adds to what its window has seen."""
+
+    def process(self, key: int, context: Any, elements: Any) -> Any:
+        seen = context.window_state().get_state(SEEN)
+        yield f"{key} until {context.window().end}: {(seen.value() or 0) + sum(elements)}"
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("sliding", [False, True])
+def test_states_of_windows(tmp_path: Path, parallelism: int, sliding: bool) -> None:
+    rows = {"key": [1, 1, 2], "window_end": [100, 200, 100], "value": [10, 20, 30]}
+    state = OperatorTransformation.from_tables(int).with_window_state(SEEN, rows)
+    path = SavepointWriter.new_savepoint().with_operator("sums", state).write(f"{tmp_path}/first")
+    size, step = Time.milliseconds(100), Time.milliseconds(50)
+
+    def build(harness: JobHarness) -> None:
+        keyed = harness.add_source("numbers", Types.LONG()).key_by(lambda number: number % 10, int)
+        assigner = SlidingEventTimeWindows.of(size, step) if sliding else TumblingEventTimeWindows.of(size)
+        harness.add_sink("sums", keyed.window(assigner).process(Sums(), Types.STRING()).uid("sums"))
+
+    with JobHarness(build, parallelism=parallelism, configuration={"execution.state-recovery.path": path}) as harness:
+        for number, timestamp in ((1, 60), (2, 60), (3, 60), (11, 160)):
+            harness.push("numbers", number, timestamp)
+        harness.advance_watermark("numbers", 1000)
+        harness.run_epoch()
+        found = {line for line in harness.results("sums") if line.split()[2] in ("100:", "200:")}
+    assert found == {"1 until 100: 11", "2 until 100: 32", "3 until 100: 3", "1 until 200: 31"}
 
 
 # --- what ages --------------------------------------------------------------------------------------------------------

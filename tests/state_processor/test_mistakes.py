@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.common import Time, Types
+from headrace.common import Configuration, Time, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SavepointError
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.savepoint.metadata import METADATA
@@ -209,6 +209,13 @@ def test_a_place_that_is_taken(first: str, tmp_path: Path) -> None:
         writer.write(f"{tmp_path}/other/notes")
     (tmp_path / "empty").mkdir()
     assert SavepointReader.read(writer.write(f"{tmp_path}/empty")).states()
+
+
+def test_the_configuration_comes_first() -> None:
+    given = tables().with_state(TOTAL, {"key": ["bob"], "value": [1]})
+    writer = SavepointWriter.new_savepoint().with_operator("totals", given)
+    with pytest.raises(InvalidProgramError, match="the configuration comes first"):
+        writer.with_configuration(Configuration())
 
 
 def test_max_parallelism_has_bounds() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.job_id import JobID
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.state.kinds import NO_STATE
@@ -83,12 +84,25 @@ def without(manifest: Manifest, uid: str) -> Manifest:
     Where it has come in event time stays, for one that gets state of its own under the uid.
     """
     edited = with_kinds(manifest, uid, NO_STATE)
+    if manifest.finished and uid in manifest.sources:
+        edited = _not_finished(edited)
     return replace(
         edited,
         sources={known: source for known, source in edited.sources.items() if known != uid},
         pending=tuple(commit for commit in edited.pending if commit.sink != uid),
         in_progress={known: output for known, output in edited.in_progress.items() if known != uid},
     )
+
+
+def _not_finished(manifest: Manifest) -> Manifest:
+    """A manifest of a job that has something to read again: event time, which had come to its end, begins anew."""
+
+    def begun_anew(partition: PartitionSnapshot) -> PartitionSnapshot:
+        known = {uid: reached for uid, reached in partition.progress.items() if reached.watermark != MAX_WATERMARK}
+        return replace(partition, progress=known)
+
+    stages = tuple(replace(stage, partitions=tuple(map(begun_anew, stage.partitions))) for stage in manifest.stages)
+    return replace(manifest, stages=stages, finished=False)
 
 
 def renamed(manifest: Manifest, old: str, new: str) -> Manifest:

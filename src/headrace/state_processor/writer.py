@@ -118,8 +118,13 @@ class SavepointWriter:
         """Says how the jobs run that make state by functions, and into how many files the state of an operator goes.
 
         That is ``parallelism.default``; and of jobs ``headrace.runtime`` and all that it takes.
+
+        Raises:
+            InvalidProgramError: when operators have been given state already.
         """
         expect(configuration, Configuration, "with_configuration")
+        if self._given:
+            raise InvalidProgramError("the configuration comes first: call with_configuration() before with_operator()")
         self._configuration = Configuration(configuration)
         return self
 
@@ -176,6 +181,9 @@ class SavepointWriter:
 
     def remove_operator(self, uid: str) -> Self:
         """Leaves out the state of an operator, or the position of a source, which then begins anew.
+
+        An operator that gets state again goes on from the event time that it has come to. A job that had come to its
+        end, and has a source that begins anew, begins with event time as well.
 
         Raises:
             SavepointError: when there is no such operator.
