@@ -103,7 +103,7 @@ def main(asked: BinaryIO, told: BinaryIO) -> None:
         except EOFError:
             return
         SparkFiles._is_running_on_worker = True
-        job.enter()
+        job.enter().logs.apply()
         outcomes = [attempt(pickle.loads(work), pickle.loads(item)).to_bytes() for item in items]
         pickle.dump(outcomes, told, protocol=5)
         told.flush()
