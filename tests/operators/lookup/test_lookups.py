@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -379,6 +382,41 @@ def test_a_lookup_that_takes_too_long() -> None:
 
     with pytest.raises(UserFunctionError, match="TimeoutError: nothing is known of 2 in time"):
         enriched(never, (2, 10), timeout=Time.milliseconds(5))
+
+
+class Gone:
+    """A connection to a database that never answers."""
+
+    def cursor(self) -> Any:
+        threading.Event().wait()
+
+
+def test_a_table_that_takes_too_long_to_read() -> None:
+    lookup = Lookup.table(Gone, "customers", "id", {"country": str})
+    with pytest.raises(UserFunctionError, match="TimeoutError: the whole of it was not read in 5 ms: give more time"):
+        enriched(lookup, (2, 10), timeout=5, cache=LookupCache.full())
+
+
+ENDLESS = """
+import threading
+from headrace.common.errors import UserFunctionError
+from headrace.datastream.lookup import Lookup
+from tests.operators.lookup.test_lookups import Gone, enriched
+
+def waits(key):
+    threading.Event().wait()
+
+for lookup in (waits, Lookup.table(Gone, "customers", "id", {"country": str})):
+    try:
+        enriched(lookup, (2, 10), timeout=5)
+    except UserFunctionError as error:
+        print("in time" in str(error))
+"""
+
+
+def test_what_never_answers_does_not_hold_up_the_end_of_the_program() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDLESS], check=True, capture_output=True, text=True, timeout=200)
+    assert ended.stdout.split() == ["True", "True"]
 
 
 def test_a_lookup_without_a_timeout_waits() -> None:
