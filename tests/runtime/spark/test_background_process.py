@@ -14,16 +14,22 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import InfrastructureError
+from headrace.common.logs import LogSettings
 from headrace.runtime.spark.background_process import NICENESS, BackgroundProcess
 
 
 class Job:
     """Says where it was entered."""
 
-    def enter(self) -> None:
+    def enter(self) -> Job:
         from pyspark import SparkFiles
 
         os.environ["ENTERED"] = SparkFiles.get("module.zip")
+        return self
+
+    @property
+    def logs(self) -> LogSettings:
+        return LogSettings()
 
 
 def doubled(item: int) -> int:

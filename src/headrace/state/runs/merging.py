@@ -43,8 +43,10 @@ GROWTH: Final = 2
 """A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
 
 MOST_BYTES: Final = 1 << 28
-"""Ordered runs of more bytes together, or any within a task, are not merged, which takes three times as much memory."""
+"""Ordered runs of more bytes together are not merged, which takes three times as much memory."""
 
+MOST_INLINE_BYTES: Final = 1 << 26
+"""The same for any runs within a task, which has an epoch in memory besides."""
 
 _MOST_TIMES: Final = 4
 """An epoch that has added many rows can afford to write so many times as many anew."""
@@ -165,7 +167,7 @@ def _start_of_fitting(runs: Sequence[Run], start: int) -> int:
     size = 0
     for index in range(len(runs) - 1, start - 1, -1):
         size += runs[index].section.nbytes
-        if size > MOST_BYTES:
+        if size > MOST_INLINE_BYTES:
             return index + 1
     return start
 
