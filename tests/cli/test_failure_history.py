@@ -37,8 +37,16 @@ def test_it_shows_what_a_job_has_failed_with(tmp_path: Path, console: Console) -
 
 
 def test_a_directory_without_failures(tmp_path: Path, console: Console) -> None:
+    (tmp_path / "generations").mkdir()
+    (tmp_path / "generations" / "000000000000").write_text("")
     assert run_failures(str(tmp_path), {}, console) == 0
     assert "knows of no failures" in shown(console)
+    assert [path.name for path in tmp_path.iterdir()] == ["generations"], "it is left alone"
+
+
+def test_a_directory_that_no_job_has_begun_in(tmp_path: Path, console: Console) -> None:
+    assert run_failures(str(tmp_path), {}, console) == 1
+    assert "is no checkpoint directory: no job has begun there" in shown(console)
     assert not list(tmp_path.iterdir()), "it is left alone"
 
 

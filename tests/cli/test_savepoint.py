@@ -10,6 +10,7 @@ from typer.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace.common import JobStatus
+from headrace.savepoint import requests
 from headrace.savepoint.metadata import METADATA
 from headrace.savepoint.requests import REQUESTS, RequestFolder
 from headrace.storage.posix import PosixFolder
@@ -61,11 +62,47 @@ def test_a_stop_without_a_savepoint(place: Place) -> None:
     assert client.get_job_status().result() is JobStatus.CANCELED
 
 
+def begun(directory: Path) -> Path:
+    """As a job has left it that does not run any more."""
+    (directory / "generations").mkdir(parents=True)
+    (directory / "generations" / "000000000000").write_text("")
+    return directory
+
+
 def test_where_no_job_runs_it_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    begun(tmp_path)
     asked = headrace("savepoint", str(tmp_path), str(tmp_path / "there"), "--timeout", "0")
     assert asked.exit_code == 1
     assert "no job has taken the request within 0 s" in asked.stderr
     assert list((tmp_path / REQUESTS).iterdir()) == []
+
+
+def test_who_waits_is_told_what_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
+    asked = headrace("rescale", str(begun(tmp_path)), "-p", "2", "--timeout", "0.2")
+    assert asked.exit_code == 1
+    assert asked.stderr.count("waiting for the job in") == 1
+    assert "to take the request, 0.2 s at most" in asked.stderr
+
+
+@pytest.mark.parametrize("arguments", [["savepoint", "there"], ["stop"], ["rescale", "-p", "2"]])
+@pytest.mark.parametrize("directory", ["input", "input/a.txt", "nowhere"])
+def test_a_folder_that_no_job_has_checkpoints_in_gets_no_request(
+    arguments: list[str], directory: str, tmp_path: Path
+) -> None:
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "a.txt").write_text("data")
+    asked = headrace(arguments[0], str(tmp_path / directory), *arguments[1:], "--timeout", "0")
+    assert asked.exit_code == 1
+    assert "is no checkpoint directory: no job has begun there" in asked.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["input", "a.txt"]
+
+
+@pytest.mark.parametrize("command", ["savepoint", "stop"])
+def test_an_unknown_type_is_a_command_that_is_not_understood(command: str, tmp_path: Path) -> None:
+    asked = headrace(command, str(tmp_path), "--type", "odd")
+    assert asked.exit_code == 2
+    assert "'odd' is not one of" in asked.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,12 +119,12 @@ def test_what_cannot_be_done_is_told(arguments: list[str], message: str) -> None
 
 
 def test_what_others_have_left_goes_after_an_hour(tmp_path: Path) -> None:
-    requests = tmp_path / REQUESTS
-    requests.mkdir()
+    folder = tmp_path / REQUESTS
+    folder.mkdir()
     now = int(time.time() * 1000)
     for age in (0, 3_700_000):
-        (requests / f"{now - age:013}-0123456789ab.done").write_text("{}")
-    (requests / f"{now:013}-0123456789cd.json").write_text("{")
-    (requests / "else").write_text("")
+        (folder / f"{now - age:013}-0123456789ab.done").write_text("{}")
+    (folder / f"{now:013}-0123456789cd.json").write_text("{")
+    (folder / "else").write_text("")
     assert list(RequestFolder(PosixFolder(tmp_path)).take()) == []
-    assert [path.name for path in requests.iterdir()] == [f"{now:013}-0123456789ab.done"]
+    assert [path.name for path in folder.iterdir()] == [f"{now:013}-0123456789ab.done"]

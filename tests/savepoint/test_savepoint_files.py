@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.common import JobStatus
-from headrace.common.errors import HeadraceError, SavepointError, StateMigrationError
+from headrace.common.errors import CheckpointStorageError, HeadraceError, SavepointError, StateMigrationError
 from headrace.jobmanager import savepoints
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
@@ -48,6 +48,14 @@ def place(taken: Place, tmp_path: Path) -> Place:
     shutil.copytree(taken.root / "in", tmp_path / "in")
     shutil.copytree(taken.root / "canonical", tmp_path / "canonical")
     return Place(tmp_path)
+
+
+def test_a_savepoint_is_no_checkpoint_directory(place: Place) -> None:
+    before = sorted(place.root.joinpath("canonical").rglob("*"))
+    for settings in ({}, {FROM: str(place.root / "canonical")}):
+        with pytest.raises(CheckpointStorageError, match=r"canonical is a savepoint, no checkpoint directory.* -s"):
+            start(place, "canonical", 1, settings=settings)
+    assert sorted(place.root.joinpath("canonical").rglob("*")) == before
 
 
 def ends(place: Place, savepoint: Path, settings: dict[str, str] | None = None, name: str = "again") -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common import Types
-from headrace.common.errors import SavepointError, StateCorruptedError, StateMigrationError
+from headrace.common.errors import InvalidProgramError, SavepointError, StateCorruptedError, StateMigrationError
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.state_processor import Difference, SavepointReader, SavepointWriter, compare
 from headrace.testing import JobHarness
@@ -99,6 +99,11 @@ def test_a_key_without_state(reader: SavepointReader) -> None:
     assert reader.query("all", MAP, 99, Types.LONG()) == {}
 
 
+def test_a_query_by_the_name_of_a_state_asks_for_its_descriptor(reader: SavepointReader) -> None:
+    with pytest.raises(InvalidProgramError, match=r"expected the descriptor of a state.* got 'value'"):
+        reader.query("all", "value", 1, Types.LONG())  # type: ignore[arg-type]
+
+
 def test_a_query_has_to_declare_what_is_stored(reader: SavepointReader) -> None:
     with pytest.raises(StateMigrationError, match="stored with another key type"):
         reader.query("all", VALUE, "0", Types.STRING())
@@ -119,6 +124,10 @@ def test_a_place_without_a_job(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(SavepointError, match="is neither a savepoint nor a checkpoint directory"):
             SavepointReader.read(str(place))
+    file = tmp_path / "program.py"
+    file.touch()
+    with pytest.raises(SavepointError, match=r"program\.py is neither a savepoint nor"):
+        SavepointReader.read(file)
 
 
 # --- savepoints, and jobs that run ----------------------------------------------------------------------------------

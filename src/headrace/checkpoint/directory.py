@@ -33,6 +33,22 @@ def sink_folder(storage: Folder, uid: str) -> Folder:
     return storage.folder("sinks").folder(folder_name(uid))
 
 
+def has_begun(directory: Folder) -> bool:
+    """Whether a job has ever begun there, whatever has become of it; nothing is written to find out.
+
+    Raises:
+        OSError: when the directory cannot be listed.
+    """
+    return any(_is_anything_in(directory.folder(name)) for name in ("generations", "manifests", "failures"))
+
+
+def _is_anything_in(folder: Folder) -> bool:
+    try:
+        return bool(folder.names())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def probe(folder: Folder) -> None:
     """Make the folder if it is missing, and try what will be relied on.
 

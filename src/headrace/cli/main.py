@@ -17,7 +17,7 @@ import headrace
 from headrace.cli.checkpoints_app import checkpoints_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
-from headrace.cli.settings import Format, job_settings, spark_settings
+from headrace.cli.settings import Format, SavepointKind, job_settings, spark_settings
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -76,7 +76,13 @@ Target = Annotated[
     typer.Argument(metavar="[TARGET]", help="Where it is made; execution.checkpointing.savepoint-dir when left out."),
 ]
 SavepointType = Annotated[
-    str, typer.Option("--type", metavar="canonical|native", help="Files of its own, or references to the checkpoint.")
+    SavepointKind,
+    typer.Option(
+        "--type",
+        metavar="canonical|native",
+        case_sensitive=False,
+        help="Files of its own, or references to the checkpoint.",
+    ),
 ]
 Timeout = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="How long the job has, twice: to take it up, and to do it.")
@@ -186,7 +192,7 @@ def savepoint(
         str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job; with --dispose, the savepoint.")
     ],
     target: Target = None,
-    kind: SavepointType = "canonical",
+    kind: SavepointType = SavepointKind.CANONICAL,
     dispose: Annotated[bool, typer.Option("--dispose", "-d", help="Remove the savepoint DIR.")] = False,
     timeout: Timeout = 600.0,
     define: Definitions = None,
@@ -194,13 +200,12 @@ def savepoint(
 ) -> None:
     """Have a running job take a savepoint, and print where it is; or dispose of one."""
     from headrace.cli.savepoint import run_dispose, run_savepoint
-    from headrace.savepoint.metadata import savepoint_format
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(_settings(define, properties_file))
     if dispose:
         raise typer.Exit(run_dispose(directory, configuration))
-    request = JobRequest("", savepoint_format(kind))
+    request = JobRequest("", kind.value)
     raise typer.Exit(run_savepoint(directory, target, request, configuration, timeout))
 
 
@@ -210,7 +215,7 @@ def stop(
     savepoint_path: Annotated[
         str | None, typer.Option("--savepoint-path", "-p", metavar="DIR", help="Where a savepoint is made.")
     ] = None,
-    kind: SavepointType = "canonical",
+    kind: SavepointType = SavepointKind.CANONICAL,
     drain: Annotated[
         bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
     ] = False,
@@ -220,11 +225,10 @@ def stop(
 ) -> None:
     """Stop a running job at the end of its epoch, with a savepoint where a place for it is given."""
     from headrace.cli.savepoint import run_savepoint
-    from headrace.savepoint.metadata import savepoint_format
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(_settings(define, properties_file))
-    request = JobRequest("", savepoint_format(kind), stops=True, drains=drain)
+    request = JobRequest("", kind.value, stops=True, drains=drain)
     raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
 
 

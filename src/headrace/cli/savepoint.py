@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from headrace.checkpoint.directory import has_begun
 from headrace.cli.failures import FAILED, OK
 from headrace.common import options
 from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.common.configuration import Configuration
     from headrace.savepoint.requests import JobAnswer
+    from headrace.storage.folder import Folder
 
 
 def run_savepoint(
@@ -74,10 +76,21 @@ def _ask(directory: str, target: str | None, request: JobRequest, configuration:
 
 def _answered(directory: str, wanted: JobRequest, configuration: Configuration, timeout: float) -> JobAnswer:
     storage = open_storage(directory, options=configuration.storage_options())
-    answer = ask(storage, wanted, accept_seconds=timeout, timeout_seconds=timeout)
+    if not has_begun(storage):  # a request would be a stray file there, which whoever reads that folder takes for data
+        raise SavepointError(
+            f"{storage} is no checkpoint directory: no job has begun there. Name the one that the job has as "
+            f"{options.CHECKPOINT_DIR.key}"
+        )
+    waiting = partial(_tell_waiting, storage, timeout)
+    answer = ask(storage, wanted, accept_seconds=timeout, timeout_seconds=timeout, still_waiting=waiting)
     if answer.error:
         raise SavepointError(answer.error)
     return answer
+
+
+def _tell_waiting(directory: Folder, timeout: float) -> None:
+    told = f"waiting for the job in {directory} to take the request, {timeout:g} s at most"
+    Console(stderr=True).print(Text(told), soft_wrap=True)
 
 
 def _place(location: str) -> str:

@@ -23,6 +23,13 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class SavepointKind(StrEnum):
+    """What a savepoint consists of."""
+
+    CANONICAL = "canonical"
+    NATIVE = "native"
+
+
 def job_settings(
     definitions: Sequence[str] = (),
     *,

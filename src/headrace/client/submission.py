@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client.defaults import CapturedGraph, GraphCaptured, current_defaults
@@ -18,7 +19,7 @@ from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
-from headrace.common.errors import ConfigurationError, InvalidProgramError
+from headrace.common.errors import CheckpointStorageError, ConfigurationError, InvalidProgramError
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
@@ -33,6 +34,7 @@ from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
+from headrace.savepoint.metadata import METADATA
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.task_state import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
@@ -193,7 +195,7 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     """Where manifests are kept.
 
     Raises:
-        CheckpointStorageError: when the checkpoint directory cannot be used.
+        CheckpointStorageError: when the checkpoint directory cannot be used, or is a savepoint.
     """
     location = configuration.get(options.CHECKPOINT_DIR)
     if location is None:
@@ -201,7 +203,21 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     retained = configuration.get(options.CHECKPOINTS_RETAINED)
     permissions = configuration.get(options.CHECKPOINT_PERMISSIONS)
     storage = open_storage(location, permissions, configuration.storage_options())
+    _refuse_savepoint(storage)
     return CheckpointStore(storage, retained)
+
+
+def _refuse_savepoint(storage: Folder) -> None:
+    """A job would start afresh in a savepoint that its user means to start from, and put its files between those."""
+    try:
+        is_savepoint = storage.size(METADATA) is not None
+    except OSError:  # told by who tries the folder
+        return
+    if is_savepoint and not has_begun(storage):
+        raise CheckpointStorageError(
+            f"{storage} is a savepoint, no checkpoint directory: to start from it, name it as "
+            f"{options.RECOVERY_PATH.key} (headrace run -s), and give the job a checkpoint directory of its own"
+        )
 
 
 def open_runtime(configuration: Configuration, listener: JobListener | None = None) -> tuple[Runtime, int]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import SavepointError
+from headrace.common.errors import InvalidProgramError, SavepointError
 from headrace.common.typeinfo import Types
 from headrace.state.backend import STATE_BACKENDS, StateOwner
+from headrace.state.descriptors import StateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.stored_job import StoredJob
-    from headrace.state.descriptors import StateDescriptor
 
 
 def query(
@@ -30,10 +30,15 @@ def query(
         key_type: the type of keys that the program gives to ``key_by``; any object when left out.
 
     Raises:
+        InvalidProgramError: when it is no descriptor.
         StateMigrationError: when the state was stored with another type, or with other keys.
         SavepointError: when the job knows no such operator with state, or has none but tables.
         StateCorruptedError: when a file is missing.
     """
+    if not isinstance(descriptor, StateDescriptor):
+        raise InvalidProgramError(
+            f"expected the descriptor of a state, such as ValueStateDescriptor('total', Types.LONG()), got {descriptor!r}"
+        )
     if job.state is None:
         raise SavepointError(
             f"{job.location} is a canonical savepoint: it is read as a whole; use read_keyed_state(), or ask the "

@@ -18,7 +18,7 @@ from headrace.common.errors import SavepointError
 from headrace.savepoint.metadata import savepoint_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from headrace.savepoint.metadata import SavepointFormat
     from headrace.storage.folder import Folder
@@ -29,6 +29,8 @@ REQUESTS: Final = "requests"
 _NAME: Final = re.compile(r"([0-9]{13})-[0-9a-f]{12}(\.json|\.accepted|\.done)")
 _LIFE_MILLIS: Final = 3_600_000
 _LOOK_SECONDS: Final = 0.1
+_PATIENCE_SECONDS: Final = 3
+"""A job looks for requests once a second; who waits longer than this is told what for."""
 
 
 class JobNotFoundError(SavepointError):
@@ -118,7 +120,18 @@ class RequestFolder:
         return request
 
 
-def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeout_seconds: float) -> JobAnswer:
+def _say_nothing() -> None:
+    """For those who need not know that it takes a while."""
+
+
+def ask(
+    directory: Folder,
+    request: JobRequest,
+    *,
+    accept_seconds: float,
+    timeout_seconds: float,
+    still_waiting: Callable[[], None] = _say_nothing,
+) -> JobAnswer:
     """Ask the job that runs in a checkpoint directory for something, and wait for the outcome.
 
     Args:
@@ -126,6 +139,7 @@ def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeou
         request: what is wanted.
         accept_seconds: how long the job has to accept it: no longer than an epoch may take.
         timeout_seconds: how long it then has to do it.
+        still_waiting: is called once, when the job has not accepted it within seconds.
 
     Raises:
         JobNotFoundError: when no job accepts it.
@@ -136,7 +150,12 @@ def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeou
     stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
     folder.write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
     try:
-        if not _appears(folder, f"{stem}.accepted", accept_seconds):
+        patience = min(accept_seconds, _PATIENCE_SECONDS)
+        is_accepted = _appears(folder, f"{stem}.accepted", patience)
+        if not is_accepted and accept_seconds > patience:
+            still_waiting()
+            is_accepted = _appears(folder, f"{stem}.accepted", accept_seconds - patience)
+        if not is_accepted:
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
                 "epoch takes longer than that"

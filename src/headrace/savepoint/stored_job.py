@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -95,7 +96,7 @@ class StoredJob:
         return [version for version in every if version is not None and (version.name or version.inline)]
 
 
-def open_job(location: str, options: Mapping[str, str]) -> StoredJob:
+def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> StoredJob:
     """A job of which nothing was read yet but where everything is.
 
     Args:
@@ -106,13 +107,20 @@ def open_job(location: str, options: Mapping[str, str]) -> StoredJob:
         SavepointError: when it is neither, or a damaged one.
         CheckpointError: when the newest manifest is damaged.
     """
-    directory = open_storage(location, options=options)
-    if directory.size(METADATA) is not None:
+    directory = open_storage(os.fspath(location), options=options)
+    if _is_savepoint(directory):
         return _of_savepoint(directory, read_metadata(directory), options)
     manifest = _newest(directory)
     if manifest is None:
         raise SavepointError(f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it")
     return _of_files(str(directory), directory, manifest)
+
+
+def _is_savepoint(directory: Folder) -> bool:
+    try:
+        return directory.size(METADATA) is not None
+    except NotADirectoryError:  # a file was named
+        return False
 
 
 def read_again(job: StoredJob, attempt: int, options: Mapping[str, str], error: StateCorruptedError) -> StoredJob:

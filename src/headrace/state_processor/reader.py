@@ -18,6 +18,8 @@ from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import StoredJob, open_job, read_again
 
 if TYPE_CHECKING:
+    import os
+
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
     from headrace.common.typeinfo import DeclaredType
     from headrace.state.descriptors import StateDescriptor
@@ -104,7 +106,7 @@ class SavepointReader:
         self._options = options
 
     @classmethod
-    def read(cls, path: str, options: Mapping[str, str] = MappingProxyType({})) -> Self:
+    def read(cls, path: str | os.PathLike[str], options: Mapping[str, str] = MappingProxyType({})) -> Self:
         """A reader of a savepoint or of a checkpoint directory.
 
         Args:
