@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.suite.asynchronous import AsyncBenchmark
 from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
 from benchmarks.suite.connected import ConnectedBenchmark
@@ -36,6 +37,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     CountTriggerBenchmark(),
     ProcessBenchmark(),
     ConnectedBenchmark(),
+    AsyncBenchmark(),
     SmallEpochBenchmark(),
     LatencyBenchmark(),
     PartitionsBenchmark(),

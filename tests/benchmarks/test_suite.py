@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS, latency, topics
+from benchmarks.suite import BENCHMARKS, asynchronous, latency, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
@@ -83,6 +84,10 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         expected = latency.totals(latency.RATE * assignment.options["seconds"])
         details = {"latency ms": {"p50": 100.0, "p99": 300.0}, "of a record": {"waiting for its epoch": 0.04}}
         return Outcome((Epoch(80, 0.1), Epoch(90, 0.1), Epoch(1_000, 0.1)), expected, details), Peaks({JVM: 1 << 20})
+    if program == "headrace_async":
+        records = assignment.options["records"]
+        totals = {"rows": records, "sum": records * (records + 1) / 2}
+        return Outcome((Epoch(25_000, 1.0),) * 3, totals), Peaks({WORKER: 150 << 20})
     if program in BARE:
         epoch = Epoch(assignment.records_per_epoch, BARE[program])
         many = (epoch,) * assignment.options["epochs"]
@@ -143,6 +148,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     started = []
     monkeypatch.setattr(topics, "KafkaCluster", NoKafka)
     monkeypatch.setattr(payments, "fill", lambda *_: "payments")
+    monkeypatch.setattr(asynchronous, "echo_server", nullcontext)
 
     def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
@@ -188,6 +194,9 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("connected", pytest.approx(1.1), True),
         ("connected", pytest.approx(0.8), True),
         ("connected", 1.0, True),
+        ("async", 25_000, True),
+        ("async", 25_000, True),
+        ("async", 1.0, True),
         ("small-epoch", pytest.approx(1 / 3), True),
         ("latency", 100.0, True),
         ("latency", 300.0, False),
@@ -220,7 +229,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 4, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1, 3)
+    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 4, 3, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1, 3)
     assert len(programs) == sum(launched)
 
 

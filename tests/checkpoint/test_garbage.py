@@ -42,6 +42,8 @@ class Manager:
         self.is_clean = found is not None
         if self.is_clean:  # else one that began before, and is still alive, may write the first manifest
             self.store.remove_leftovers(self.known.generation)
+        for name in self.store.left_pins():  # the savepoint was not completed
+            self.store.unpin(name)
 
     def owned(self) -> Manifest:
         assert self.known is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,33 @@ def test_of_two_pins_each_keeps_its_files(store: CheckpointStore) -> None:
     assert store.unpin("two") == [FILES[0]]
 
 
-@pytest.mark.parametrize(("lasts", "left"), [(True, {*FILES, NEWER}), (False, {NEWER})])
-def test_whoever_takes_over_knows_of_those_that_last(store: CheckpointStore, *, lasts: bool, left: set[str]) -> None:
-    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts))
+@pytest.mark.parametrize("lasts", [True, False])
+def test_whoever_takes_over_knows_of_them(store: CheckpointStore, *, lasts: bool) -> None:
+    pin = Pin("/savepoints/one", FILES, lasts)
+    store.pin("savepoint", pin)
     store.write(manifest(2, NEWER))
     store.collect_garbage()
     other = CheckpointStore(store.storage)
     mine = other.take_over(manifest(2, NEWER))
     other.remove_leftovers(mine.generation)
-    assert files(other) == left
-    assert bool(store.storage.folder(PINS).names()) is lasts
+    assert files(other) == {*FILES, NEWER}
+    assert other.left_pins() == ({} if lasts else {"savepoint": pin}), "what became of its savepoint is to be found out"
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_one_that_was_left_lasts_or_goes(store: CheckpointStore, *, completed: bool) -> None:
+    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts=False))
+    store.write(manifest(2, NEWER))
+    store.collect_garbage()
+    other = CheckpointStore(store.storage)
+    other.take_over(manifest(2, NEWER))
+    if completed:
+        other.pin("savepoint", replace(other.left_pins()["savepoint"], lasts=True))
+    else:
+        assert other.unpin("savepoint") == list(FILES)
+    assert other.left_pins() == {}
+    assert files(other) == ({*FILES, NEWER} if completed else {NEWER})
+    assert bool(store.storage.folder(PINS).names()) is completed
 
 
 def test_one_that_was_removed_keeps_nothing_after_the_next_start(store: CheckpointStore) -> None:

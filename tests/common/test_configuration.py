@@ -331,3 +331,10 @@ def test_values_that_are_lists(text: str | None, elements: list[Any]) -> None:
 def test_lists_of_anything_else(text: str) -> None:
     with pytest.raises(ValueError, match="a list of plain or quoted values"):
         Configuration.parse_list_value(text)
+
+
+def test_a_mapping_of_names() -> None:
+    assert config_values.text_mapping(" a = b;; c=d=e=f ; ") == {"a": "b", "c=d=e": "f"}
+    for text in ("a", "=b", "a=", "a=b;a=c"):
+        with pytest.raises(ValueError, match=r"pairs such as|one name for 'a'"):
+            config_values.text_mapping(text)

@@ -131,3 +131,17 @@ def test_what_can_be_imported_stays_the_same(function: Any) -> None:
     """Its cache, and what others have registered, are those of the process."""
     assert pickle.loads(pickle_by_value(function)) is function
     assert b"importable_functions" in pickle_by_value(function)
+
+
+def test_code_keeps_the_name_of_its_file() -> None:
+    """By whatever version of cloudpickle: messages name the line of the program."""
+
+    def outer(step: int) -> Any:
+        return lambda number: number + step
+
+    unpickled = pickle.loads(pickle_by_value(outer))
+    assert (unpickled.__code__.co_filename, unpickled(3).__code__.co_filename, unpickled(3)(4)) == (
+        __file__,
+        __file__,
+        7,
+    )

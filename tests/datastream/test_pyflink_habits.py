@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.common import Configuration, Row, Time, Types, WatermarkStrategy
-from headrace.common.errors import HeadraceError
 from headrace.datastream import (
     ExternalizedCheckpointRetention,
     KeyedProcessFunction,
-    MapFunction,
     OutputTag,
     ProcessWindowFunction,
-    RuntimeContext,
     StreamExecutionEnvironment,
     TimeWindow,
 )
@@ -114,21 +111,6 @@ def test_keyword_arguments_are_called_as_in_pyflink() -> None:
 @pytest.mark.parametrize(("timestamp", "offset", "start"), [(7, 0, 5), (-1, 0, -5), (7, 3, 3), (2, 3, -2)])
 def test_the_start_of_a_window(timestamp: int, offset: int, start: int) -> None:
     assert TimeWindow.get_window_start_with_offset(timestamp, offset, 5) == start
-
-
-class _Counting(MapFunction):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        runtime_context.get_metrics_group().counter("seen")
-
-    def map(self, value: Any) -> Any:
-        return value
-
-
-def test_metrics_are_refused_in_plain_words(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(HeadraceError, match=r"operator 'Map' [^:]*failed") as caught:
-        collected(env.from_collection([1]).map(_Counting()))
-    assert "RuntimeContext.get_metrics_group() is not supported yet: emit what is counted" in str(caught.value)
-    assert str(caught.value).count(f"at {__file__}") == 2, "the line that asked, and the operator's"
 
 
 def _windows(env: StreamExecutionEnvironment) -> Any:

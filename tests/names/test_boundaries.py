@@ -33,6 +33,7 @@ BY_TASKS: Final = {
     *("CsvEncoder", "JsonLinesEncoder", "CsvFormat", "JsonLinesFormat", "ParquetFormat", "BulkFormat"),
     *("RuntimeContext", "TimerService", "KeyedStateStore", "OperatorStateStore", "TimestampAssigner"),
     *("FunctionInitializationContext", "FunctionSnapshotContext"),
+    *("MetricGroup", "Counter", "Distribution", "Meter", "Metric"),
     *("State", "ValueState", "ListState", "MapState", "AppendingState", "AggregatingState", "ReducingState"),
     *(
         "BroadcastState",

@@ -55,6 +55,7 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
             STATE + "test_side_outputs",
         ),
         "test_keyed_process_side_output": STATE + "test_a_keyed_side_output",
+        "test_metrics": "tests/metrics/test_metrics.py::test_each_kind",
         **_each(
             "test_basic_co_operations test_basic_co_operations_with_output_type",
             TWO_STREAMS + "test_functions_of_two_streams",
@@ -221,9 +222,6 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         ),
         "elasticsearch": "datastream.connectors.elasticsearch",
         "pulsar": "datastream.connectors.pulsar",
-    },
-    "test_data_stream": {
-        "test_metrics": "RuntimeContext.get_metrics_group",
     },
     "test_stream_execution_environment": {
         **_each("test_execute test_add_python_file test_add_python_file_2", "table"),

@@ -86,6 +86,10 @@ def start(
     ends: bool = False,
     settings: dict[str, str] | None = None,
     uid: str = "totals",
+    policy: RollingPolicy | None = None,
+    source: str = "lines",
+    sink: str = "out",
+    also: str = "",
 ) -> JobClient:
     """Start the job.
 
@@ -96,6 +100,10 @@ def start(
         ends: whether it ends with the input that is there.
         settings: more of the configuration.
         uid: of the operator with state.
+        policy: when files of output are complete; by size and time when left out.
+        source: the uid of the source.
+        sink: that of the sink.
+        also: that of a second source, of the folder with its name; none when empty.
     """
     known = {
         "headrace.runtime": "local",
@@ -106,17 +114,20 @@ def start(
     }
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(known | (settings or {})))
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(place.input))
-    source = builder.build() if ends else builder.monitor_continuously(Duration.of_millis(20)).build()
-    lines = env.from_source(source, WatermarkStrategy.no_watermarks(), "lines").uid("lines")
+    reading = builder.build() if ends else builder.monitor_continuously(Duration.of_millis(20)).build()
+    lines = env.from_source(reading, WatermarkStrategy.no_watermarks(), "lines").uid(source)
+    if also:
+        more = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(place.root / also)).build()
+        lines = lines.union(env.from_source(more, WatermarkStrategy.no_watermarks(), also).uid(also))
     pairs = lines.map(_parsed, Types.TUPLE([Types.STRING(), Types.LONG()]))
     totals = pairs.key_by(lambda pair: pair[0], Types.STRING()).process(Totals(), Types.STRING()).uid(uid)
-    sink = (
+    files = (
         FileSink.for_row_format(str(place.root / f"out-{name}"), Encoder.simple_string_encoder())
         .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .with_rolling_policy(RollingPolicy.default_rolling_policy())
+        .with_rolling_policy(policy or RollingPolicy.default_rolling_policy())
         .build()
     )
-    totals.sink_to(sink).uid("out")
+    totals.sink_to(files).uid(sink)
     return env.execute_async("totals")
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.common import JobStatus
 from headrace.common.errors import HeadraceError, SavepointError, StateMigrationError
+from headrace.jobmanager.commands import savepoints
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
+from headrace.savepoint.tasks import Export
+from headrace.state.version import VersionRef
 from headrace.storage.locations import open_storage
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -171,6 +176,26 @@ def test_a_place_that_cannot_be_written_is_told_and_the_job_goes_on(place: Place
     client.stop().result(DEADLINE)
     with pytest.raises(HeadraceError, match="the job has ended"):
         client.trigger_savepoint().result(DEADLINE)
+
+
+def test_a_job_that_was_to_end_with_a_savepoint_goes_on_without_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when the files of the savepoint are written: nothing else may know what the job has come to."""
+
+    class Full(Export):
+        def __call__(self, ref: VersionRef) -> Any:
+            raise OSError(errno.ENOSPC, "the disk is full")
+
+    client = start(place, "job", 1)
+    wait_for_records(client, 20)
+    with monkeypatch.context() as changed:
+        changed.setattr(savepoints, "Export", Full)
+        with pytest.raises(SavepointError, match=r"no savepoint was taken in .*the disk is full"):
+            client.stop_with_savepoint(False).result(DEADLINE)
+    place.write("b", AMOUNTS)
+    wait_for_records(client, 40)
+    assert read_metadata(open_storage(client.stop_with_savepoint(False).result(DEADLINE))) is not None
 
 
 @pytest.mark.parametrize(("before", "after"), [("hashmap", "rocksdb"), ("rocksdb", "hashmap")])

@@ -8,7 +8,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from headrace.common import JobStatus
+from headrace.client.job_client import JobClient
+from headrace.common import Configuration, JobStatus, WatermarkStrategy
+from headrace.connectors.collect import CollectSink
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)
@@ -45,6 +49,28 @@ def test_a_job_goes_on_while_others_start_from_its_savepoint_at_another_parallel
     ).get_job_execution_result().result(DEADLINE)
     ends = {f"k{key} ends with {BOTH[f'k{key}']} at {10_000 + key}" for key in range(30)}
     assert sorted(place.lines("out-three")) == sorted(ends), "timers of both jobs, and no input once more"
+
+
+def test_nothing_is_shown_behind_the_savepoint_that_a_busy_job_ends_with(tmp_path: Path) -> None:
+    """Its epochs follow one another at once, so that it learns between two of them that it is to stop."""
+    shown: list[int] = []
+
+    def started(settings: dict[str, str]) -> JobClient:
+        known = {"headrace.runtime": "local", "headrace.epoch.max-records": "1", "parallelism.default": "1"}
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(known | settings))
+        numbers = env.from_source(NumberSequenceSource(1, 400), WatermarkStrategy.no_watermarks(), "in").uid("in")
+        numbers.sink_to(CollectSink(shown.extend)).uid("out")
+        return env.execute_async("busy")
+
+    settings: dict[str, str] = {}
+    for life in range(3):
+        client = started(settings)
+        wait_for_records(client, 10 * (life + 1))
+        savepoint = client.stop_with_savepoint(False, str(tmp_path)).result(DEADLINE)
+        assert len(shown) < 400, "it was busy"
+        settings = {"execution.state-recovery.path": savepoint}
+    started(settings).get_job_execution_result().result(DEADLINE)
+    assert sorted(shown) == [*range(1, 401)]
 
 
 def test_other_programs_read_it_as_it_is(place: Place) -> None:

@@ -20,7 +20,7 @@ from headrace.common.time import Time
 from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.jobmanager.checkpoints import compaction
+from headrace.jobmanager.checkpoints.coordinator import compaction
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
@@ -227,9 +227,12 @@ def test_the_manifest_says_the_backend_and_another_one_is_refused() -> None:
         job.run_epoch()
 
 
-def test_a_backend_that_is_not_there() -> None:
-    with pytest.raises(ConfigurationError, match="there is no state backend 'forst': there are 'dictionary', 'hash"):
-        JobHarness(everything, configuration={"state.backend.type": "forst"})
+@pytest.mark.parametrize(
+    ("name", "told"), [("forst", "use 'rocksdb', whose tables"), ("trees", "there are 'dictionary', 'hash")]
+)
+def test_a_backend_that_is_not_there(name: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"there is no state backend '{name}': {told}"):
+        JobHarness(everything, configuration={"state.backend.type": name})
 
 
 @pytest.mark.parametrize("name", ["hashmap", "HashMap", "HASHMAP"])

@@ -1,7 +1,8 @@
 """Pins: state files of a checkpoint directory that savepoints refer to, and that nobody deletes until they are let go.
 
-A pin is a file, so that whoever takes the directory over knows of it. That of a savepoint which is being taken ends
-with its job manager: whoever takes over removes it. That of a native savepoint lasts until that is disposed of.
+A pin is a file, so that whoever takes the directory over knows of it. That of a native savepoint lasts until that is
+disposed of. That of a savepoint which is being taken does not: whoever takes over finds out what has become of the
+savepoint, and lets go of the files or keeps them for good.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Pin:
     Attributes:
         savepoint: which savepoint needs them.
         files: their names.
-        lasts: whether it outlasts the job manager that made it.
+        lasts: whether it is that of a native savepoint which is complete.
     """
 
     savepoint: str
@@ -44,27 +45,32 @@ class Pins:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._known: dict[str, Pin] = {}
+        self._left: frozenset[str] = frozenset()
 
     def take_over(self) -> None:
-        """Learn of the pins that earlier owners have left, and remove those that nobody needs any more.
+        """Learn of the pins that earlier owners have left.
 
         Raises:
             CheckpointError: when one cannot be read: what it keeps is not known then.
         """
         self._folder.make()
-        found = {name: self._read(name) for name in self._folder.names()}
-        over = [name for name, pin in found.items() if not pin.lasts]
-        self._folder.remove_all(over)
-        self._known = {name: pin for name, pin in found.items() if pin.lasts}
+        self._known = {name: self._read(name) for name in self._folder.names()}
+        self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
+
+    def left(self) -> dict[str, Pin]:
+        """The pins of savepoints that earlier owners were taking, of which nobody has told what became of them."""
+        return {name: pin for name, pin in self._known.items() if name in self._left}
 
     def add(self, name: str, pin: Pin) -> None:
-        """Keep files from now on."""
+        """Keep files from now on; one that has the name is replaced."""
         self._known[name] = pin
+        self._left -= {name}
         self._folder.make()
         self._folder.write(name, [json.dumps(asdict(pin)).encode()])
 
     def remove(self, name: str) -> frozenset[str]:
         """Let go of files; returns those that no other pin keeps."""
+        self._left -= {name}
         pin = self._known.pop(name, None)
         self._folder.remove(name)
         return frozenset() if pin is None else frozenset(pin.files) - self.files

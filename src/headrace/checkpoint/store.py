@@ -129,8 +129,12 @@ class CheckpointStore:
         return mine
 
     def pin(self, name: str, pin: Pin) -> None:
-        """Keep state files that manifests may come to do without."""
+        """Keep state files that manifests may come to do without; a pin that has the name is replaced."""
         self._pins.add(name, pin)
+
+    def left_pins(self) -> dict[str, Pin]:
+        """By name, the pins of savepoints that earlier owners were taking; pinned or let go of, they are not left."""
+        return self._pins.left()
 
     def unpin(self, name: str) -> list[str]:
         """Let go of them; returns the names of those that are deleted, since nothing else needs them."""

@@ -82,6 +82,10 @@ Timeout = Annotated[
 FromSavepoint = Annotated[
     str | None, typer.Option("-s", "--from-savepoint", metavar="DIR", help="A savepoint that the job starts from.")
 ]
+UidMapping = Annotated[
+    list[str] | None,
+    typer.Option("--map-uid", metavar="OLD=NEW", help="The program's uid of what has another one in that savepoint."),
+]
 ClaimMode = Annotated[
     str | None, typer.Option("--claim-mode", metavar="no_claim|claim", help="Whose that savepoint is from then on.")
 ]
@@ -112,6 +116,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     checkpoint_dir: CheckpointDir = None,
     from_savepoint: FromSavepoint = None,
     claim_mode: ClaimMode = None,
+    map_uid: UidMapping = None,
     allow_non_restored_state: NonRestored = False,
     progress: Progress = None,
     traceback: Traceback = False,
@@ -119,7 +124,11 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     """Run a program. Ctrl-C or SIGTERM stops its jobs at the end of an epoch; the same command goes on from there."""
     from headrace.cli.run import run_program
 
-    start = {options.RECOVERY_PATH.key: from_savepoint, options.CLAIM_MODE.key: claim_mode}
+    start = {
+        options.RECOVERY_PATH.key: from_savepoint,
+        options.CLAIM_MODE.key: claim_mode,
+        options.UID_MAPPING.key: ";".join(map_uid) if map_uid else None,
+    }
     define = [*(define or []), *(f"{key}={value}" for key, value in start.items() if value is not None)]
     settings = _settings(
         define, properties_file, parallelism, master, runtime, checkpoint_dir, allow_non_restored_state

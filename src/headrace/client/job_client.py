@@ -228,7 +228,7 @@ class JobClient:
         manifest = self._manager.manifest
         return CompletableFuture.completed({} if manifest is None else dict(manifest.counters))
 
-    def get_metrics(self) -> CompletableFuture[dict[str, int]]:
+    def get_metrics(self) -> CompletableFuture[dict[str, float]]:
         """The job's counters, and where event time and sources are, as of the last epoch; all times are milliseconds.
 
         Counters of an operator are ``<operator>.numRecordsIn``, ``<operator>.numLateRecordsDropped`` and so on. Event
@@ -243,10 +243,13 @@ class JobClient:
         ``<source>.currentEmitEventTimeLag`` (how old, by its timestamp, the last record was when its epoch began, and
         when that was complete), ``<source>.watermarkLag``, ``<source>.sourceIdleTime`` (since when nothing has come)
         and ``<source>.isProcessingBacklog`` (1 while what is read is history).
+
+        What functions measure with ``RuntimeContext.get_metrics_group()`` is ``<operator>.<name>``, with the names of
+        groups before the name; of gauges ``<operator>.<subtask>.<name>``.
         """
         manifest = self._manager.manifest
         counters = {} if manifest is None else dict(manifest.counters)
-        return CompletableFuture.completed(counters | self._manager.gauges())
+        return CompletableFuture.completed({**counters, **self._manager.gauges()})
 
     def get_exception_history(self) -> CompletableFuture[list[JobFailure]]:
         """The latest failures of the job, the last one at the end; how many says ``web.exception-history-size``.

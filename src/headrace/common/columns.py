@@ -118,7 +118,7 @@ class Layout(ABC):
         """
         if batch.schema.equals(self.schema):
             return list(batch.columns)
-        return [_conform(_column(batch, field.name, self.type_info), field.type) for field in self.schema]
+        return [conformed(_column(batch, field.name, self.type_info), field.type) for field in self.schema]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArra
     """
     handler = handler_of(type_info)
     with gc_paused():
-        return handler.decode(_conform(array, handler.storage))
+        return handler.decode(conformed(array, handler.storage))
 
 
 def _column(batch: pa.RecordBatch, name: str, type_info: TypeInformation) -> pa.Array:
@@ -241,7 +241,12 @@ def _column(batch: pa.RecordBatch, name: str, type_info: TypeInformation) -> pa.
     return batch.column(name)
 
 
-def _conform(array: pa.Array | pa.ChunkedArray, storage: pa.DataType) -> pa.Array:
+def conformed(array: pa.Array | pa.ChunkedArray, storage: pa.DataType) -> pa.Array:
+    """A column cast to an Arrow type, unless it is of that already.
+
+    Raises:
+        InvalidTypeError: when it cannot be cast without loss.
+    """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if array.type.equals(storage):

@@ -138,6 +138,18 @@ def choice(*names: str, others: Mapping[str, str] = _NONE) -> Callable[[str], st
     return read
 
 
+def text_mapping(text: str) -> Mapping[str, str]:
+    """The names on the right by those on the left of ``"a=b; c=d"``; what is before the last ``=`` is the left one."""
+    found: dict[str, str] = {}
+    for pair in filter(str.strip, text.split(";")):
+        left, separator, right = (part.strip() for part in pair.rpartition("="))
+        if not (separator and left and right):
+            raise ValueError(f"pairs such as 'old=new; other=newer', not {pair.strip()!r}")
+        if found.setdefault(left, right) != right:
+            raise ValueError(f"one name for {left!r}, not {found[left]!r} and {right!r}")
+    return found
+
+
 def member(kind: type[E]) -> Callable[[str], E]:
     """Reads the name of an enumeration's member."""
     read_name = choice(*kind.__members__)

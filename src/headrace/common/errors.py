@@ -141,6 +141,10 @@ class SavepointError(CheckpointError):
     """A savepoint cannot be taken, read or started from; the message names the file, or what to do."""
 
 
+class SavepointMissingError(SavepointError):
+    """There is no savepoint where one was looked for."""
+
+
 class JobSupersededError(CheckpointError):
     """Another job manager has taken over the checkpoint directory; this one has to stop."""
 

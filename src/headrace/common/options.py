@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from headrace.common.config_options import ConfigOption
@@ -15,6 +17,7 @@ from headrace.common.config_values import (
     number,
     positive_duration,
     share,
+    text_mapping,
 )
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.durable import Permissions
@@ -176,6 +179,13 @@ RECOVERY_PATH: Final = ConfigOption[str | None](
     "A savepoint, or a checkpoint directory, that the job starts from. A job that finds a checkpoint in its own "
     "checkpoint directory goes on from that instead.",
     ("execution.savepoint.path",),
+)
+UID_MAPPING: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
+    "execution.state-recovery.uid-mapping",
+    text_mapping,
+    MappingProxyType({}),
+    "The program's uids of operators, sources and sinks that have another one in what the job starts from: "
+    "`old=new; other=newer`. All change at once.",
 )
 CLAIM_MODE: Final = ConfigOption(
     "execution.state-recovery.claim-mode",

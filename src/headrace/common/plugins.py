@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from headrace.common.configuration import Configuration
@@ -78,11 +78,13 @@ class PluginGroup(Generic[P]):
         name: the group of the entry points.
         kind: the class that every plugin of the group extends.
         built_in: headrace's own, by name, as ``module:class``. No distribution can replace them.
+        other_names: names that Flink has and nobody here, and what to use instead.
     """
 
     name: str
     kind: type[P]
     built_in: Mapping[str, str]
+    other_names: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         """The names of all plugins that are there now, sorted."""
@@ -114,6 +116,8 @@ class PluginGroup(Generic[P]):
         found = list(entry_points(group=self.name, name=name))
         if name in self.built_in:
             found.insert(0, EntryPoint(name, self.built_in[name], self.name))
+        if not found and name in self.other_names:
+            raise ConfigurationError(f"there is no {self.kind.noun} {name!r}: {self.other_names[name]}")
         if not found:
             raise ConfigurationError(
                 f"there is no {self.kind.noun} {name!r}: {_alternatives(name, self.names())}. To add one, install a "

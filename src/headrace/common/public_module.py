@@ -24,6 +24,7 @@ _PACKAGES: Final = (
     "headrace.datastream",
     "headrace.datastream.connectors",
     "headrace.datastream.formats",
+    "headrace.metrics",
 )
 """Packages whose modules are public, among others."""
 

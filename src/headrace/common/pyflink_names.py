@@ -62,9 +62,6 @@ _UID: Final = Missing("DS-28", "give the operator a uid() instead")
 MODULES: Final[dict[str, Missing]] = {
     "table": _SQL,
     "cep": Missing("CE-01", "match patterns in a KeyedProcessFunction, with states and timers"),
-    "metrics": Missing(
-        "DS-45", "count in a state or a side output; the job's own counters are in its JobExecutionResult"
-    ),
     "util": _never("DS-14", "it serves PyFlink's own code; errors are in headrace.common.errors"),
     "common.input_dependency_constraint": _never("DS-64", "Flink has given it up: leave it out"),
     "common.io": _OLD_SOURCE,
@@ -159,9 +156,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         ),
     },
     "JobClient": {},
-    "RuntimeContext": {
-        "get_metrics_group": Missing("DS-45", "emit what is counted as records, to a side output, say"),
-    },
     "FileSourceBuilder": {"set_split_assigner": _never("CO-04", "leave it out: the planner assigns splits")},
 }
 """By class and name: attributes and methods, of instances and of those of subclasses."""
@@ -198,7 +192,6 @@ PLAIN: Final[dict[str, Missing]] = {
         "KeyedStream.AccumulateType",
         _INTERNAL,
     ),
-    "Trigger.TriggerContext.get_metric_group": _of("DS-45", MODULES["metrics"]),
     **_each(
         "ContinuousEventTimeTrigger.register_next_fire_timestamp "
         "ContinuousProcessingTimeTrigger.register_next_fire_timestamp",

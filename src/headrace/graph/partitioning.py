@@ -218,7 +218,8 @@ class ForwardByKey(ForwardAlways):
             raise RecordError(Batch.slice(batch, row, row + 1).rows[0], self.call_site, "reinterpret_as_keyed") from (
                 InvalidProgramError(
                     f"the record is in subtask {subtask}, and its key belongs to subtask {int(owners[row])}: the "
-                    "stream is not partitioned by this key; call key_by(...) instead"
+                    "stream is not partitioned by this key, or its type was another one there; give both the same "
+                    "key_type, or call key_by(...) instead"
                 )
             )
 

@@ -14,6 +14,7 @@ from headrace.jobmanager.epochs.broadcast_check import check_broadcast_state
 from headrace.jobmanager.epochs.outcome import committables_by_sink, raise_reported, records_read
 from headrace.jobmanager.epochs.planner import EpochPlanner
 from headrace.jobmanager.epochs.run import EpochRun
+from headrace.jobmanager.function_metrics import FunctionMetrics
 from headrace.jobmanager.progress import EpochStatistics
 from headrace.jobmanager.sinks.commits import CommitCoordinator
 from headrace.jobmanager.sources.coordinator import SourceCoordinator, restore_sources
@@ -57,6 +58,7 @@ class JobServices:
         epoch_timeout_seconds: an epoch that takes longer is given up.
         backlog_lag: as for the planner of epochs.
         storage_options: how sources reach object stores.
+        function_metrics: is told what functions have measured.
     """
 
     plan: JobPlan
@@ -71,6 +73,7 @@ class JobServices:
     epoch_timeout_seconds: float
     backlog_lag: int | None
     storage_options: Mapping[str, str] = field(repr=False)
+    function_metrics: FunctionMetrics = field(default_factory=FunctionMetrics, repr=False)
 
     def now(self) -> int:
         """The clock's reading in milliseconds; never earlier than what a manifest knows."""
@@ -169,6 +172,7 @@ class JobExecution:
         read = records_read(job.plan, reports)
         manifest = self._checkpoint(planned, reports, read)
         done = time.monotonic()
+        job.function_metrics.epoch_completed(job.plan, reports, job.now())
         job.sizer.observe(read, planned.seconds + done - started)
         return EpochStatistics(
             epoch=manifest.epoch,

@@ -24,7 +24,7 @@ from headrace.jobmanager.checkpoints.retention import Ending
 from headrace.jobmanager.commands.queue import CommandQueue
 from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.jobmanager.commands.rescaling import SlotWatcher
-from headrace.jobmanager.commands.savepoints import SavepointCoordinator
+from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.time.clock import SystemClock
@@ -107,14 +107,18 @@ class JobManager:
         """The last epoch that this run has completed; None before the first one."""
         return self._latest
 
-    def gauges(self) -> dict[str, int]:
-        """Where event time is, and how far sources are behind, as of the last epoch; empty before the first one."""
+    def gauges(self) -> dict[str, float]:
+        """Where event time is, how far sources are behind, and what functions have measured, as of the last epoch.
+
+        Empty before the first one; counters are in the manifest.
+        """
         latest = self._latest
         if latest is None:
             return {}
         now = self._supervisor.services.now()
         sources = (gauge for source in latest.sources for gauge in source.gauges(now))
-        return dict(sources) | ({} if latest.event_time is None else latest.event_time.gauges())
+        of_event_time = {} if latest.event_time is None else latest.event_time.gauges()
+        return self._supervisor.services.function_metrics.gauges(now) | dict(sources) | of_event_time
 
     def failures(self) -> list[JobFailure]:
         """The latest failures of the job, of earlier runs too, the last one at the end; none before it is open."""
@@ -180,11 +184,13 @@ class JobManager:
         """
 
         def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
+            services, savepoints = job._supervisor.services, job._savepoints
             if drains:
-                job._savepoints.begin_at_end(wanted, outcome)
+                savepoints.begin_at_end(wanted, outcome)
                 job.drain()
-            elif job._savepoints.begin(job._supervisor.services, job._supervisor.running(), wanted, outcome) and stops:
-                job.stop()
+                return
+            ends = job.stop if stops else None
+            savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
 
         return self._commands.add_lasting(begin)
 
@@ -193,6 +199,7 @@ class JobManager:
         restored = self._supervisor.restored()
         self._is_identified.set()
         self._supervisor.prepare(self._supervisor.checkpoints.known())
+        recover(self._supervisor.services)
         self._supervisor.checkpoints.take_in(self._runtime, restored)
         manifest = self._supervisor.checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
@@ -300,6 +307,8 @@ class JobManager:
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
             self._commands.run_all(self)
+            if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
+                break
             self._adapt()
             statistics = self._supervisor.guard(self._step)
             self._serve()
@@ -322,7 +331,7 @@ class JobManager:
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
-        statistics = self._epoch()
+        statistics = None if self._savepoints.holds_epochs else self._epoch()
         execution = self._supervisor.running()
         execution.commits.check()
         if statistics is not None:
@@ -363,6 +372,8 @@ class JobManager:
 
     def _idle_seconds(self) -> float:
         """How long nothing can happen of itself: until the next look at the sources, or the next timer."""
+        if self._savepoints.holds_epochs:
+            return LOOK_SECONDS
         due, poll = self._supervisor.running().seconds_to_next_due(), self._supervisor.settings.poll_seconds
         return poll if due is None else min(poll, due)
 

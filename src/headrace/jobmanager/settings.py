@@ -164,10 +164,16 @@ def _reactive(configuration: Configuration) -> ReactiveSettings | None:
 
 def _start(configuration: Configuration) -> SavepointStart | None:
     location = configuration.get(options.RECOVERY_PATH)
+    uids = configuration.get(options.UID_MAPPING)
     if location is None:
+        if uids:
+            raise ConfigurationError(
+                f"{options.UID_MAPPING.key} is of what a job starts from: set {options.RECOVERY_PATH.key} (-s) to a "
+                "savepoint, or to the checkpoint directory of the stopped job, and a checkpoint directory that is fresh"
+            )
         return None
     claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
-    return SavepointStart(location, configuration.storage_options(), claims=claims)
+    return SavepointStart(location, configuration.storage_options(), claims=claims, uids=uids)
 
 
 def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:

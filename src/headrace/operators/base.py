@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.metrics.metricbase import MetricRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,6 +73,7 @@ class OperatorContext:
         learnt: by name, what earlier instances of the same subtask have learnt in this process, and where this one
             leaves it for later ones. It is empty where the process is another one, an epoch has failed, or memory is
             short.
+        metrics: those that functions have made.
     """
 
     name: str
@@ -83,6 +85,7 @@ class OperatorContext:
     state: OperatorStates | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     learnt: dict[str, Learnt] = field(default_factory=dict)
+    metrics: MetricRegistry = field(default_factory=MetricRegistry)
 
 
 class Operator(ABC):

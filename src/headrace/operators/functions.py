@@ -10,6 +10,7 @@ from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError, StateError
 from headrace.common.other_names import other_names
 from headrace.common.signatures import method_of_object
+from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
@@ -155,6 +156,10 @@ class RuntimeContext(KeyedStateStore):
     def get_attempt_number(self) -> int:
         """Always 0: an attempt must not be able to tell that it is not the first, or its output could differ."""
         return 0
+
+    def get_metrics_group(self) -> MetricGroup:
+        """The operator's metrics: counters, gauges, meters and distributions for ``JobClient.get_metrics()``."""
+        return MetricGroup(self._context.metrics)
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """A value of the job's configuration."""

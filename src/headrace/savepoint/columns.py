@@ -34,7 +34,7 @@ def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
     columns: dict[str, pa.Array] = {}
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
         if name == KEY and "keys" in about:
-            columns |= _readable_keys(column, about)
+            columns |= readable_keys(_codec_of(about), column)
         elif name == NAMESPACE:
             columns |= _readable_namespaces(column)
         else:
@@ -56,12 +56,12 @@ def _stored_column(rows: pa.RecordBatch, name: str, about: dict[str, Any]) -> pa
         codec = _codec_of(about)
         return rows.column(KEY) if codec.is_plain else codec.from_array(rows.column(KEY)).values
     if name == NAMESPACE and NAMESPACE not in names:
-        return _stored_namespaces(rows)
+        return stored_namespaces(rows)
     return rows.column(name)
 
 
-def _readable_keys(keys: pa.Array, about: dict[str, Any]) -> dict[str, pa.Array]:
-    codec = _codec_of(about)
+def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
+    """Keys in canonical form as ``key``; beside it they are ``key_encoded`` where that could not give them back."""
     if codec.is_plain:
         return {KEY: keys}
     if isinstance(codec.type, PickledBytesTypeInfo):
@@ -94,7 +94,8 @@ def _is_same(encode: Callable[[], pa.Array], keys: pa.Array) -> bool:
         return False
 
 
-def _stored_namespaces(rows: pa.RecordBatch) -> pa.Array:
+def stored_namespaces(rows: pa.RecordBatch) -> pa.Array:
+    """Namespaces by the starts and ends of windows, or by their ends alone; none where the end is null."""
     bounds = [rows.column(name).to_pylist() for name in WINDOW if name in rows.schema.names]
     windows: Iterable[Any] = zip(*bounds, strict=True) if len(bounds) == len(WINDOW) else bounds[0]
     ends = bounds[-1]

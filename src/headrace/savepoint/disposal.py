@@ -1,22 +1,34 @@
-"""Disposing of savepoints."""
+"""Disposing of savepoints, and of what is left of those that were never completed.
+
+Nothing else that lies in their directories is touched, whatever it is.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.pins import PINS
-from headrace.savepoint.metadata import METADATA, read_metadata
+from headrace.common.errors import SavepointError, SavepointMissingError
+from headrace.savepoint.metadata import DISPOSED, METADATA, read_metadata
+from headrace.savepoint.source_files import SOURCES
+from headrace.savepoint.tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from headrace.savepoint.metadata import SavepointMetadata
     from headrace.storage.folder import Folder
+
+_PART: Final = re.compile(r"part-[0-9]+-[0-9]+\.parquet")
 
 
 def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
     """Remove a savepoint; of a native one, also what keeps its files in the checkpoint directory.
 
-    Those files go when the job that owns the directory, or the next one, removes what it does not need.
+    Those files go when the job that owns the directory, or the next one, removes what it does not need. When it is
+    interrupted it can be done again: what is left is known until all of it is gone.
 
     Args:
         savepoint: its directory. What else is in there is left alone.
@@ -24,16 +36,72 @@ def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
 
     Raises:
         SavepointError: when there is none, or it is damaged, so that what belongs to it is not known.
+        OSError: when not all of it could be removed.
     """
-    metadata = read_metadata(savepoint)
-    savepoint.remove(METADATA)  # first: from here on nobody can start from it
-    tables, files = (file.path for file in metadata.tables), (file.path for file in metadata.files)
-    for path in (*tables, *files):
+    metadata = _not_to_be_started_from(savepoint)
+    for path in (*(table.path for table in metadata.tables), *(file.path for file in metadata.files)):
         *folders, name = path.split("/")
         folder = savepoint
         for each in folders:
             folder = folder.folder(each)
         folder.remove(name)
-    savepoint.remove_empty_folders()
     if metadata.pin:
         open_directory(metadata.directory).folder(PINS).remove(metadata.pin)
+    savepoint.remove(DISPOSED)
+    savepoint.remove_empty_folders()
+
+
+def remove_uncompleted(savepoint: Folder) -> None:
+    """Remove what was written of a savepoint that was never completed, when nobody writes to it any more.
+
+    Args:
+        savepoint: the directory that was made for it.
+
+    Raises:
+        SavepointError: when it was completed.
+        OSError: when it cannot be read, or not all could be removed.
+    """
+    if savepoint.size(METADATA) is not None:
+        raise SavepointError(f"{savepoint} is a savepoint")
+    if _names(savepoint) is None:
+        return
+    savepoint.remove_unfinished(METADATA.__eq__)
+    for operator in _folders(savepoint.folder(TABLES)):
+        for state in _folders(operator):
+            state.remove_unfinished(_is_part)
+            state.remove_all([name for name in state.names() if _is_part(name)])
+    for source in _folders(savepoint.folder(SOURCES)):
+        source.remove_unfinished(lambda _: True)
+        source.remove_all(source.names())
+    savepoint.remove_empty_folders()
+
+
+def _not_to_be_started_from(savepoint: Folder) -> SavepointMetadata:
+    """What a savepoint consists of, from which nobody can start from here on."""
+    try:
+        metadata = read_metadata(savepoint)
+    except SavepointMissingError as error:
+        with suppress(SavepointMissingError):
+            return read_metadata(savepoint, DISPOSED)  # somebody was interrupted who disposed of it
+        raise error
+    savepoint.write(DISPOSED, [metadata.to_bytes()])
+    savepoint.remove(METADATA)
+    return metadata
+
+
+def _folders(folder: Folder) -> Iterator[Folder]:
+    """The folders in one; what is none of them is passed over."""
+    inner = (folder.folder(name) for name in _names(folder) or ())
+    return (each for each in inner if _names(each) is not None)
+
+
+def _names(folder: Folder) -> list[str] | None:
+    """What is in a folder; None when it is none."""
+    try:
+        return folder.names()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _is_part(name: str) -> bool:
+    return _PART.fullmatch(name) is not None

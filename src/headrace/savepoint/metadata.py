@@ -8,13 +8,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError
+from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError, SavepointMissingError
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
 
 METADATA: Final = "_metadata.json"
 """The file; a directory without it is no savepoint."""
+
+DISPOSED: Final = "_disposed.json"
+"""The same file while a savepoint is being disposed of: it is none any more, and this lists what is left of it."""
 
 FORMAT_VERSION: Final = 1
 """Raised when a headrace of an older version could not read a savepoint."""
@@ -148,20 +151,25 @@ class SavepointMetadata:
             raise error if isinstance(error, SavepointError) else SavepointError(str(error)) from error
 
 
-def read_metadata(directory: Folder) -> SavepointMetadata:
+def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
     """What a directory holds.
 
+    Args:
+        directory: the directory.
+        name: the file to be read.
+
     Raises:
-        SavepointError: when it is no savepoint, or a damaged one.
+        SavepointMissingError: when it is no savepoint.
+        SavepointError: when it is a damaged one.
     """
     try:
-        content = directory.read(METADATA)
+        content = directory.read(name)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise SavepointError(
-            f"{directory} is no savepoint: there is no {METADATA} in it. A savepoint that was not completed has none; "
+        raise SavepointMissingError(
+            f"{directory} is no savepoint: there is no {name} in it. A savepoint that was not completed has none; "
             "take another one"
         ) from error
-    return SavepointMetadata.from_bytes(content, directory.locate(METADATA))
+    return SavepointMetadata.from_bytes(content, directory.locate(name))
 
 
 def _compact(document: Any) -> bytes:

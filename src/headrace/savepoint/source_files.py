@@ -36,11 +36,19 @@ def copy_out(uid: str, source: SourceSnapshot, kept: Folder, savepoint: Folder) 
         OSError: when a file cannot be read or written.
     """
     for name, content in named_files(source, kept):
-        folder = savepoint.folder(SOURCES).folder(folder_name(uid))
-        folder.make()
-        folder.write(name, [content])
-        path = f"{SOURCES}/{folder_name(uid)}/{name}"
-        yield SourceFile(path, uid, name, len(content), digest_of(content))
+        yield write_source_file(savepoint, uid, name, content)
+
+
+def write_source_file(savepoint: Folder, uid: str, name: str, content: bytes) -> SourceFile:
+    """Write a file of a source into a savepoint.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    folder = savepoint.folder(SOURCES).folder(folder_name(uid))
+    folder.make()
+    folder.write(name, [content])
+    return SourceFile(f"{SOURCES}/{folder_name(uid)}/{name}", uid, name, len(content), digest_of(content))
 
 
 def copy_in(file: SourceFile, savepoint: Folder, kept: Folder) -> None:

@@ -73,6 +73,40 @@ class Import:
         return self.backend.import_tables(self.state, tables, task.version, task.operators)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskVersion:
+    """The state of one task, of which some operators are to have other uids.
+
+    Attributes:
+        ref: the version that there is.
+        version: which version it becomes.
+        operators: its operators, by the uids that they have in it.
+    """
+
+    ref: VersionRef
+    version: NewVersion
+    operators: Mapping[str, StateOwner]
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Gives operators other uids in the state of tasks.
+
+    Attributes:
+        backend: what has written the state.
+        state: where its files are.
+        uids: new uids by old ones.
+    """
+
+    backend: StateBackend
+    state: Folder
+    uids: Mapping[str, str]
+
+    def __call__(self, task: TaskVersion) -> VersionRef:
+        """Write one version, of which all but the index stays where it is."""
+        return self.backend.rename_operators(self.state, task.ref, self.uids, task.version, task.operators)
+
+
 def tasks_of(
     tables: Iterable[TableFile], manifest: Manifest, uids: Container[str], inline_threshold: int
 ) -> Iterator[TaskTables]:
@@ -89,12 +123,24 @@ def tasks_of(
         if table.uid in uids:
             by_task.setdefault((table.stage, table.partition), []).append(table)
     for (stage, partition), found in sorted(by_task.items()):
-        owners = {
-            uid: StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
-            for uid, operator in manifest.stages[stage].operators.items()
-        }
         version = NewVersion(stage, partition, manifest.epoch, manifest.generation, inline_threshold)
-        yield TaskTables(version, tuple(found), owners)
+        yield TaskTables(version, tuple(found), _owners(manifest, stage))
+
+
+def versions_of(manifest: Manifest, epoch: int, generation: int, inline_threshold: int) -> Iterator[TaskVersion]:
+    """The versions of a manifest that hold something, each to become another one; arguments as in :func:`tasks_of`."""
+    for index, stage in enumerate(manifest.stages):
+        for number, part in enumerate(stage.partitions):
+            if part.version is not None and (part.version.name or part.version.inline):
+                version = NewVersion(index, number, epoch, generation, inline_threshold)
+                yield TaskVersion(part.version, version, _owners(manifest, index))
+
+
+def _owners(manifest: Manifest, stage: int) -> dict[str, StateOwner]:
+    return {
+        uid: StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
+        for uid, operator in manifest.stages[stage].operators.items()
+    }
 
 
 def with_versions(manifest: Manifest, refs: Iterable[VersionRef]) -> Manifest:
@@ -111,3 +157,11 @@ def with_versions(manifest: Manifest, refs: Iterable[VersionRef]) -> Manifest:
         for index, stage in enumerate(manifest.stages)
     )
     return replace(manifest, stages=tuple(stages))
+
+
+def with_tables(manifest: Manifest, tables: Iterable[TableFile]) -> Manifest:
+    """A manifest that says of each task, in place of its version, in which files of the savepoint its state is."""
+    by_task: dict[tuple[int, int], list[str]] = {}
+    for table in tables:
+        by_task.setdefault((table.stage, table.partition), []).append(table.path)
+    return with_versions(manifest, (VersionRef(*task, 0, files=tuple(paths)) for task, paths in by_task.items()))

@@ -384,6 +384,32 @@ class StateBackend(Plugin):
         """
         raise UnsupportedOperationError(f"{self} cannot import state: start from a native savepoint of its own")
 
+    def rename_operators(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        uids: Mapping[str, str],
+        version: NewVersion,
+        operators: Mapping[str, StateOwner],
+    ) -> VersionRef:
+        """Writes a version that holds what another one does, under other uids; called as :meth:`import_tables` is.
+
+        Args:
+            storage: where state files are.
+            ref: the version that there is.
+            uids: the new uid of each operator that gets one, by the one it has in that version. They change at once,
+                so two operators may change theirs.
+            version: which version it becomes.
+            operators: the operators of that version, by the uids that they have in it.
+
+        Raises:
+            UnsupportedOperationError: when the backend cannot.
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        raise UnsupportedOperationError(
+            f"{self} cannot rename operators: take a canonical savepoint, and start from it"
+        )
+
     def plan_compaction(
         self,
         storage: Folder,
@@ -418,6 +444,10 @@ STATE_BACKENDS: Final = PluginGroup(
     {
         DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
         ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
+    },
+    {
+        "forst": f"use {ROCKSDB_BACKEND!r}, whose tables lie in the checkpoint directory too, on an object store or "
+        "HDFS as well; tasks keep copies of those that they read"
     },
 )
 """All that are there."""

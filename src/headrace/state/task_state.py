@@ -109,6 +109,13 @@ class HashMapTaskStates:
             found.setdefault(key, []).append(run)
         return found
 
+    def rename_operators(self, uids: Mapping[str, str]) -> None:
+        """Has stores belong to operators with other uids, before any is used; the next version says so."""
+        self._stores = {(uids.get(uid, uid), name): store for (uid, name), store in self._stores.items()}
+        self._ranges = {uids.get(uid, uid): hashes for uid, hashes in self._ranges.items()}
+        self._owners = {uids.get(uid, uid): owner for uid, owner in self._owners.items()}
+        self.ref = None
+
     def fill(self, table: ExportedTable) -> None:
         """Puts what an exported table holds into a store, which is empty."""
         store = self.store(table.uid, table.store)
@@ -321,6 +328,20 @@ class HashMapStateBackend(StateBackend):
         task = HashMapTaskStates(storage, version.stage, version.partition, operators)
         for table in tables:
             task.fill(table)
+        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
+
+    def rename_operators(
+        self,
+        storage: Folder,
+        ref: VersionRef,
+        uids: Mapping[str, str],
+        version: NewVersion,
+        operators: Mapping[str, StateOwner],
+    ) -> VersionRef:
+        task = HashMapTaskStates.open(
+            storage, [ref], version.stage, version.partition, operators, self.sections(storage)
+        )
+        task.rename_operators(uids)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
     def plan_compaction(

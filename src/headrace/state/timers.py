@@ -79,7 +79,7 @@ class TimerQueue:
     def __init__(self, domain: str, scope: KeyScope, store: RunStore) -> None:
         self.next_due = NO_TIMER
         self._scope = scope
-        self._layout = _layout(domain, scope.codec)
+        self._layout = timer_layout(domain, scope.codec)
         self._table = OrderedTable(store, self._layout, newest)
         self._log = TimerLog()
         # What the log said when a timer in it was due. By time: registered (True) or deleted (False) in this epoch, and
@@ -301,7 +301,8 @@ class HashMapTimers:
         self.processing.end_epoch()
 
 
-def _layout(domain: str, codec: KeyCodec) -> OrderedLayout:
+def timer_layout(domain: str, codec: KeyCodec) -> OrderedLayout:
+    """How the timers of a time domain are stored."""
     types = [pa.int64(), pa.uint64(), codec.arrow_type, pa.binary(), pa.bool_()]
     schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
     about = {"keys": codec.to_json(), "domain": domain}

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from headrace.state_processor.comparison import Difference, compare
+from headrace.state_processor.operator_transformation import OperatorTransformation
 from headrace.state_processor.reader import SavepointReader, StoredTable
+from headrace.state_processor.state_tables import StateTables
+from headrace.state_processor.transformation import StateTransformation
+from headrace.state_processor.writer import SavepointWriter
 
-__all__ = ["Difference", "SavepointReader", "StoredTable", "compare"]
+__all__ = [
+    "Difference",
+    "OperatorTransformation",
+    "SavepointReader",
+    "SavepointWriter",
+    "StateTables",
+    "StateTransformation",
+    "StoredTable",
+    "compare",
+]

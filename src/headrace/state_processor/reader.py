@@ -14,10 +14,10 @@ import pyarrow as pa
 from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.typeinfo import Types, type_from_json
 from headrace.savepoint.columns import readable
+from headrace.savepoint.stored_job import StoredJob, open_job, read_again
 from headrace.state.backend import STATE_BACKENDS, StateOwner
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
-from headrace.state_processor.stored_job import StoredJob, open_job, read_again
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot

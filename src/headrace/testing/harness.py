@@ -381,6 +381,10 @@ class JobHarness:
         """What the job has counted, ``numLateRecordsDropped`` say; what an operator has, as ``<name>.numRecordsIn``."""
         return {} if self._manager.manifest is None else dict(self._manager.manifest.counters)
 
+    def metrics(self) -> dict[str, float]:
+        """The same, and what ``JobClient.get_metrics()`` has besides: event time, sources, metrics of functions."""
+        return {**self.counters(), **self._manager.gauges()}
+
     def summary(self) -> str:
         """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""
         told: dict[str, object] = {"processing time": self._clock.now()}

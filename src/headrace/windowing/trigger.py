@@ -10,6 +10,7 @@ from headrace.common.type_variables import T_contra, W_contra
 from headrace.windowing.promises import keep_true
 
 if TYPE_CHECKING:
+    from headrace.metrics.metricbase import MetricGroup
     from headrace.state.descriptors import StateDescriptor
 
 _CALLS: Final = ("on_element", "on_event_time", "on_processing_time", "on_merge", "clear")
@@ -120,6 +121,10 @@ class Trigger(ABC, Generic[T_contra, W_contra]):
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
             """The state of a descriptor, of this key and this window."""
+
+        @abstractmethod
+        def get_metric_group(self) -> MetricGroup:
+            """The operator's metrics, which are of all keys and windows."""
 
     class OnMergeContext(TriggerContext):
         """What :meth:`Trigger.on_merge` sees: the same of the window that others have become."""

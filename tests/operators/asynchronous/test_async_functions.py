@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.operators.asynchronous import requesting_operator
+from headrace.operators.asynchronous import requesting_operator, requests
 from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
@@ -233,6 +234,34 @@ def test_a_plain_function_without_a_result_in_time() -> None:
 
     with pytest.raises(UserFunctionError, match=r"there is no result in time: give more time"):
         answers(asking(AsyncDataStream.unordered_wait, never, timeout=5), [7])
+
+
+@both_ways
+def test_a_function_that_goes_on_though_its_time_is_over_is_told(wait: Wait, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_STUCK_SECONDS", 0.01)
+    monkeypatch.setattr(requests, "_ENDING_SECONDS", 0.01)
+
+    async def stubborn(number: int) -> list[int]:
+        while number == 7:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        return [number]
+
+    with pytest.raises(UserFunctionError, match="it goes on although it was cancelled") as raised:
+        answers(asking(wait, stubborn, timeout=5), [1, 7, 2])
+    assert "record: 7" in str(raised.value)
+
+
+def test_a_function_that_cancels_the_requests_of_others_is_told() -> None:
+    """One that has not begun cannot tell of it itself: the job waited for ever."""
+
+    async def cancels_all(number: int) -> list[int]:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        return [number]
+
+    with pytest.raises(UserFunctionError, match="a request was cancelled before it began"):
+        answers(asking(AsyncDataStream.unordered_wait, cancels_all), [1, 2, 3])
 
 
 def test_what_is_wrong_with_the_results_of_a_timeout_is_told_of_that_method() -> None:

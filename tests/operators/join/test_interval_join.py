@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.common import Types
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateMigrationError, UserFunctionError
 from headrace.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from headrace.operators.join import find_pairs, interval_join
@@ -101,6 +102,17 @@ def test_the_pairs_of_a_record_come_in_the_order_of_time_and_of_arrival() -> Non
         push(job, RIGHT, "a", 1, 97)
         job.run_epoch()
         assert job.results("pairs") == [(left, right) for right in (0, 1) for left in (1, 2, 3, 4, 0)]
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0, 0), (-10, 10), (0, 10), (-10, 0)])
+@pytest.mark.parametrize("end", [-1, 1])
+def test_records_match_at_both_ends_of_time(lower: int, upper: int, end: int) -> None:
+    time = end * (MAX_WATERMARK - max(-lower, upper))
+    with JobHarness(job_of(lower, upper)) as job:
+        push(job, LEFT, "a", 0, time)
+        push(job, RIGHT, "a", 1, time)
+        job.run_epoch()
+        assert job.results_with_timestamps("pairs") == [((0, 1), time)]
 
 
 def test_a_record_below_the_watermark_is_late_and_one_at_it_is_not() -> None:

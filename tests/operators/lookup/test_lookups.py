@@ -338,6 +338,31 @@ def test_failures_name_the_record_and_the_line() -> None:
     assert "record: Row(customer=2, amount=10)" in str(raised.value)
 
 
+class Uncopyable:
+    def __deepcopy__(self, memo: Any) -> Uncopyable:
+        raise ValueError("there is one of it")
+
+
+NAMED = Types.ROW_NAMED(["name"], [Types.STRING()])
+
+
+@pytest.mark.parametrize("cache", [None, LookupCache.partial()], ids=["asked", "kept"])
+@pytest.mark.parametrize(
+    ("lookup", "told"),
+    [
+        (Lookup.function(lambda key: {"country": "fr"}, NAMED), "what was found: got .* expected a Row"),
+        (Lookup.of_many(lambda keys: dict.fromkeys(keys, 7), NAMED), "what was found: got 7 .* expected a Row"),
+        (Lookup.function(lambda key: 7, Types.LIST(Types.INT())), "what was found: got 7 .* expected a list"),
+        (Lookup.function(lambda key: Uncopyable(), Types.PICKLED_BYTE_ARRAY()), "there is one of it"),
+    ],
+)
+def test_what_is_found_and_cannot_be_handed_on_is_told(lookup: Lookup, cache: LookupCache | None, told: str) -> None:
+    """Also where several records want it, so that it is copied: the job waited for ever."""
+    with pytest.raises(UserFunctionError, match=told) as raised:
+        enriched(lookup, (1, 10), (2, 20), (1, 30), cache=cache)
+    assert "record: Row(customer=1, amount=10)" in str(raised.value)
+
+
 def test_requests_that_fail_or_find_nothing_are_made_again() -> None:
     again = AsyncRetryStrategy.fixed_delay(5, 1, None, has_exception_predicate)
     assert enriched(fails, (2, 10), retries=again) == [(2, "it")]

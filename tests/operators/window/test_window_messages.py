@@ -178,7 +178,6 @@ class AsksInATrigger(Trigger):
         ("context.window().maxTimestamp()", r"TimeWindow has no 'maxTimestamp': did you mean max_timestamp\?"),
         ("ctx.registerEventTimeTimer(7)", r"TriggerContext has no .*: did you mean register_event_time_timer"),
         ("ctx.get_state(None)", r"TriggerContext has no 'get_state': use get_partitioned_state\(descriptor\)"),
-        ("ctx.get_metric_group()", r"TriggerContext.get_metric_group\(\) is not supported yet: count in a state"),
     ],
 )
 def test_what_windows_and_their_contexts_do_not_have(keyed: KeyedStream, mistake: str, said: str) -> None:

@@ -90,7 +90,7 @@ class CheckpointCoordinator:
         first = first_manifest(self._plan)
         if self._start is None:
             return first
-        first = self._start.first_manifest(first)
+        first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
         check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
         return without_unclaimed(first, self._plan)
 
@@ -104,6 +104,8 @@ class CheckpointCoordinator:
             return
         if found is not None:
             logger.info("job %r goes on from its own checkpoint, not from %s", self._plan.name, self._start)
+            if found.restored_from == str(self._start):  # it has not come further since
+                self._start.release()
             return
         self.write(self._start.take_in(self.known(), self._plan, runtime, self._store), ())
         self._start.release()

@@ -14,6 +14,7 @@ from headrace.checkpoint.manifest import (
     SourceSnapshot,
     StageSnapshot,
 )
+from headrace.jobmanager.function_metrics import measured_by
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,4 +95,9 @@ def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskRe
             for name, amount in counts.items():
                 counters[name] += amount
                 counters[f"{names[node]}.{name}"] += amount
+    for operator, _, measured in measured_by(plan, reports):
+        for name, amount in measured.counters.items():
+            counters[f"{operator}.{name}"] += amount
+        for name, (events, _) in measured.meters.items():
+            counters[f"{operator}.{name}.count"] += events
     return dict(counters)

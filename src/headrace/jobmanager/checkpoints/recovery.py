@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common import options
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
-from headrace.graph.specs import SinkSpec
+from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.sources.identity import misplaced_positions, warn_of_moved_sources
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.keys.groups import hash_bounds_of_partition
@@ -63,8 +63,8 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     if unclaimed and not ignore_unclaimed:
         raise StateMigrationError(
             f"the checkpoint holds {'; '.join(unclaimed)}, which no operator of the program takes over; give the "
-            "operators the uids they had, and new ones their own, or start with a fresh checkpoint directory; to leave "
-            "it behind for good, set "
+            "operators the uids they had, and new ones their own (a start with -s may map old ones, --map-uid "
+            "old=new), or start with a fresh checkpoint directory; to leave it behind for good, set "
             f"{options.IGNORE_UNCLAIMED_STATE.key}=true (headrace run --allow-non-restored-state)"
         )
     for what in unclaimed:
@@ -226,14 +226,15 @@ def _unclaimed(manifest: Manifest, plan: JobPlan) -> Iterator[str]:
         lost = {uid for uid in stored.keys() & known.keys() if kind in stored[uid] - known[uid]}
         if lost:
             yield f"{kind.value} state of operators with uid {', '.join(sorted(lost))}"
-    lost = {uid for uid, source in manifest.sources.items() if source.is_begun} - known.keys()
+    specs = {operator.uid: operator.node.spec for operator in plan.operators()}
+    sources = {uid for uid, spec in specs.items() if isinstance(spec, SourceSpec)}
+    lost = {uid for uid, source in manifest.sources.items() if source.is_begun} - sources
     if lost:
         yield f"the position of sources with uid {', '.join(sorted(lost))}"
     yield from misplaced_positions(manifest, plan).values()
     for sink in sorted({commit.sink for commit in manifest.pending} - known.keys()):
         epochs = sorted({commit.epoch for commit in manifest.pending if commit.sink == sink})
         yield f"what the sink with uid {sink} has yet to publish of epochs {', '.join(map(str, epochs))}"
-    specs = {operator.uid: operator.node.spec for operator in plan.operators()}
     rolling = {uid for uid, spec in specs.items() if isinstance(spec, SinkSpec) and spec.sink.pre_commit is not None}
     lost = set(manifest.in_progress) - rolling  # a sink of another kind under the same uid would forget it
     if lost:

@@ -5,29 +5,36 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.checkpoint.directory import folder_name
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
-from headrace.common.errors import InfrastructureError, SavepointError
+from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_in, named_files, put
-from headrace.savepoint.tasks import Import, tasks_of, with_versions
+from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
+from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
+    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
+T = TypeVar("T")
+
 logger = get_logger(__name__)
+
+_SAME_UIDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 _FIRST_EPOCH: Final = 1
 """The number of the manifest that is made of a savepoint: sinks know no epoch of the job yet."""
@@ -42,26 +49,32 @@ class SavepointStart:
         location: where it is.
         options: how to reach it on an object store.
         claims: whether it belongs to the job from then on, which removes it once it is not needed any more.
+        uids: the program's uids where they are others there, by those.
     """
 
-    def __init__(self, location: str, options: Mapping[str, str], *, claims: bool = False) -> None:
+    def __init__(
+        self, location: str, options: Mapping[str, str], *, claims: bool = False, uids: Mapping[str, str] = _SAME_UIDS
+    ) -> None:
         self._location = location.removesuffix(f"/{METADATA}")
         self._options = options
         self._claims = claims
+        self._uids = UidMapping(uids)
         self._directory = open_storage(self._location, options=options)
         self._metadata: SavepointMetadata | None = None
 
     def __str__(self) -> str:
         return self._location
 
-    def first_manifest(self, fresh: Manifest) -> Manifest:
+    def first_manifest(self, fresh: Manifest, program: Collection[str]) -> Manifest:
         """What the job begins with; its state is not there before :meth:`take_in`.
 
         Args:
             fresh: what the job would begin with otherwise.
+            program: the uids of all operators.
 
         Raises:
             SavepointError: when there is no savepoint, or it is damaged, or cannot be started from.
+            StateMigrationError: when uids cannot be mapped as it was said.
         """
         metadata = self._metadata = self._read()
         known = metadata.checkpoint
@@ -70,8 +83,9 @@ class SavepointStart:
                 f"{self} is the checkpoint of a job that has yet to publish output: go on in that directory "
                 "(execution.checkpointing.dir), or take a savepoint of the job and start from that"
             )
+        self._uids.check(known, program)
         return replace(
-            known,
+            self._uids.manifest(known),
             epoch=0,
             generation=fresh.generation,
             job_id=fresh.job_id,
@@ -102,17 +116,25 @@ class SavepointStart:
         assert metadata is not None, "first_manifest() comes first"
         manifest = replace(manifest, epoch=_FIRST_EPOCH)
         for file in metadata.files:
-            if file.uid in manifest.sources:
-                copy_in(file, self._directory, store.source_folder(file.uid))
+            uid = self._uids.of(file.uid)
+            if uid in manifest.sources:
+                copy_in(file, self._directory, store.source_folder(uid))
         if metadata.format == "canonical":
-            return self._import(metadata, manifest, plan, runtime, store)
+            return self._import(self._uids.metadata(metadata), manifest, plan, runtime, store)
         self._copy(metadata, manifest, store)
-        return manifest
+        return self._renamed(metadata.checkpoint, manifest, plan, runtime, store) if self._uids else manifest
 
     def release(self) -> None:
-        """The job has a manifest of its own: what it has claimed goes."""
-        if self._claims and self._metadata is not None and (self._metadata.pin or self._metadata.format == "canonical"):
+        """The job has a manifest of its own: what it has claimed goes. The checkpoint directory of a job stays."""
+        if not self._claims:
+            return
+        try:
             dispose(self._directory, partial(open_storage, options=self._options))
+        except SavepointMissingError:  # a start that was killed had come so far
+            return
+        except (SavepointError, OSError) as error:
+            logger.warning("the savepoint %s was claimed by the job, and is left there: %s", self, error)
+        else:
             logger.info("the savepoint %s was claimed by the job, and is not needed any more: it is removed", self)
 
     def _read(self) -> SavepointMetadata:
@@ -135,20 +157,38 @@ class SavepointStart:
         uids = {operator.uid for operator in plan.operators()}
         tasks = list(tasks_of(metadata.tables, manifest, uids, plan.settings.inline_threshold))
         work = Import(plan.settings.state_backend, store.state, self._directory)
+        return with_versions(manifest, self._written(work, tasks, runtime))
+
+    def _renamed(
+        self,
+        known: Manifest,
+        manifest: Manifest,
+        plan: JobPlan,
+        runtime: Runtime,
+        store: CheckpointStore | TemporaryStore,
+    ) -> Manifest:
+        """State that was copied as it is, under the program's uids."""
+        threshold = plan.settings.inline_threshold
+        tasks = list(versions_of(known, manifest.epoch, manifest.generation, threshold))
+        work = Rename(plan.settings.state_backend, store.state, self._uids.new_by_old)
+        return with_versions(manifest, self._written(work, tasks, runtime))
+
+    def _written(self, work: Callable[[T], VersionRef], tasks: Sequence[T], runtime: Runtime) -> list[VersionRef]:
         try:
-            refs = runtime.run_background(work, tasks).result() if tasks else []
+            return runtime.run_background(work, tasks).result() if tasks else []
         except InfrastructureError as error:
             raise SavepointError(f"state could not be brought in from {self}: {error}") from error
-        return with_versions(manifest, refs)
 
     def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: CheckpointStore | TemporaryStore) -> None:
         """Copy state files from the checkpoint directory that is named, and what sources keep where that is all."""
         directory = open_storage(metadata.directory, options=self._options)
         state = directory.folder("state")
         if not metadata.pin:
-            for uid, source in manifest.sources.items():
-                for name, content in named_files(source, directory.folder("sources").folder(folder_name(uid))):
-                    put(name, content, store.source_folder(uid))
+            for old, source in metadata.checkpoint.sources.items():
+                uid = self._uids.of(old)
+                for name, content in named_files(source, directory.folder("sources").folder(folder_name(old))):
+                    if uid in manifest.sources:
+                        put(name, content, store.source_folder(uid))
         with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:
             list(copies.map(partial(_copy_file, state, store.state), set(metadata.checkpoint.state_files())))
 

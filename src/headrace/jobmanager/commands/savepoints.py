@@ -10,32 +10,43 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.pins import Pin
-from headrace.common.errors import HeadraceError, JobCancelledError, JobExecutionError, SavepointError
+from headrace.common.errors import (
+    HeadraceError,
+    JobCancelledError,
+    JobExecutionError,
+    SavepointError,
+    SavepointMissingError,
+)
 from headrace.common.logs import get_logger
-from headrace.savepoint.metadata import METADATA, SavepointMetadata
+from headrace.savepoint.disposal import remove_uncompleted
+from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_out
-from headrace.savepoint.tasks import Export, with_versions
-from headrace.state.version import VersionRef
+from headrace.savepoint.tasks import Export, with_tables
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.execution import JobExecution, JobServices
     from headrace.savepoint.metadata import SavepointFormat, TableFile
+    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
 
-_LOOK_SECONDS: Final = 0.01
+LOOK_SECONDS: Final = 0.01
+"""So long a job waits that does nothing else until it looks again whether its savepoints are complete."""
+
+_ENDED: Final = "The job has ended; its checkpoint directory, if it has one, holds what the savepoint would have held"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class _Running:
     metadata: SavepointMetadata
     outcome: CompletableFuture[str]
     tables: Future[list[list[TableFile]]] | None = None
+    completed: Callable[[], None] | None = None
     started: float = field(default_factory=time.monotonic)
 
 
@@ -71,8 +83,13 @@ class SavepointCoordinator:
         self._at_end: list[tuple[SavepointRequest, CompletableFuture[str]]] = []
 
     def begin(
-        self, job: JobServices, execution: JobExecution, request: SavepointRequest, outcome: CompletableFuture[str]
-    ) -> bool:
+        self,
+        job: JobServices,
+        execution: JobExecution,
+        request: SavepointRequest,
+        outcome: CompletableFuture[str],
+        completed: Callable[[], None] | None = None,
+    ) -> None:
         """Begin to take a savepoint of the newest manifest; only between two epochs.
 
         Args:
@@ -80,16 +97,14 @@ class SavepointCoordinator:
             execution: the present one.
             request: what is wanted.
             outcome: gets the place of the savepoint once it is complete, or what went wrong.
-
-        Returns:
-            Whether it has begun.
+            completed: ends the job, which does nothing that the savepoint does not hold; called when it is complete.
         """
-        try:
-            self._running.append(_begun(job, execution.publish_output(), request, outcome))
-        except (HeadraceError, OSError) as error:
-            outcome.set_exception(_told(request.directory, error))
-            return False
-        return True
+        self._begin(job, execution, request, outcome, completed, then="The job goes on")
+
+    @property
+    def holds_epochs(self) -> bool:
+        """Whether the job ends with a savepoint that is being taken, unless that fails."""
+        return any(running.completed is not None for running in self._running)
 
     def begin_at_end(self, request: SavepointRequest, outcome: CompletableFuture[str]) -> None:
         """Take a savepoint when the job has come to its end."""
@@ -97,21 +112,39 @@ class SavepointCoordinator:
 
     def look(self, job: JobServices, execution: JobExecution) -> None:
         """Complete what can be completed; between two epochs."""
+        self._look(job, execution, then="The job goes on")
+
+    def _begin(
+        self,
+        job: JobServices,
+        execution: JobExecution,
+        request: SavepointRequest,
+        outcome: CompletableFuture[str],
+        completed: Callable[[], None] | None,
+        then: str,
+    ) -> None:
+        try:
+            self._running.append(_begun(job, execution.publish_output(), request, outcome, completed))
+        except (HeadraceError, OSError) as error:
+            outcome.set_exception(_told(request.directory, error, then))
+
+    def _look(self, job: JobServices, execution: JobExecution, then: str) -> None:
         for running in list(self._running):
             if running.tables is not None and not running.tables.done():
                 continue
             if any(commit.epoch <= running.metadata.checkpoint.epoch for commit in execution.commits.pending()):
                 continue
-            self._running.remove(running)
             try:
                 place = _completed(job, running)
-            except (HeadraceError, OSError) as error:
-                _let_go(job, running.name)
-                running.outcome.set_exception(_told(str(running.folder), error))
+            except Exception as error:
+                self._running.remove(running)
+                _given_up(job, running.name, running.folder)
+                running.outcome.set_exception(_told(str(running.folder), error, then))
             else:
-                if running.metadata.format == "canonical":
-                    _let_go(job, running.name)
+                self._running.remove(running)
                 running.outcome.set_result(place)
+                if running.completed is not None:
+                    running.completed()
 
     def finish(self, job: JobServices, execution: JobExecution) -> None:
         """The job ends: begin what was to be begun then, and wait for everything.
@@ -121,44 +154,76 @@ class SavepointCoordinator:
         """
         at_end, self._at_end = self._at_end, []
         for request, outcome in at_end:
-            self.begin(job, execution, request, outcome)
+            self._begin(job, execution, request, outcome, None, then=_ENDED)
         while self._running:
             execution.commits.check()
-            self.look(job, execution)
+            self._look(job, execution, then=_ENDED)
             if job.cancelled.is_set():
                 raise JobCancelledError("the job was cancelled before its savepoints were complete")
-            time.sleep(_LOOK_SECONDS if self._running else 0)
+            time.sleep(LOOK_SECONDS if self._running else 0)
 
     def close(self) -> None:
         """The job is over: what is not complete never will be."""
         left = [running.outcome for running in self._running] + [outcome for _, outcome in self._at_end]
         self._running, self._at_end = [], []
         for outcome in left:
-            outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
+            if not outcome.done():  # else whoever waited for it was told
+                outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
+
+
+def recover(job: JobServices) -> None:
+    """Find out what has become of savepoints that earlier runs of the job were taking when they ended.
+
+    What was written of those that were not completed is removed. Where that cannot be done just now, the next start
+    of the job does it; until then the state files stay.
+    """
+    for name, pin in job.store.left_pins().items():
+        try:
+            folder = open_storage(pin.savepoint, options=job.storage_options)
+            if _is_native(folder, name):
+                job.store.pin(name, replace(pin, lasts=True))
+                continue
+            with suppress(SavepointError):  # it is a canonical one, and complete
+                remove_uncompleted(folder)
+            job.store.unpin(name)
+        except (HeadraceError, OSError) as error:
+            logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
+
+
+def _is_native(folder: Folder, pin: str) -> bool:
+    """Whether a savepoint was completed, and needs its pin from then on."""
+    try:
+        return read_metadata(folder).pin == pin
+    except SavepointMissingError:
+        return False
 
 
 def _begun(
-    job: JobServices, manifest: Manifest, request: SavepointRequest, outcome: CompletableFuture[str]
+    job: JobServices,
+    manifest: Manifest,
+    request: SavepointRequest,
+    outcome: CompletableFuture[str],
+    completed: Callable[[], None] | None,
 ) -> _Running:
     name = f"savepoint-{manifest.job_id[:6]}-{uuid.uuid4().hex[:12]}"
     folder = open_storage(request.directory, options=job.storage_options).folder(name)
-    folder.make()
     is_native = request.format == "native"
-    job.store.pin(name, Pin(str(folder), tuple(manifest.state_files()), lasts=is_native))
+    job.store.pin(name, Pin(str(folder), tuple(manifest.state_files()), lasts=False))
     try:
+        folder.make()
         kept = chain.from_iterable(
             copy_out(uid, source, job.store.source_folder(uid), folder) for uid, source in manifest.sources.items()
         )
         metadata = SavepointMetadata(manifest, request.format, files=tuple(kept))
         if is_native:
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
-            return _Running(name, folder, metadata, outcome)
+            return _Running(name, folder, metadata, outcome, completed=completed)
         refs = [ref for stage in manifest.stages for part in stage.partitions if (ref := part.version) and _holds(ref)]
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
         tables = job.runtime.run_background(export, refs) if refs else None
-        return _Running(name, folder, metadata, outcome, tables)
+        return _Running(name, folder, metadata, outcome, tables, completed)
     except BaseException:
-        _let_go(job, name)
+        _given_up(job, name, folder)
         raise
 
 
@@ -166,10 +231,19 @@ def _completed(job: JobServices, running: _Running) -> str:
     tables = () if running.tables is None else tuple(chain.from_iterable(running.tables.result()))
     metadata = running.metadata
     if metadata.format == "canonical":
-        metadata = replace(metadata, checkpoint=_with_tables(metadata.checkpoint, tables), tables=tables)
+        metadata = replace(metadata, checkpoint=with_tables(metadata.checkpoint, tables), tables=tables)
     job.checkpoints.check_owner()
     if not running.folder.create(METADATA, metadata.to_bytes()):
         raise SavepointError(f"{running.folder.locate(METADATA)} exists")
+    try:
+        job.checkpoints.check_owner()  # whoever has taken over meanwhile may have let go of the files
+        if metadata.pin:
+            job.store.pin(running.name, Pin(str(running.folder), tuple(metadata.checkpoint.state_files()), lasts=True))
+    except BaseException:
+        running.folder.remove(METADATA)
+        raise
+    if not metadata.pin:
+        _let_go(job, running.name)
     logger.info(
         "savepoint of epoch %d, complete after %.2f s: %s",
         metadata.checkpoint.epoch,
@@ -177,6 +251,16 @@ def _completed(job: JobServices, running: _Running) -> str:
         running.folder,
     )
     return str(running.folder)
+
+
+def _given_up(job: JobServices, name: str, folder: Folder) -> None:
+    """A savepoint is not completed: what was written of it goes; when that fails, the next start does it."""
+    try:
+        remove_uncompleted(folder)
+    except (HeadraceError, OSError) as error:
+        logger.warning("what was written of the savepoint %s is left there for now: %s", folder, error)
+    else:
+        _let_go(job, name)
 
 
 def _let_go(job: JobServices, name: str) -> None:
@@ -191,17 +275,7 @@ def _holds(ref: VersionRef) -> bool:
     return bool(ref.name or ref.inline)
 
 
-def _with_tables(manifest: Manifest, tables: Sequence[TableFile]) -> Manifest:
-    """A manifest that says of each task, in place of its version, in which files of the savepoint its state is."""
-    by_task: dict[tuple[int, int], list[str]] = {}
-    for table in tables:
-        by_task.setdefault((table.stage, table.partition), []).append(table.path)
-    return with_versions(manifest, (VersionRef(*task, 0, files=tuple(paths)) for task, paths in by_task.items()))
-
-
-def _told(where: str, error: Exception) -> SavepointError:
-    failed = SavepointError(
-        f"no savepoint was taken in {where}: {error}. The job goes on; what was written there may be removed"
-    )
+def _told(where: str, error: Exception, then: str) -> SavepointError:
+    failed = SavepointError(f"no savepoint was taken in {where}: {error}. {then}")
     failed.__cause__ = error
     return failed

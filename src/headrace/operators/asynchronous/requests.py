@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.operators.user_code import note_returned, user_error
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _ENDING_SECONDS: Final = 2.0
 """So long requests that are cancelled may take to end."""
+
+_STUCK_SECONDS: Final = 5.0
+"""Twice as long one may take whose time is over; then nothing is expected of it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,15 @@ class Request(ABC):
     Attributes:
         argument: what it is called with.
         has_ended: whether there is a result.
+        watch: looks after it once its time is over; None where it has all the time.
     """
 
-    __slots__ = ("argument", "has_ended")
+    __slots__ = ("argument", "has_ended", "watch")
 
     def __init__(self, argument: Any) -> None:
         self.argument = argument
         self.has_ended = False
+        self.watch: asyncio.TimerHandle | None = None
 
     @property
     def record(self) -> Any:
@@ -164,6 +169,10 @@ class Requests:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if task.cancelled():  # before it began, so nothing in it has seen that
+            self.fail(user_error(InvalidProgramError(_CANCELLED), self._context))
+        elif (error := task.exception()) is not None:
+            self.fail(user_error(error, self._context))
         self._begin()
 
     def _has_room(self) -> bool:
@@ -171,7 +180,7 @@ class Requests:
 
     async def _make(self, request: Request) -> None:
         try:
-            returned, returned_by = await self._within_time(request.argument)
+            returned, returned_by = await self._within_time(request)
             try:
                 request.answer(returned)
             except InvalidTypeError as error:
@@ -193,20 +202,34 @@ class Requests:
             for task in self._tasks:
                 task.cancel()
 
-    async def _within_time(self, argument: Any) -> tuple[Any, Callable[[Any], Any]]:
+    async def _within_time(self, request: Request) -> tuple[Any, Callable[[Any], Any]]:
         """What is returned, and by which of both functions."""
-        invoke, on_timeout = self._function.invoke, self._function.on_timeout
+        invoke, on_timeout, argument = self._function.invoke, self._function.on_timeout, request.argument
         if not self._seconds:
             return await self._attempts(argument), invoke
+        request.watch = self._later(self._seconds + _STUCK_SECONDS, self._watch, request)
         try:
             async with asyncio.timeout(self._seconds) as limit:
                 return await self._attempts(argument), invoke
         except Exception:  # ended by the limit, it may raise anything
             if not limit.expired():
                 raise
+        finally:
+            request.watch.cancel()
         self.timeouts += 1
         returned = on_timeout(argument)
         return await returned if inspect.isawaitable(returned) else returned, on_timeout
+
+    def _watch(self, request: Request) -> None:
+        """Its time is over; where something has held up the loop, it gets to know of that only now."""
+        request.watch = self._later(_STUCK_SECONDS, self._is_stuck, request)
+
+    def _is_stuck(self, request: Request) -> None:
+        self.fail(user_error(TimeoutError(_STUCK), self._context, request.record, function=self._function.invoke))
+
+    @staticmethod
+    def _later(seconds: float, function: Callable[[Request], None], request: Request) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, function, request)
 
     async def _attempts(self, argument: Any) -> Any:
         attempts = 1
@@ -221,6 +244,15 @@ class Requests:
             await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
             attempts += 1
             self.retries += 1
+
+
+_CANCELLED: Final = (
+    "a request was cancelled before it began: a function must not cancel tasks of its event loop that are not its own"
+)
+_STUCK: Final = (
+    "its time is over, and it goes on although it was cancelled: have it end at a CancelledError, which "
+    "'except Exception' lets pass, and a bare 'except' or 'except BaseException' does not"
+)
 
 
 def _never(_: Any) -> bool:

@@ -32,21 +32,21 @@ def key_ranges(
         return found, found, found
     times = source.column(TIME).to_numpy()
     ends = lasts[of_keys[found]]
-    starts = _bisect(times, firsts[of_keys[found]], ends, lows[found])
-    stops = _bisect(times, starts, ends, highs[found] + 1)
+    starts = _bisect(times, firsts[of_keys[found]], ends, lows[found], np.less)
+    stops = _bisect(times, starts, ends, highs[found], np.less_equal)
     is_any = starts < stops
     return found[is_any], starts[is_any], stops[is_any]
 
 
-def _bisect(times: Longs, starts: Longs, stops: Longs, values: Longs) -> Longs:
-    """In each of some sorted ranges of times, where those begin that are not below a value."""
+def _bisect(times: Longs, starts: Longs, stops: Longs, values: Longs, precede: np.ufunc) -> Longs:
+    """In each of some sorted ranges of times, where those begin that do not precede a value."""
     lows, highs = starts.copy(), stops.copy()
     searched = np.flatnonzero(lows < highs)
     while len(searched):
         middles = (lows[searched] + highs[searched]) >> 1
-        is_below = times[middles] < values[searched]
-        lows[searched[is_below]] = middles[is_below] + 1
-        highs[searched[~is_below]] = middles[~is_below]
+        is_before = precede(times[middles], values[searched])
+        lows[searched[is_before]] = middles[is_before] + 1
+        highs[searched[~is_before]] = middles[~is_before]
         searched = searched[lows[searched] < highs[searched]]
     return lows
 

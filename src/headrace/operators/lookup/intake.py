@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.values import handler_of
 from headrace.operators.asynchronous.requests import Answers, Request
 from headrace.operators.user_code import user_error
+from headrace.state.copying import copier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.requests import Requests
     from headrace.operators.base import OperatorContext
     from headrace.operators.lookup.cache import Cache, Found
@@ -45,7 +48,8 @@ class LookupIntake:
         requests: makes them.
         size: how many keys a request is for.
         cache: what is known.
-        copy: copies a value that several records get, since functions may change what they are given.
+        value_type: the type of what is found. A value that several records get is copied, since functions may change
+            what they are given.
 
     Attributes:
         cache: likewise; a table that has been read again takes the place of the one before.
@@ -53,11 +57,12 @@ class LookupIntake:
         misses: how many records had a key of which nothing was found.
     """
 
-    def __init__(self, requests: Requests, size: int, cache: Cache, copy: Callable[[Any], Any]) -> None:
+    def __init__(self, requests: Requests, size: int, cache: Cache, value_type: TypeInformation) -> None:
         self._requests = requests
         self._size = size
         self.cache = cache
-        self._copy = copy
+        self._coerce = handler_of(value_type).coerce
+        self._copy = copier(value_type)
         self._waiting: dict[Any, list[tuple[KeyedAnswers, int]]] = {}
         self._keys: list[Any] = []
         self.hits = 0
@@ -81,11 +86,16 @@ class LookupIntake:
             self._request()
 
     def found(self, key: Any, found: Found) -> None:
-        """That was found of a key that was asked for."""
-        waiting = self._waiting.pop(key)
+        """That was found of a key that was asked for.
+
+        Raises:
+            InvalidTypeError: when it is not of the type that was declared.
+        """
+        found = [self._coerce(value, "what was found") for value in found]
         is_kept = self.cache.put(key, found)
-        for number, (answers, index) in enumerate(waiting):
+        for number, (answers, index) in enumerate(self._waiting[key]):
             self._put(answers, index, list(map(self._copy, found)) if is_kept or number else found)
+        del self._waiting[key]  # last: what fails is told with a record that waits for it
 
     def first_record(self, key: Any) -> Any:
         """The first record that waits for a key."""
@@ -110,16 +120,18 @@ class LookupIntake:
 class _KeysRequest(Request):
     """For some keys."""
 
-    __slots__ = ("_intake",)
+    __slots__ = ("_intake", "_key")
 
     def __init__(self, keys: list[Any], intake: LookupIntake) -> None:
         super().__init__(keys)
         self._intake = intake
+        self._key = keys[0]
 
     @property
     def record(self) -> Any:
-        return self._intake.first_record(self.argument[0])
+        return self._intake.first_record(self._key)
 
     def answer(self, returned: Any) -> None:
         for key in self.argument:
+            self._key = key
             self._intake.found(key, returned.get(key, []))

@@ -69,8 +69,8 @@ class LookupOperator(RequestingOperator):
         self._reader = reader
         self._key_of = key_of
         assert isinstance(output_type, TupleTypeInfo)
-        record_type, found_type = output_type.field_types
-        self._copy_record, self._copy_found = copier(record_type), copier(found_type)
+        record_type, self._found_type = output_type.field_types
+        self._copy_record = copier(record_type)
         self._lookup = settings
         self._cache = None if settings.cache is None else PartialCache(settings.cache)
         self._read_at: int | None = None
@@ -97,7 +97,7 @@ class LookupOperator(RequestingOperator):
 
     def _make_intake(self) -> Intake:
         cache = NoCache() if self._cache is None else self._cache
-        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, cache, self._copy_found)
+        self._lookup_intake = LookupIntake(self._requests, self._reader.keys_per_request, cache, self._found_type)
         return self._lookup_intake
 
     def _asked(self, batch: Batch) -> Answers:

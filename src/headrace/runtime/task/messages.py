@@ -13,6 +13,7 @@ from headrace.runtime.task.dependencies import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.metrics.measurements import Measurements
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.failures import TaskFailure
     from headrace.state.backend import CompactionOutcome
@@ -219,6 +220,7 @@ class TaskReport:
         committables: by node id of the sink.
         counters: by node id, the epoch's counters.
         records: by node id, records that went into the operator.
+        metrics: by node id, those of the user's functions.
         error: why the epoch cannot be finished, told to the user; the task itself has not failed.
     """
 
@@ -232,6 +234,7 @@ class TaskReport:
     committables: Mapping[int, list[Any]] = field(default_factory=dict)
     counters: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     records: Mapping[int, int] = field(default_factory=dict)
+    metrics: Mapping[int, Measurements] = field(default_factory=dict)
     error: TaskFailure | None = None
 
     def watermark_of(self, node: int) -> int:

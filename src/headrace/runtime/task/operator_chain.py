@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.connectors.kept_clients import KeptClients
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
+    from headrace.metrics.measurements import Measurements
     from headrace.operators.base import Learnt, Operator
     from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
@@ -262,6 +263,7 @@ class OperatorChain:
                 **{node: member.valve.records for node, member in members},
                 **{node: source.records for node, source in sources if source.records},
             },
+            metrics={node: measured for node, member in members if (measured := _measured(member.context))},
         )
 
     def _snapshot(self, context: EpochContext) -> StateReport:
@@ -382,6 +384,12 @@ def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start
             for planned in plan.stages[stage].operators
         },
     )
+
+
+def _measured(context: OperatorContext) -> Measurements | None:
+    """What the functions of an operator have measured; None where they have no metrics."""
+    with calling_user_code(context):  # gauges
+        return context.metrics.take()
 
 
 def operator_context(

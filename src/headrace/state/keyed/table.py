@@ -78,16 +78,7 @@ class StateTable:
     def __init__(self, store: RunStore, descriptor: StateDescriptor, keys: Json) -> None:
         self.store = store
         self.ttl: TtlPolicy | None = descriptor.ttl
-        self._meta: dict[str, Any] = {
-            KIND: descriptor.kind,
-            SORT: KEY_ORDER,
-            TYPES: descriptor.stored_types(),
-            "keys": keys,
-        }
-        if descriptor.namespaces is not None:
-            self._meta[_NAMESPACES] = descriptor.namespaces
-        if self.ttl is not None:
-            self._meta[TTL] = self.ttl.scale
+        self._meta = meta_of(descriptor, keys)
         for run in store.runs:
             self._check(run.meta, descriptor)
             evolve(store, run, descriptor)
@@ -185,6 +176,21 @@ class Elements:
         times = [None] * len(elements) if expiries is None else expiries.to_pylist()
         pairs = zip(elements, times, strict=True)
         return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
+
+
+def meta_of(descriptor: StateDescriptor, keys: Json) -> dict[str, Any]:
+    """What the runs of a state say about themselves, whatever their rows are.
+
+    Args:
+        descriptor: what the program says about the state.
+        keys: how the keys are stored that it is kept by, as JSON.
+    """
+    meta: dict[str, Any] = {KIND: descriptor.kind, SORT: KEY_ORDER, TYPES: descriptor.stored_types(), "keys": keys}
+    if descriptor.namespaces is not None:
+        meta[_NAMESPACES] = descriptor.namespaces
+    if descriptor.ttl is not None:
+        meta[TTL] = descriptor.ttl.scale
+    return meta
 
 
 def evolve(store: RunStore, run: Run, descriptor: StateDescriptor) -> None:

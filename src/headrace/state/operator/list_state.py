@@ -37,7 +37,7 @@ class OperatorListState(ListState[Any]):
         self._elements = Elements(descriptor.element_type, expires=False)
         self._coerce = handler_of(descriptor.element_type).coerce
         self._subject = f"{descriptor.label}: the element"
-        self._meta = {KIND: SUBTASK_LIST, TYPES: descriptor.stored_types()}
+        self._meta = meta_of_list(descriptor)
         self._added: list[Any] = []
         self._cleared = False
         for run in store.runs:
@@ -92,3 +92,8 @@ class OperatorListState(ListState[Any]):
 def _bits(array: pa.Array) -> pa.Buffer:
     """The same for arrays that are the same: 0.0 is not -0.0 here, and NaN is NaN."""
     return pa.record_batch([array], [VALUE]).serialize()
+
+
+def meta_of_list(descriptor: ListStateDescriptor) -> dict[str, Any]:
+    """What the runs of a list say about themselves."""
+    return {KIND: SUBTASK_LIST, TYPES: descriptor.stored_types()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
+from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.functions import STATE_GETTERS
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger, TriggerResult
@@ -15,6 +16,7 @@ from headrace.windowing.trigger import Trigger, TriggerResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.metrics.metricbase import MetricRegistry
     from headrace.state.backend import KeyedStates, Timers
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -52,9 +54,18 @@ class WindowTrigger(Trigger.OnMergeContext):
         keyed: the state.
         timers: the timers.
         time: the operator's time.
+        metrics: the operator's metrics.
     """
 
-    def __init__(self, trigger: Trigger[Any, Any], keyed: KeyedStates, timers: Timers, time: OperatorTime) -> None:
+    def __init__(
+        self,
+        trigger: Trigger[Any, Any],
+        keyed: KeyedStates,
+        timers: Timers,
+        time: OperatorTime,
+        metrics: MetricRegistry,
+    ) -> None:
+        self._metrics = metrics
         self._trigger = trigger
         self._keyed = keyed
         self._event = timers.event
@@ -123,6 +134,9 @@ class WindowTrigger(Trigger.OnMergeContext):
             known = state_descriptor, renamed, self._keyed.namespaced_state(renamed)
             self._own[state_descriptor.name] = known
         return known[2]
+
+    def get_metric_group(self) -> MetricGroup:
+        return MetricGroup(self._metrics)
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
         self.get_partitioned_state(state_descriptor)  # is declared then

@@ -117,7 +117,7 @@ class WindowOperator(FunctionOperator):
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
         self._former = self._new_former_results() if self._layout.takes_results_back else None
-        self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time)
+        self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time, context.metrics)
         if self._fixed is None:
             self._keep_by_timers(context)
         else:

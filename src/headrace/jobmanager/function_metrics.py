@@ -1,0 +1,82 @@
+"""``FunctionMetrics``: what the metrics of the user's functions have come to, of all tasks together."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headrace.metrics.measurements import Measurements, Summary
+    from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import TaskReport
+
+
+@dataclass(slots=True)
+class _Rate:
+    """The events of a meter: when epochs that had some were complete, and how many they had."""
+
+    millis: int = 0
+    events: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def per_second(self, now: int) -> float:
+        while self.events and self.events[0][0] <= now - self.millis:
+            self.events.popleft()
+        return sum(count for _, count in self.events) * 1000 / self.millis
+
+
+def measured_by(plan: JobPlan, reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, Measurements]]:
+    """Of each operator in each task that has metrics its name, the task's number, and what they have come to."""
+    names = {operator.node.id: operator.node.name for operator in plan.operators()}
+    for report in reports:
+        for node, measured in report.metrics.items():
+            yield names[node], report.partition, measured
+
+
+class FunctionMetrics:
+    """Gauges, rates and distributions since the job has begun to run; counters are totals of the manifest.
+
+    The job's thread tells it of epochs, and clients ask in theirs.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gauges: dict[str, float] = {}
+        self._rates: defaultdict[str, _Rate] = defaultdict(_Rate)
+        self._distributions: dict[str, Summary] = {}
+
+    def epoch_completed(self, plan: JobPlan, reports: Iterable[TaskReport], now: int) -> None:
+        """An epoch's manifest exists; ``now`` is the clock's reading in milliseconds."""
+        measured = list(measured_by(plan, reports))
+        with self._lock:
+            self._gauges = {
+                f"{operator}.{subtask}.{name}": value
+                for operator, subtask, of_task in measured
+                for name, value in of_task.gauges.items()
+            }
+            for operator, _, of_task in measured:
+                self._add(operator, of_task, now)
+
+    def _add(self, operator: str, measured: Measurements, now: int) -> None:
+        for name, (events, seconds) in measured.meters.items():
+            rate = self._rates[f"{operator}.{name}"]
+            rate.millis = seconds * 1000
+            if events:
+                rate.events.append((now, events))
+        for name, summary in measured.distributions.items():
+            full_name = f"{operator}.{name}"
+            known = self._distributions.get(full_name)
+            self._distributions[full_name] = summary if known is None else known.and_of(summary)
+
+    def gauges(self, now: int) -> dict[str, float]:
+        """All but counters, by name, at a reading of the clock in milliseconds."""
+        with self._lock:
+            told = dict(self._gauges)
+            told |= {name: rate.per_second(now) for name, rate in self._rates.items()}
+            for name, summary in self._distributions.items():
+                told |= {f"{name}.count": summary.count, f"{name}.sum": summary.total, f"{name}.mean": summary.mean}
+                told |= {f"{name}.min": summary.least, f"{name}.max": summary.greatest}
+        return told

@@ -1,0 +1,211 @@
+"""``StoredJob``: a job as it lies in a savepoint or in a checkpoint directory, whether it runs meanwhile or not."""
+
+from __future__ import annotations
+
+import atexit
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from headrace.checkpoint.directory import folder_name
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.common.errors import SavepointError, StateCorruptedError
+from headrace.common.temporary import TemporaryFolder
+from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.source_files import named_files
+from headrace.savepoint.tables import read_file, read_table
+from headrace.state.backend import STATE_BACKENDS
+from headrace.storage.locations import open_storage
+from headrace.storage.posix import PosixFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from headrace.state.exported import ExportedTable
+    from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
+
+_ATTEMPTS: Final = 5
+"""A job that runs deletes what its newest checkpoint does not need; so often the next one is looked at."""
+
+
+class TaskTable(NamedTuple):
+    """What a task holds of one state.
+
+    Attributes:
+        stage: the stage of the task.
+        partition: the task.
+        table: the state; to be gone through before the next one is asked for.
+    """
+
+    stage: int
+    partition: int
+    table: ExportedTable
+
+
+class SourceContent(NamedTuple):
+    """A file that a source keeps beside its position.
+
+    Attributes:
+        uid: the source.
+        name: the file.
+        content: what is in it.
+    """
+
+    uid: str
+    name: str
+    content: bytes
+
+
+def _nothing() -> Iterator[Any]:
+    return iter(())
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """One job.
+
+    Attributes:
+        location: the savepoint or checkpoint directory, for messages.
+        manifest: the job at the end of the epoch.
+        task_tables: gives what its tasks hold.
+        source_files: gives what its sources keep.
+        state: where its state files are; None where it has none but tables.
+        is_fixed: whether its files stay; those of a checkpoint go when the job has come to do without them.
+    """
+
+    location: str
+    manifest: Manifest
+    task_tables: Callable[[], Iterator[TaskTable]] = _nothing
+    source_files: Callable[[], Iterator[SourceContent]] = _nothing
+    state: Folder | None = None
+    is_fixed: bool = False
+
+    def tables(self) -> Iterator[ExportedTable]:
+        """All tables of all tasks, each to be gone through before the next one is asked for."""
+        return (table for _, _, table in self.task_tables())
+
+    def versions(self) -> list[VersionRef]:
+        """The versions of the state of all tasks that hold some."""
+        every = (partition.version for stage in self.manifest.stages for partition in stage.partitions)
+        return [version for version in every if version is not None and (version.name or version.inline)]
+
+
+def open_job(location: str, options: Mapping[str, str]) -> StoredJob:
+    """A job of which nothing was read yet but where everything is.
+
+    Args:
+        location: a savepoint, or a checkpoint directory, of which the newest checkpoint counts.
+        options: how object stores are reached.
+
+    Raises:
+        SavepointError: when it is neither, or a damaged one.
+        CheckpointError: when the newest manifest is damaged.
+    """
+    directory = open_storage(location, options=options)
+    if directory.size(METADATA) is not None:
+        return _of_savepoint(directory, read_metadata(directory), options)
+    manifest = _newest(directory)
+    if manifest is None:
+        raise SavepointError(f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it")
+    return _of_files(str(directory), directory, manifest)
+
+
+def read_again(job: StoredJob, attempt: int, options: Mapping[str, str], error: StateCorruptedError) -> StoredJob:
+    """The same job later, when it has deleted files of a checkpoint that is not its newest any more.
+
+    Raises:
+        StateCorruptedError: when it is no later, so that something is wrong with the files.
+    """
+    if job.is_fixed:
+        raise error
+    later = open_job(job.location, options)
+    if attempt == _ATTEMPTS or later.manifest.epoch == job.manifest.epoch:
+        raise error
+    return later
+
+
+def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
+    """The same job, or what has become of it meanwhile, with files that stay as long as this process.
+
+    Those of a savepoint do. A checkpoint's are copied into a temporary folder.
+
+    Raises:
+        StateCorruptedError: when a file is missing.
+    """
+    if job.is_fixed:
+        return job
+    copies = TemporaryFolder("checkpoint-")
+    atexit.register(copies.remove)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return _copied(job, PosixFolder(copies.path))
+        except FileNotFoundError as error:
+            job = read_again(job, attempt, options, StateCorruptedError(f"{job.location}: {error}"))
+    raise AssertionError("the last attempt raises")
+
+
+def _copied(job: StoredJob, target: Folder) -> StoredJob:
+    assert job.state is not None
+    copies = target.folder("state")
+    copies.make()
+    for name in job.manifest.state_files():
+        if copies.size(name) is None:
+            copies.write(name, [job.state.read(name)])
+    files = list(job.source_files())
+    copied = _of_files(job.location, target, job.manifest)
+    return replace(copied, source_files=lambda: iter(files), is_fixed=True)
+
+
+def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mapping[str, str]) -> StoredJob:
+    location, manifest = str(directory), metadata.checkpoint
+    if metadata.format == "native":
+        job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
+    else:
+        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
+    return replace(job, source_files=lambda: _read_source_files(directory, metadata), is_fixed=True)
+
+
+def _read_tables(directory: Folder, metadata: SavepointMetadata) -> Iterator[TaskTable]:
+    return (TaskTable(file.stage, file.partition, read_table(directory, file)) for file in metadata.tables)
+
+
+def _read_source_files(directory: Folder, metadata: SavepointMetadata) -> Iterator[SourceContent]:
+    for file in metadata.files:
+        yield SourceContent(file.uid, file.name, read_file(directory, file).to_pybytes())
+
+
+def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob:
+    backend = STATE_BACKENDS.load(manifest.state_backend)
+    state = directory.folder("state")
+    job = StoredJob(location, manifest, state=state)
+
+    def task_tables() -> Iterator[TaskTable]:
+        for version in job.versions():
+            for table in backend.export_tables(state, version, manifest.processing_time):
+                yield TaskTable(version.stage, version.partition, table)
+
+    def source_files() -> Iterator[SourceContent]:
+        for uid, source in manifest.sources.items():
+            for name, content in named_files(source, directory.folder("sources").folder(folder_name(uid))):
+                yield SourceContent(uid, name, content)
+
+    return replace(job, task_tables=task_tables, source_files=source_files)
+
+
+def _newest(directory: Folder) -> Manifest | None:
+    """The newest manifest; a job that runs may remove the one that was listed."""
+    folder = directory.folder("manifests")
+    for _ in range(_ATTEMPTS):
+        try:
+            numbers = manifest_numbers(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not numbers:
+            return None
+        try:
+            name = name_of(numbers[-1])
+            return Manifest.from_bytes(folder.read(name), folder.locate(name))
+        except FileNotFoundError:
+            continue
+    return None

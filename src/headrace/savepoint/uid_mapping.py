@@ -1,0 +1,116 @@
+"""``UidMapping``: operators, sources and sinks that have another uid in the program than in what it starts from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.common.errors import StateMigrationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from headrace.checkpoint.manifest import Manifest, SourceSnapshot, StageSnapshot
+    from headrace.savepoint.metadata import SavepointMetadata
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class UidMapping:
+    """New uids by old ones. All change at once, so two operators may change theirs.
+
+    Example:
+        >>> UidMapping({"totals": "totals-by-user"}).of("totals")
+        'totals-by-user'
+        >>> UidMapping({"totals": "totals-by-user"}).of("orders")
+        'orders'
+
+    Attributes:
+        new_by_old: the uids.
+    """
+
+    new_by_old: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.new_by_old)
+
+    def of(self, uid: str) -> str:
+        """The uid that the program has for an old one."""
+        return self.new_by_old.get(uid, uid)
+
+    def check(self, manifest: Manifest, program: Collection[str]) -> None:
+        """Refuse a mapping that does not fit.
+
+        Args:
+            manifest: what the job starts from.
+            program: the uids of all operators, sources and sinks of the program.
+
+        Raises:
+            StateMigrationError: with everything that is wrong.
+        """
+        wrong = list(self._wrong(frozenset(_uids(manifest)), program))
+        if wrong:
+            raise StateMigrationError(f"uids cannot be mapped as it is said: {'; '.join(wrong)}")
+
+    def _wrong(self, stored: frozenset[str], program: Collection[str]) -> Iterator[str]:
+        for old, new in self.new_by_old.items():
+            if old not in stored:
+                yield f"{old}={new}: nothing is stored under the uid {old!r}, but under {_listed(stored)}"
+            if new not in program:
+                yield f"{old}={new}: the program has no operator with the uid {new!r}; it has {_listed(program)}"
+            if new in stored and new not in self.new_by_old:
+                yield (
+                    f"{old}={new}: something is stored under the uid {new!r} already, which would be mixed up with it; "
+                    f"map that elsewhere as well, or give the operator another uid"
+                )
+        for new, count in Counter(self.new_by_old.values()).items():
+            if count > 1:
+                olds = sorted(old for old, mapped in self.new_by_old.items() if mapped == new)
+                yield f"{' and '.join(map(repr, olds))} would both become {new!r}: what one operator holds is of one"
+
+    def manifest(self, known: Manifest) -> Manifest:
+        """What a job starts from, under the program's uids; versions of state still have the old ones in them."""
+        return replace(
+            known,
+            sources={self.of(uid): self._source(source) for uid, source in known.sources.items()},
+            stages=tuple(map(self._stage, known.stages)),
+        )
+
+    def metadata(self, known: SavepointMetadata) -> SavepointMetadata:
+        """The same of a whole savepoint; paths of files stay."""
+        return replace(
+            known,
+            checkpoint=self.manifest(known.checkpoint),
+            tables=tuple(replace(table, uid=self.of(table.uid)) for table in known.tables),
+            files=tuple(replace(file, uid=self.of(file.uid)) for file in known.files),
+        )
+
+    def _source(self, source: SourceSnapshot) -> SourceSnapshot:
+        splits = (
+            replace(split, watermarks=self._keys(split.watermarks), generators=self._keys(split.generators))
+            for split in source.splits
+        )
+        return replace(source, splits=tuple(splits))
+
+    def _stage(self, stage: StageSnapshot) -> StageSnapshot:
+        partitions = (replace(part, progress=self._keys(part.progress)) for part in stage.partitions)
+        return replace(stage, operators=self._keys(stage.operators), partitions=tuple(partitions))
+
+    def _keys(self, by_uid: Mapping[str, T]) -> dict[str, T]:
+        return {self.of(uid): value for uid, value in by_uid.items()}
+
+
+def _uids(manifest: Manifest) -> Iterator[str]:
+    """All uids that a manifest says anything of; sinks without state are not among them."""
+    yield from manifest.sources
+    for source in manifest.sources.values():
+        for split in source.splits:
+            yield from (*split.watermarks, *split.generators)
+    for stage in manifest.stages:
+        yield from stage.operators
+
+
+def _listed(uids: Collection[Any]) -> str:
+    return ", ".join(sorted(map(repr, uids))) or "none"

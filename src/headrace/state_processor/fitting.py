@@ -1,0 +1,120 @@
+"""Columns that somebody gives, as the type of a state wants them: nothing is parsed, rounded or left out for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.columns import array_to_values, conformed, values_to_array
+from headrace.common.errors import InvalidTypeError
+from headrace.common.typeinfo import BasicTypeInfo, CompositeTypeInfo, PickledBytesTypeInfo
+from headrace.common.typeinfo.basic import BasicType
+from headrace.common.typeinfo.collection import MapTypeInfo, SequenceTypeInfo
+
+if TYPE_CHECKING:
+    from headrace.common.typeinfo import TypeInformation
+
+_AS_TEXT: Final = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC, BasicType.CHAR})
+"""Types whose columns are text, which not every text is of."""
+
+_PICKLE_BEGINS: Final = b"\x80"
+"""How pickles begin, since protocol 2."""
+
+
+def fitted(type_: TypeInformation, given: pa.Array) -> pa.Array:
+    """The values of a column as one of type ``type_.storage_type``.
+
+    Records have the same fields, in any order. Numbers become those of another type where they are equal to them.
+
+    Raises:
+        InvalidTypeError: when values do not fit the type.
+    """
+    if pa.types.is_dictionary(given.type):
+        given = given.dictionary_decode()
+    if pa.types.is_null(given.type):
+        return pa.nulls(len(given), type_.storage_type)
+    for kind, fit in _FITTED:
+        if isinstance(type_, kind):
+            return fit(type_, given)
+    return conformed(given, type_.storage_type)
+
+
+def _fitted_records(type_: CompositeTypeInfo, given: pa.Array) -> pa.Array:
+    fields = type_.arrow_fields
+    wanted = [field.name for field in fields]
+    if not pa.types.is_struct(given.type):
+        raise InvalidTypeError(f"a column of type {given.type} cannot be read as {type_}, a record of {wanted}")
+    names = [given.type.field(place).name for place in range(given.type.num_fields)]
+    if sorted(names) != sorted(wanted):
+        raise InvalidTypeError(f"records with the fields {names} are no {type_}, whose fields are {wanted}")
+    kinds = type_.field_types
+    columns = [
+        _within(field.name, kinds[place], given.field(names.index(field.name)))
+        if place < len(kinds)
+        else conformed(given.field(names.index(field.name)), field.type)  # the kind of a change
+        for place, field in enumerate(fields)
+    ]
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=given.is_null())
+
+
+def _within(name: str, type_: TypeInformation, given: pa.Array) -> pa.Array:
+    try:
+        return fitted(type_, given)
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"field {name!r}: {error}") from error
+
+
+def _fitted_lists(type_: SequenceTypeInfo[Any], given: pa.Array) -> pa.Array:
+    kind = given.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise InvalidTypeError(f"a column of type {kind} cannot be read as {type_}")
+    elements = fitted(type_.element_type, given.flatten())
+    if elements.null_count and not type_.nullable_elements:
+        raise InvalidTypeError(f"an element is null, which no element of {type_} can be")
+    return pa.ListArray.from_arrays(_offsets(given), elements, type=type_.storage_type, mask=given.is_null())
+
+
+def _fitted_maps(type_: MapTypeInfo[Any, Any], given: pa.Array) -> pa.Array:
+    if not pa.types.is_map(given.type):
+        raise InvalidTypeError(f"a column of type {given.type} cannot be read as {type_}")
+    kind = given.type
+    lists = given.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    entries = lists.flatten()
+    keys, values = fitted(type_.key_type, entries.field(0)), fitted(type_.value_type, entries.field(1))
+    return pa.MapArray.from_arrays(_offsets(lists), keys, values, type=type_.storage_type, mask=given.is_null())
+
+
+def _offsets(lists: pa.Array) -> pa.Array:
+    """Where each list begins among the elements of all; one that is null has none."""
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 0))
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def _pickled(type_: PickledBytesTypeInfo, given: pa.Array) -> pa.Array:
+    """Bytes are pickles, as a reader gives them; everything else becomes one."""
+    if not (pa.types.is_binary(given.type) or pa.types.is_large_binary(given.type)):
+        return values_to_array(type_, given.to_pylist())
+    given = given.cast(pa.binary())
+    if not pc.all(pc.fill_null(pc.starts_with(given, _PICKLE_BEGINS), True)).as_py():
+        raise InvalidTypeError("values without a declared type are pickles, which these bytes are not")
+    return given
+
+
+def _fitted_basic(type_: BasicTypeInfo[Any], given: pa.Array) -> pa.Array:
+    if type_.basic_type not in _AS_TEXT:
+        return conformed(given, type_.storage_type)
+    is_stored = given.type.equals(type_.storage_type)
+    return values_to_array(type_, array_to_values(type_, given) if is_stored else given.to_pylist())
+
+
+_FITTED: Final[tuple[tuple[type, Callable[..., pa.Array]], ...]] = (
+    (CompositeTypeInfo, _fitted_records),
+    (SequenceTypeInfo, _fitted_lists),
+    (MapTypeInfo, _fitted_maps),
+    (PickledBytesTypeInfo, _pickled),
+    (BasicTypeInfo, _fitted_basic),
+)

@@ -1,0 +1,156 @@
+"""``StateTables``: the state of an operator, given as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.common.arguments import expect
+from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
+from headrace.common.typeinfo import Types
+from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
+from headrace.state.keys import KeyCodec
+from headrace.state.kinds import StateKind
+from headrace.state_processor.given_data import table_of
+from headrace.state_processor.placing import write_rows
+from headrace.state_processor.state_columns import StateColumns
+from headrace.state_processor.transformation import StateTransformation
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from headrace.common.typeinfo import DeclaredType
+    from headrace.savepoint.metadata import TableFile
+    from headrace.state.kinds import StateKinds
+    from headrace.state_processor.transformation import WriteTarget
+
+DOMAIN: Final = "domain"
+"""The column that says in which time timers are; event time where there is none."""
+
+_DOMAINS: Final = ("event", "processing")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenState:
+    """One state, and its rows.
+
+    Attributes:
+        columns: how it is stored.
+        rows: the rows, stored so.
+    """
+
+    columns: StateColumns
+    rows: pa.RecordBatch
+
+
+class StateTables(StateTransformation):
+    """State of an operator from tables of Arrow, pandas, Polars, DuckDB or Spark.
+
+    The columns are those that ``SavepointReader`` gives, in any order: ``key`` and ``value``; for map states
+    ``entry_key`` besides; for states of windows ``window_start`` and ``window_end``. ``expiry`` may be left out. Each
+    method returns the object itself; rows are checked when it is called.
+
+    Args:
+        key_type: the type of keys that the program gives to ``key_by``; any object when left out.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> import tempfile
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
+        >>> total = ValueStateDescriptor("total", Types.LONG())
+        >>> totals = OperatorTransformation.from_tables(Types.STRING())
+        >>> totals = totals.with_state(total, pa.table({"key": ["ann", "bob"], "value": [7, 8]}))
+        >>> totals = totals.with_timers(pa.table({"key": ["ann"], "time": [60_000]}))
+        >>> path = SavepointWriter.new_savepoint().with_operator("totals", totals).write(tempfile.mkdtemp() + "/first")
+        >>> reader = SavepointReader.read(path)
+        >>> reader.read_keyed_state("totals", "total").sort_by("key").to_pylist()
+        [{'key': 'ann', 'value': 7}, {'key': 'bob', 'value': 8}]
+        >>> reader.read_timers("totals").select(["domain", "time", "key"]).to_pylist()
+        [{'domain': 'event', 'time': 60000, 'key': 'ann'}]
+    """
+
+    def __init__(self, key_type: DeclaredType[Any] | None = None) -> None:
+        self._codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
+        self._states: dict[str, GivenState] = {}
+
+    @property
+    def state_kinds(self) -> StateKinds:
+        return frozenset(state.columns.state_kind for state in self._states.values())
+
+    def with_state(self, descriptor: StateDescriptor, data: Any) -> Self:
+        """Give a value, list, map, reducing or aggregating state of keys.
+
+        Of an aggregating state ``value`` is the accumulator. The elements of a list are in the order of the rows.
+
+        Args:
+            descriptor: the state, as the program declares it.
+            data: its rows.
+
+        Raises:
+            SavepointError: when columns are missing or unknown, and where rows are no such state; it says which row.
+            InvalidProgramError: when the state was given already.
+            InvalidTypeError: when ``data`` is no table.
+        """
+        expect(descriptor, StateDescriptor, "with_state")
+        return self._with(StateColumns.keyed(descriptor, self._codec), table_of(data))
+
+    def with_window_state(self, descriptor: StateDescriptor, data: Any) -> Self:
+        """Give a state of keys and windows, as ``context.window_state()`` has it; arguments and errors likewise.
+
+        Windows that are told apart by their ends alone, as tumbling and sliding ones are, have no ``window_start``.
+        """
+        expect(descriptor, StateDescriptor, "with_window_state")
+        return self._with(StateColumns.keyed(descriptor, self._codec, by_window=True), table_of(data))
+
+    def with_timers(self, data: Any) -> Self:
+        """Give timers: ``key``, ``time`` in milliseconds, and ``domain`` (event, which is the default, or processing).
+
+        Raises:
+            SavepointError: as in :meth:`with_state`.
+        """
+        table = table_of(data)
+        if DOMAIN not in table.column_names:
+            return self._with(StateColumns.timers(_DOMAINS[0], self._codec), table)
+        domains = table.column(DOMAIN)
+        unknown = [domain for domain in pc.unique(domains).to_pylist() if domain not in _DOMAINS]
+        if unknown:
+            raise SavepointError(f"timers: {DOMAIN!r} is {unknown[0]!r} in a row, and has to be event or processing")
+        for domain in _DOMAINS:
+            own = table.filter(pc.equal(domains, domain)).drop_columns([DOMAIN])
+            self._with(StateColumns.timers(domain, self._codec), own)
+        return self
+
+    def with_list_state(self, descriptor: ListStateDescriptor, data: Any) -> Self:
+        """Give an operator's list state, of which each subtask gets an equal share; errors as in :meth:`with_state`."""
+        expect(descriptor, ListStateDescriptor, "with_list_state")
+        return self._with(StateColumns.list_of(StateKind.LIST, descriptor), table_of(data))
+
+    def with_union_state(self, descriptor: ListStateDescriptor, data: Any) -> Self:
+        """Give an operator's union list state, of which each subtask gets all; errors as in :meth:`with_state`."""
+        expect(descriptor, ListStateDescriptor, "with_union_state")
+        return self._with(StateColumns.list_of(StateKind.UNION, descriptor), table_of(data))
+
+    def with_broadcast_state(self, descriptor: MapStateDescriptor, data: Any) -> Self:
+        """Give a broadcast state: ``entry_key`` and ``value``; errors as in :meth:`with_state`."""
+        expect(descriptor, MapStateDescriptor, "with_broadcast_state")
+        return self._with(StateColumns.broadcast(descriptor), table_of(data))
+
+    def write(self, target: WriteTarget) -> list[TableFile]:
+        written: list[TableFile] = []
+        for state in self._states.values():
+            try:
+                written += write_rows(target.savepoint, target.place, state.columns, state.rows)
+            except HeadraceError as error:
+                raise SavepointError(f"operator {target.place.uid!r}: {error}") from error
+        return written
+
+    def _with(self, columns: StateColumns, table: pa.Table) -> Self:
+        if columns.store in self._states:
+            raise InvalidProgramError(f"the {columns.subject} is given twice: put the rows of both into one table")
+        self._states[columns.store] = GivenState(columns, columns.stored(table))
+        return self

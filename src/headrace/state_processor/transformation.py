@@ -1,0 +1,53 @@
+"""``StateTransformation``: what the state of an operator is made of in a savepoint that is written."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.common.configuration import Configuration
+    from headrace.savepoint.metadata import TableFile
+    from headrace.state.kinds import StateKinds
+    from headrace.state_processor.manifest_edits import OperatorPlace
+    from headrace.storage.folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where the state of an operator is written.
+
+    Attributes:
+        savepoint: the directory of the savepoint.
+        place: the operator in it.
+        configuration: how jobs are run for it.
+    """
+
+    savepoint: Folder
+    place: OperatorPlace
+    configuration: Configuration
+
+
+class StateTransformation(ABC):
+    """What the state of an operator is made of: what :class:`OperatorTransformation` gives.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.state_processor import OperatorTransformation, StateTransformation
+        >>> isinstance(OperatorTransformation.from_tables(Types.STRING()), StateTransformation)
+        True
+    """
+
+    @property
+    @abstractmethod
+    def state_kinds(self) -> StateKinds:
+        """The kinds of state that the operator has then."""
+
+    @abstractmethod
+    def write(self, target: WriteTarget) -> list[TableFile]:
+        """Write it into a savepoint.
+
+        Raises:
+            SavepointError: when something of it cannot be such state.
+        """

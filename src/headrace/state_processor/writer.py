@@ -1,0 +1,293 @@
+"""``SavepointWriter``: a savepoint that no job has taken, of new state, or after the model of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self
+
+from headrace.common import options as config
+from headrace.common.arguments import expect
+from headrace.common.configuration import Configuration
+from headrace.common.errors import InvalidProgramError, SavepointError
+from headrace.savepoint.metadata import METADATA, SavepointMetadata
+from headrace.savepoint.source_files import write_source_file
+from headrace.savepoint.stored_job import StoredJob, fixed, open_job
+from headrace.savepoint.tables import write_table
+from headrace.savepoint.tasks import with_tables
+from headrace.state.keys.groups import check_parallelism
+from headrace.state_processor.given_data import table_of
+from headrace.state_processor.manifest_edits import (
+    empty_manifest,
+    known_uids,
+    place_of,
+    renamed,
+    with_kinds,
+    with_operator,
+    without,
+)
+from headrace.state_processor.placing import write_rows
+from headrace.state_processor.reader import SavepointReader
+from headrace.state_processor.state_columns import StateColumns
+from headrace.state_processor.state_tables import GivenState
+from headrace.state_processor.transformation import StateTransformation, WriteTarget
+from headrace.storage.locations import open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.savepoint.metadata import SourceFile, TableFile
+    from headrace.state_processor.manifest_edits import OperatorPlace
+    from headrace.storage.folder import Folder
+
+
+class SavepointWriter:
+    """Writes a canonical savepoint from which jobs start as from any other.
+
+    Java's ``SavepointWriter`` is the model; PyFlink has none. Methods that change what will be written return the
+    writer itself.
+
+    Examples:
+        >>> import tempfile
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import ValueStateDescriptor
+        >>> from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
+        >>> TOTAL = ValueStateDescriptor("total", Types.LONG())
+        >>> totals = OperatorTransformation.from_tables(Types.STRING())
+        >>> totals = totals.with_state(TOTAL, {"key": ["ann", "bob"], "value": [7, 8]})
+        >>> folder = tempfile.mkdtemp()
+        >>> first = SavepointWriter.new_savepoint().with_operator("totals", totals).write(f"{folder}/first")
+        >>> writer = SavepointWriter.from_existing_savepoint(first)
+        >>> table = writer.reader.read_keyed_state("totals", "total").to_pandas()
+        >>> table.loc[table.key == "bob", "value"] = 9
+        >>> repaired = writer.replace_table("totals", "state/total", table).write(f"{folder}/repaired")
+        >>> SavepointReader.read(repaired).read_keyed_state("totals", "total").sort_by("key").to_pylist()
+        [{'key': 'ann', 'value': 7}, {'key': 'bob', 'value': 9}]
+    """
+
+    def __init__(self, manifest: Manifest, job: StoredJob, options: Mapping[str, str]) -> None:
+        self._manifest = manifest
+        self._job = job
+        self._options = options
+        self._configuration = Configuration()
+        self._carried = {uid: uid for uid in known_uids(manifest)}  # by the uid there, that here
+        self._given: dict[str, StateTransformation] = {}
+        self._replaced: dict[tuple[str, str], GivenState] = {}
+
+    @classmethod
+    def new_savepoint(
+        cls, max_parallelism: int | None = None, options: Mapping[str, str] = MappingProxyType({})
+    ) -> Self:
+        """A savepoint of a job that has not read anything: sources begin where they are configured to.
+
+        Args:
+            max_parallelism: how many key groups it has; what ``pipeline.max-parallelism`` is by default when left out.
+                A job that starts from it may have another number.
+            options: how object stores are reached, as the options of a configuration say it.
+
+        Raises:
+            InvalidProgramError: when the number is out of bounds.
+        """
+        groups = config.MAX_PARALLELISM.default if max_parallelism is None else max_parallelism
+        check_parallelism(1, groups)
+        manifest = empty_manifest(groups)
+        return cls(manifest, StoredJob("the new savepoint", manifest), options)
+
+    @classmethod
+    def from_existing_savepoint(cls, path: str, options: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """A savepoint after the model of another one, which is not touched.
+
+        Args:
+            path: the savepoint, or its URI on an object store or HDFS; or the checkpoint directory of a job, whose
+                newest checkpoint counts.
+            options: how object stores are reached, as the options of a configuration say it.
+
+        Raises:
+            SavepointError: when there is none, or a damaged one.
+        """
+        job = fixed(open_job(path, options), options)
+        return cls(job.manifest, job, options)
+
+    @property
+    def reader(self) -> SavepointReader:
+        """Reads what the writer was made from."""
+        return SavepointReader(self._job, self._options)
+
+    def with_configuration(self, configuration: Configuration) -> Self:
+        """Says how the jobs run that make state by functions, and into how many files the state of an operator goes.
+
+        That is ``parallelism.default``; and of jobs ``headrace.runtime`` and all that it takes.
+        """
+        expect(configuration, Configuration, "with_configuration")
+        self._configuration = Configuration(configuration)
+        return self
+
+    def with_operator(self, uid: str, transformation: StateTransformation) -> Self:
+        """Gives an operator state, which has none yet.
+
+        Args:
+            uid: the operator, as the program names it by ``uid()``.
+            transformation: its state.
+
+        Raises:
+            InvalidProgramError: when it has state already.
+        """
+        expect(transformation, StateTransformation, "with_operator")
+        place = place_of(self._manifest, uid)
+        if uid in self._given or (place is not None and self._kinds_of(uid)):
+            raise InvalidProgramError(
+                f"the operator {uid!r} has state already: call remove_operator({uid!r}) first to have all of it "
+                "replaced, or replace_table() for one of its states"
+            )
+        if place is None:
+            parallelism = self._configuration.get(config.PARALLELISM) or 1
+            self._manifest = with_operator(self._manifest, uid, min(parallelism, self._manifest.max_parallelism))
+        self._manifest = with_kinds(self._manifest, uid, transformation.state_kinds)
+        self._given[uid] = transformation
+        return self
+
+    def replace_table(self, uid: str, store: str, data: Any) -> Self:
+        """Gives one state of an operator other rows; types stay, and so do its other states and timers.
+
+        Args:
+            uid: the operator.
+            store: the state, as :meth:`SavepointReader.states` names it: ``state/total``, ``timers/event``.
+            data: its rows, all of them, with the columns that :meth:`SavepointReader.read_table` gives.
+
+        Raises:
+            SavepointError: when there is no such state, columns are missing or unknown, or rows are no such state.
+            InvalidTypeError: when ``data`` is no table.
+        """
+        before = self._before(uid)
+        stored = [] if before is None else [t for t in self._job.tables() if (t.uid, t.store) == (before, store)]
+        if not stored:
+            self.reader.read_table(uid if before is None else before, store)  # tells what there is
+        widest = max(stored, key=lambda table: len(table.schema))
+        columns = StateColumns.of_stored(widest)
+        try:
+            self._replaced[uid, store] = GivenState(columns, columns.stored(table_of(data)))
+        except SavepointError as error:
+            raise SavepointError(f"operator {uid!r}: {error}") from error
+        return self
+
+    def remove_operator(self, uid: str) -> Self:
+        """Leaves out the state of an operator, or the position of a source, which then begins anew.
+
+        Raises:
+            SavepointError: when there is no such operator.
+        """
+        self._check_known(uid)
+        self._given.pop(uid, None)
+        self._carried = {old: new for old, new in self._carried.items() if new != uid}
+        self._replaced = {place: rows for place, rows in self._replaced.items() if place[0] != uid}
+        self._manifest = without(self._manifest, uid)
+        return self
+
+    def change_operator_identifier(self, old_uid: str, new_uid: str) -> Self:
+        """Gives an operator, or a source, another uid.
+
+        Raises:
+            SavepointError: when there is no operator of the old uid.
+            InvalidProgramError: when there is one of the new uid.
+        """
+        self._check_known(old_uid)
+        if new_uid in known_uids(self._manifest):
+            raise InvalidProgramError(f"there is an operator with uid {new_uid!r} already: rename that first")
+        self._manifest = renamed(self._manifest, old_uid, new_uid)
+        self._carried = {old: new_uid if new == old_uid else new for old, new in self._carried.items()}
+        self._given = {new_uid if uid == old_uid else uid: state for uid, state in self._given.items()}
+        self._replaced = {(new_uid if u == old_uid else u, s): rows for (u, s), rows in self._replaced.items()}
+        return self
+
+    def write(self, path: str) -> str:
+        """Write it; it is complete, and only then a savepoint, when this returns.
+
+        Args:
+            path: the directory of the savepoint, which must not hold anything yet; or its URI.
+
+        Returns:
+            The path.
+
+        Raises:
+            SavepointError: when the directory holds something, state cannot be written, or the checkpoint that it is
+                made from has output that its job has yet to publish.
+            OSError: when a file cannot be written. What was written may be removed then.
+        """
+        folder = open_storage(path, options=self._options)
+        self._check_published()
+        _check_empty(folder)
+        folder.make()
+        tables = [*self._write_carried(folder), *self._write_replaced(folder), *self._write_given(folder)]
+        files = tuple(self._write_source_files(folder))
+        manifest = with_tables(replace(self._manifest, restored_from=""), tables)
+        metadata = SavepointMetadata(manifest, "canonical", tuple(tables), files)
+        if not folder.create(METADATA, metadata.to_bytes()):
+            raise SavepointError(f"{folder.locate(METADATA)} exists: somebody else has written a savepoint there")
+        return path
+
+    def _write_carried(self, folder: Folder) -> Iterator[TableFile]:
+        for stage, partition, table in self._job.task_tables():
+            uid = self._carried.get(table.uid)
+            if uid is not None and (uid, table.store) not in self._replaced:
+                yield write_table(folder, replace(table, uid=uid), stage, partition)
+
+    def _write_replaced(self, folder: Folder) -> Iterator[TableFile]:
+        for (uid, _), state in self._replaced.items():
+            yield from write_rows(folder, self._place(uid), state.columns, state.rows)
+
+    def _write_given(self, folder: Folder) -> Iterator[TableFile]:
+        for uid, transformation in self._given.items():
+            yield from transformation.write(WriteTarget(folder, self._place(uid), self._configuration))
+
+    def _write_source_files(self, folder: Folder) -> Iterator[SourceFile]:
+        for uid, name, content in self._job.source_files():
+            if uid in self._carried:
+                yield write_source_file(folder, self._carried[uid], name, content)
+
+    def _place(self, uid: str) -> OperatorPlace:
+        place = place_of(self._manifest, uid)
+        assert place is not None, "it was looked up when the state was given"
+        return place
+
+    def _before(self, uid: str) -> str | None:
+        """The uid that an operator has in what the writer was made from."""
+        return next((old for old, new in self._carried.items() if new == uid), None)
+
+    def _kinds_of(self, uid: str) -> bool:
+        return any(uid in stage.operators and stage.operators[uid].state_kinds for stage in self._manifest.stages)
+
+    def _check_published(self) -> None:
+        """Output that a job has yet to publish belongs to that job: nobody who starts from a copy of it may do so."""
+        left = sorted({*(commit.sink for commit in self._manifest.pending), *self._manifest.in_progress})
+        if left:
+            raise SavepointError(
+                f"{self._job.location} is the checkpoint of a job that has yet to publish output of {', '.join(left)}: "
+                "take a savepoint of the job (headrace savepoint) and begin with that; or, to leave that output to the "
+                f"job, call remove_operator({left[0]!r})"
+            )
+
+    def _check_known(self, uid: str) -> None:
+        known = known_uids(self._manifest)
+        if uid not in known:
+            near = get_close_matches(uid, known, 1)
+            told = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise SavepointError(f"{self._job.location} has no operator with uid {uid!r}: {told}")
+
+
+def _check_empty(folder: Folder) -> None:
+    try:
+        names = folder.names()
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        raise SavepointError(f"{folder} is a file: choose another place for the savepoint") from error
+    if METADATA in names:
+        raise SavepointError(f"{folder} holds a savepoint already: choose another place")
+    if names:
+        raise SavepointError(
+            f"{folder} holds {names[0]!r}: choose another place, or remove it if it is left of a savepoint that was "
+            "not completed"
+        )
