@@ -26,7 +26,7 @@ from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.checkpoints.coordinator import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.progress import JobListener
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state import task_state
