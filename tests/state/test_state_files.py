@@ -17,9 +17,10 @@ from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, 
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.runs.sections import BLOCK, Section
+from headrace.state.state_file import ImageWriter, read_index
 from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, MappedFile
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job, MemoryFolder, PartialFile
 
@@ -317,3 +318,11 @@ def test_a_file_that_is_not_the_one_of_the_manifest(change: dict[str, int], stor
     ref = replace(job.refs[0], **change)
     with pytest.raises(StateCorruptedError, match="has the content of another one"):
         HashMapTaskStates.open(storage, [ref], 1, 0, {UID: StateOwner(1, 16)})
+
+
+def test_a_newer_format_is_refused() -> None:
+    writer = ImageWriter()
+    chunks = writer.finish({"format": 2, "stage": 1, "partition": 0, "owned": {}, "files": [], "runs": []})
+    ref = VersionRef(1, 0, 1, inline=b"".join(memoryview(chunk) for chunk in chunks))
+    with pytest.raises(CheckpointError, match=r"has format 2, this headrace reads format 1"):
+        read_index(MappedFile(pa.py_buffer(ref.inline)), ref)

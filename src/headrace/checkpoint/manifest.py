@@ -7,22 +7,17 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.checkpoint.manifest_formats import FORMAT_VERSION, upgraded
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointError
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.kinds import KEYED, NO_STATE, StateKind, names_of
+from headrace.state.kinds import NO_STATE, StateKind, names_of
 from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headrace.state.kinds import StateKinds
-
-FORMAT_VERSION = 5
-"""Raised when a headrace of an older version could not read a manifest; :func:`_upgraded` says what was different."""
-
-_READABLE = (2, 3, 4, 5)
-_FORMATS = f"formats {_READABLE[0]} to {_READABLE[-1]}"
 
 _CHECKSUM = b',"checksum":"%08x"}'
 """The end of every manifest: the checksum of all before it."""
@@ -177,6 +172,7 @@ class Manifest:
         state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
         state_bytes: the bytes in all runs of the state, without what is dead in their files; None if not known.
         restored_from: the savepoint that the job began with, until its first epoch is complete; empty for none.
+        format: the format that it was read in; it is written in the present one. No part of what it says.
     """
 
     epoch: int
@@ -194,6 +190,7 @@ class Manifest:
     state_backend: str = DEFAULT_BACKEND
     state_bytes: int | None = None
     restored_from: str = ""
+    format: int = field(default=FORMAT_VERSION, compare=False)
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""
@@ -233,7 +230,7 @@ class Manifest:
             CheckpointError: naming the manifest, when it is damaged or of a newer version of headrace.
         """
         try:
-            document = _verified(content, name)
+            document, found = _verified(content, name)
             return cls(
                 epoch=document["epoch"],
                 generation=document["generation"],
@@ -252,6 +249,7 @@ class Manifest:
                 counters=document["counters"],
                 state_bytes=document.get("state_bytes"),  # older ones do not say it
                 restored_from=document.get("restored_from", ""),
+                format=found,
             )
         except json.JSONDecodeError as error:
             raise CheckpointError(f"manifest {name} is damaged or cut short: {len(content)} bytes") from error
@@ -259,18 +257,13 @@ class Manifest:
             raise CheckpointError(f"manifest {name} is damaged: {type(error).__name__}: {error}") from error
 
 
-def _verified(content: bytes, name: str) -> dict[str, Any]:
-    """A manifest's document in the current format."""
+def _verified(content: bytes, name: str) -> tuple[dict[str, Any], int]:
+    """A manifest's document in the current format, and the format that it was in."""
     document = json.loads(content)
     body = content[: -len(_CHECKSUM % 0)] + b"}"
     if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
         raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
-    if document["format"] not in _READABLE:
-        raise CheckpointError(
-            f"manifest {name} has format {document['format']}, this headrace reads {_FORMATS}: go on with the version "
-            "that wrote it, or start with a fresh checkpoint directory and a fresh output"
-        )
-    return _upgraded(document)
+    return upgraded(document, name), document["format"]
 
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:
@@ -296,40 +289,9 @@ def _progress_to_json(reached: OperatorProgress) -> list[Any]:
 
 def _source_from_json(document: dict[str, Any]) -> SourceSnapshot:
     splits = tuple(SplitSnapshot(*split) for split in document["splits"])
-    known = document["identity"]
+    known = document.get("identity")  # the first manifests of a format do not say all that later ones of it do
     identity = None if known is None else SourceIdentity(known[0], tuple(known[1]))
-    return SourceSnapshot(document["enumerator"], splits, tuple(document["finished"]), identity)
-
-
-def _upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """The document of an earlier format as this one has it.
-
-    - Format 5: a state backend has a name. There was one before, which is the default one now. Its first manifests do
-      not say which source a position is of (``identity``), like those before.
-    - Format 4: stage 0 is the first of the stages, and an operator says its parallelism and kinds of state. Before, the
-      later stages alone were listed, and each named its operators, those with keyed state (``stateful``), and the
-      numbers of key groups that were not the job's.
-    - Format 3: state inside a manifest is compressed, as :meth:`VersionRef.from_json` knows. Its first manifests, like
-      those before, do not list the splits of a source that have ended (``finished``).
-    """
-    sources = {uid: {"finished": [], "identity": None, **source} for uid, source in document["sources"].items()}
-    stages = document["stages"]
-    if stages and document["format"] < 4:
-        stages = [_stage_to_json(StageSnapshot()), *(_upgraded_stage(s, document["max_parallelism"]) for s in stages)]
-    return {"state_backend": DEFAULT_BACKEND, **document, "sources": sources, "stages": stages}
-
-
-def _upgraded_stage(stage: dict[str, Any], max_parallelism: int) -> dict[str, Any]:
-    own = stage.get("max_parallelism", {})
-    operators = {
-        uid: [
-            sum(uid in partition["progress"] for partition in stage["partitions"]),
-            own.get(uid, max_parallelism),
-            names_of(KEYED if uid in stage["stateful"] else NO_STATE),
-        ]
-        for uid in stage["operators"]
-    }
-    return {"operators": operators, "partitions": stage["partitions"]}
+    return SourceSnapshot(document["enumerator"], splits, tuple(document.get("finished", ())), identity)
 
 
 def _stage_to_json(stage: StageSnapshot) -> dict[str, Any]:

@@ -117,6 +117,13 @@ class ManifestFolder:
         """Write a manifest; False when there is one with its number."""
         return self._folder.create(name_of(manifest.epoch), manifest.to_bytes())
 
+    def replace(self, manifest: Manifest) -> None:
+        """Write a manifest of which there is one with its number, and that says the same in another format.
+
+        A crash leaves the one or the other. Whose the job is stays as it is.
+        """
+        self._folder.write(name_of(manifest.epoch), [manifest.to_bytes()])
+
     def note(self, number: int) -> None:
         """Leave a note that there was a manifest; lost or outdated it only means less certainty."""
         text = b"%d %08x\n" % (number, crc32(b"%d" % number))

@@ -1,4 +1,4 @@
-"""``headrace checkpoints``: shows what a checkpoint directory holds, without touching it."""
+"""``headrace checkpoints``: shows what a checkpoint directory holds, without touching it, and converts it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.checkpoint.manifest_formats import FORMAT_VERSION
 from headrace.cli.failures import FAILED, OK
 from headrace.client.progress import wording
 from headrace.client.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.common.errors import CheckpointError
+from headrace.common.errors import CheckpointError, HeadraceError
+from headrace.jobmanager.upgrade import upgrade
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
@@ -51,6 +53,33 @@ def run_checkpoints(location: str, options: Mapping[str, str], console: Console 
     console.print(_headline(manifests[-1]), soft_wrap=True)
     console.print(manifests_table(manifests, directory))
     console.print(splits_table(manifests[-1]))
+    return OK
+
+
+def run_upgrade(location: str, options: Mapping[str, str], timeout: float, console: Console | None = None) -> int:
+    """Convert what earlier versions have written into a checkpoint directory, and print what was done.
+
+    Args:
+        location: the directory.
+        options: what the client of an object store is told.
+        timeout: how many seconds a job that runs there has to say so.
+        console: where to print.
+
+    Returns:
+        The exit code: 1 when it cannot be converted.
+    """
+    console = console or Console()
+    try:
+        done = upgrade(open_storage(location, options=options), timeout)
+    except (HeadraceError, OSError) as error:
+        console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return FAILED
+    if done.formats:
+        earlier = ", ".join(map(str, done.formats))
+        told = f"is of format {FORMAT_VERSION} now (before: {earlier})"
+    else:
+        told = "is of the present format: nothing is to be done"
+    console.print(Text(f"{location}: epoch {done.epoch} of job {done.name!r} {told}"), soft_wrap=True)
     return OK
 
 

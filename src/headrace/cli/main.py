@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 import headrace
+from headrace.cli.checkpoints_app import checkpoints_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import Format, job_settings, spark_settings
@@ -28,6 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(kafka, name="kafka")
 app.add_typer(log_app, name="log")
 app.add_typer(state_app, name="state")
@@ -163,19 +165,6 @@ def doctor(define: Definitions = None, properties_file: PropertiesFile = None, m
 
     settings = _settings(define, properties_file)
     raise typer.Exit(run_doctor(spark_settings(settings), master))
-
-
-@app.command()
-def checkpoints(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
-    define: Definitions = None,
-    properties_file: PropertiesFile = None,
-) -> None:
-    """Show what a checkpoint directory holds."""
-    from headrace.cli.checkpoints import run_checkpoints
-
-    configuration = Configuration.from_dict(_settings(define, properties_file))
-    raise typer.Exit(run_checkpoints(directory, configuration.storage_options()))
 
 
 @app.command()

@@ -31,6 +31,10 @@ _LIFE_MILLIS: Final = 3_600_000
 _LOOK_SECONDS: Final = 0.1
 
 
+class JobNotFoundError(SavepointError):
+    """No job takes up a request."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """What a job is asked for.
@@ -41,6 +45,7 @@ class JobRequest:
         stops: whether the job is to stop.
         drains: whether all sources are to end where they are first.
         parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
+        only_looks: whether it is only asked if there is a job.
     """
 
     directory: str
@@ -48,6 +53,7 @@ class JobRequest:
     stops: bool = False
     drains: bool = False
     parallelism: int = 0
+    only_looks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,8 @@ def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeou
         timeout_seconds: how long it then has to do it.
 
     Raises:
-        SavepointError: when no job accepts it, or it takes too long.
+        JobNotFoundError: when no job accepts it.
+        SavepointError: when it takes too long.
     """
     folder = directory.folder(REQUESTS)
     folder.make()
@@ -130,7 +137,7 @@ def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeou
     folder.write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
     try:
         if not _appears(folder, f"{stem}.accepted", accept_seconds):
-            raise SavepointError(
+            raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
                 "epoch takes longer than that"
             )
@@ -141,6 +148,20 @@ def ask(directory: Folder, request: JobRequest, *, accept_seconds: float, timeou
         return JobAnswer(**json.loads(folder.read(f"{stem}.done")))
     finally:
         folder.remove_all([f"{stem}{suffix}" for suffix in (".json", ".accepted", ".done")])
+
+
+def is_job_running(directory: Folder, seconds: float) -> bool:
+    """Whether a job runs in a checkpoint directory that takes up a request within so many seconds.
+
+    One whose epoch takes longer does not; nor does one of a version that knows no requests.
+    """
+    try:
+        ask(directory, JobRequest("", only_looks=True), accept_seconds=seconds, timeout_seconds=0)
+    except JobNotFoundError:
+        return False
+    except SavepointError:  # accepted, and not answered yet
+        pass
+    return True
 
 
 def _appears(folder: Folder, name: str, seconds: float) -> bool:

@@ -410,6 +410,20 @@ class StateBackend(Plugin):
             f"{self} cannot rename operators: take a canonical savepoint, and start from it"
         )
 
+    def verify(self, storage: Folder, ref: VersionRef) -> None:
+        """Reads all of a version that holds something, to see whether it is whole.
+
+        Args:
+            storage: where state files are.
+            ref: the version.
+
+        Raises:
+            UnsupportedOperationError: when the backend cannot.
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        for table in self.export_tables(storage, ref, 0):
+            table.whole()
+
     def plan_compaction(
         self,
         storage: Folder,

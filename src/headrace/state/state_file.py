@@ -21,7 +21,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from headrace.common.errors import StateCorruptedError
+from headrace.common.errors import CheckpointError, StateCorruptedError
 from headrace.state.runs.sections import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from headrace.state.runs.sections import Section
     from headrace.state.version import VersionRef
     from headrace.storage.folder import MappedFile
+
+FORMAT: Final = 1
+"""Raised when a headrace of an older version could not read the index of a state file."""
 
 MAGIC: Final = b"HRSTATE1"
 SUFFIX: Final = ".state"
@@ -164,6 +167,7 @@ def read_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
     Raises:
         StateCorruptedError: when the file is truncated, damaged, none of ours or that of another version; the message
             names it.
+        CheckpointError: when it is of a newer version of headrace.
     """
     try:
         return _checked_index(file, ref)
@@ -188,6 +192,11 @@ def _checked_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
     if crc32(data) != check:
         raise StateCorruptedError(f"the index of the state file {name} is damaged")
     index: dict[str, Any] = json.loads(data)
+    if index["format"] != FORMAT:
+        raise CheckpointError(
+            f"the state file {name} has format {index['format']}, this headrace reads format {FORMAT}: go on with the "
+            "version that wrote it, or a newer one"
+        )
     if not _is_of(ref, index, _digest(data)):
         raise StateCorruptedError(
             f"the state file {name} has the content of another one: files were swapped, or one was put back under this "

@@ -21,7 +21,7 @@ from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
-from headrace.state.state_file import ImageWriter, VersionName, read_index
+from headrace.state.state_file import FORMAT, ImageWriter, VersionName, read_index
 from headrace.state.version import VersionRef
 from headrace.storage.folder import MappedFile
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
-
-FORMAT = 1
 
 SectionOf = Callable[[dict[str, Any], str, Callable[[], MappedFile]], Section]
 """Opens the section that an index describes: its entry, the name of its file, and what maps that."""
@@ -343,6 +341,11 @@ class HashMapStateBackend(StateBackend):
         )
         task.rename_operators(uids)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
+
+    def verify(self, storage: Folder, ref: VersionRef) -> None:
+        for runs in HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)).values():
+            for run in runs:
+                run.section.verify()
 
     def plan_compaction(
         self,

@@ -37,26 +37,26 @@ class VersionRef:
             "partition": self.partition,
             "epoch": self.epoch,
             "name": self.name,
-            "packed": _packed(self.inline),
+            "packed": packed(self.inline),
             "files": list(self.files),
             **({"shared": dict(self.shared)} if self.shared else {}),
         }
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> VersionRef:
-        """The reference that :meth:`to_json` described; formerly without digests, and what is inside not compressed."""
+        """The reference that :meth:`to_json` described; formerly without digests."""
         return VersionRef(
             stage=data["stage"],
             partition=data["partition"],
             epoch=data["epoch"],
             name=data["name"],
-            inline=_unpacked(data["packed"]) if "packed" in data else base64.b64decode(data["inline"]),
+            inline=_unpacked(data["packed"]),
             files=tuple(data["files"]),
             shared=tuple(sorted(data.get("shared", {}).items())),
         )
 
 
-def _packed(inline: bytes) -> str:
+def packed(inline: bytes) -> str:
     """Compressed: half of a small version describes its layout, in the same words for all partitions."""
     return base64.b64encode(zlib.compress(inline, 1)).decode() if inline else ""
 

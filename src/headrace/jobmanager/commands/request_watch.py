@@ -54,6 +54,9 @@ class RequestWatch:
         self._at_end = []
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
+        if request.only_looks:
+            self._answer(stem, JobAnswer())
+            return
         if request.parallelism:
             job.request(Rescale(request.parallelism)).add_done_callback(partial(self._tell, stem))
             return

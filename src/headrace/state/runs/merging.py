@@ -46,6 +46,10 @@ MOST_BYTES: Final = 1 << 28
 """Ordered runs of more bytes together, or any within a task, are not merged, which takes three times as much memory."""
 
 
+_MOST_TIMES: Final = 4
+"""An epoch that has added many rows can afford to write so many times as many anew."""
+
+
 def _unchanged(meta: dict[str, Any], _: pa.RecordBatch) -> dict[str, Any]:
     return meta
 
@@ -128,6 +132,17 @@ def merge_small_runs(store: RunStore, now: int, most_rows: int | None = None) ->
         old = runs[start:]
         table, meta = merge_runs(old, is_oldest=start == 0, now=now)
         store.replace(old, table, meta)
+
+
+def can_be_rewritten(rows: int, size: int, added: int) -> bool:
+    """Whether an epoch can afford to write rows anew, only to leave out what is over.
+
+    Args:
+        rows: how many there are.
+        size: the bytes that they take.
+        added: how many rows the epoch has added.
+    """
+    return rows <= max(INLINE_ROWS, _MOST_TIMES * added) and size <= MOST_BYTES
 
 
 def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:

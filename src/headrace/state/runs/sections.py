@@ -119,9 +119,13 @@ class Section:
         Raises:
             StateCorruptedError: when the file is missing or damaged; the message names it.
         """
-        batch = self._opened()
+        self.verify()
+        return self._opened()
+
+    def verify(self) -> None:
+        """Reads all of it; errors as of :attr:`batch`."""
+        self._opened()
         self._verify(self._head, self._length)
-        return batch
 
     @property
     def nbytes(self) -> int:

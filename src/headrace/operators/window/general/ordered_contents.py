@@ -60,6 +60,7 @@ class OrderedContents(WindowContents):
 
     Attributes:
         spills: whether what an epoch adds goes to the machine's own disk when it is much.
+        trims: whether what is over is left out of files as soon as it is most of a run.
 
     Args:
         context: the operator.
@@ -71,6 +72,7 @@ class OrderedContents(WindowContents):
     """
 
     spills: ClassVar[bool] = False
+    trims: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class OrderedContents(WindowContents):
         types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
         kept_as = contents_layout(kind, pa.schema(types), codec, windows, values=type_)
         self._schema, self._meta = kept_as.schema, kept_as.meta
-        self._table = OrderedTable(context.state.store(STORE), kept_as, combine, spills=self.spills)
+        self._table = OrderedTable(context.state.store(STORE), kept_as, combine, spills=self.spills, trims=self.trims)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 

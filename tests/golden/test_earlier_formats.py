@@ -1,0 +1,192 @@
+"""Checkpoints of every format there has been are read, and converted by ``headrace checkpoints upgrade``."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headrace.checkpoint import manifest, manifest_formats
+from headrace.checkpoint.manifest import Manifest
+from headrace.cli.main import app
+from headrace.common.errors import CheckpointError
+from headrace.jobmanager import upgrade as upgrade_module
+from headrace.jobmanager.upgrade import upgrade
+from headrace.storage.posix import PosixFolder
+from headrace.testing import Checkpoint, JobHarness
+from tests.golden.archives import ARCHIVES, MOST_BYTES, names, unpack
+from tests.golden.earlier_job import job
+
+EARLIER = names("format-")
+TO_BE_CONVERTED = [name for name in EARLIER if not name.startswith("format-5")]
+
+
+def headrace(*arguments: str) -> tuple[int, str]:
+    ran = CliRunner().invoke(app, list(arguments))
+    return ran.exit_code, ran.output
+
+
+def newest(directory: Path) -> Path:
+    return max((directory / "manifests").glob("*.json"))
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """What a checkpoint says; what is asked of a job, and probes of the storage, are no part of it."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files if path.parent.name != "requests"}
+
+
+def shown(record: Any) -> Any:
+    return record if isinstance(record, str) else tuple(record)
+
+
+def results(directory: Path, parallelism: int = 3) -> dict[str, list[Any]]:
+    """What the job gives that goes on from there."""
+    with JobHarness(job, parallelism=parallelism, restore=Checkpoint(directory)) as harness:
+        harness.push_all("amounts", [("a", 10), ("d", 7)], [5, 6])
+        harness.advance_watermark("amounts", 20_000)
+        harness.run_epoch()
+        return {sink: sorted(map(shown, harness.results(sink))) for sink in ("totals", "reduced", "counted", "highest")}
+
+
+WANTED = {
+    "totals": [
+        "a 14",
+        "a ends with 14 of [1, 3, 10], [(1, 1), (3, 1), (10, 1)]",
+        "b ends with 2 of [2], [(2, 1)]",
+        "c ends with 5 of [5], [(5, 1)]",
+        "d 7",
+        "d ends with 7 of [7], [(7, 1)]",
+    ],
+    "reduced": [("a", 14), ("b", 2), ("c", 5), ("d", 7)],
+    "counted": [("a", 0, 10_000, 3, 14), ("b", 0, 10_000, 1, 2), ("c", 0, 10_000, 1, 5), ("d", 0, 10_000, 1, 7)],
+    "highest": [("a", 10), ("d", 7)],
+}
+
+
+def test_there_is_one_of_every_format_and_all_are_small() -> None:
+    formats = {name.split("-")[1] for name in EARLIER}
+    assert formats == {str(number) for number in range(2, manifest_formats.FORMAT_VERSION + 1)}
+    assert all(path.stat().st_size < MOST_BYTES for path in ARCHIVES.iterdir())
+    for name in EARLIER:
+        with zipfile.ZipFile(ARCHIVES / f"{name}.zip") as archive:
+            document = json.loads(archive.read(max(n for n in archive.namelist() if n.endswith(".json"))))
+        assert str(document["format"]) == name.split("-")[1]
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_a_job_goes_on_from_it(name: str, tmp_path: Path) -> None:
+    assert results(unpack(name, tmp_path)) == WANTED
+
+
+@pytest.mark.parametrize("name", TO_BE_CONVERTED)
+def test_it_is_converted_and_says_the_same(name: str, tmp_path: Path) -> None:
+    directory = unpack(name, tmp_path / "job")
+    path, before = newest(directory), content(directory)
+    earlier = Manifest.from_bytes(path.read_bytes(), "earlier")
+    code, told = headrace("checkpoints", "upgrade", str(directory), "--timeout", "0")
+    assert code == 0, told
+    assert f"is of format 5 now (before: {name.split('-')[1]})" in told.replace("\n", " ")
+    converted = Manifest.from_bytes(path.read_bytes(), "converted")
+    assert (converted, converted.format) == (earlier, 5)
+    changed = {file for file, there in content(directory).items() if before.get(file) != there}
+    assert changed == {f"manifests/{path.name}"}, "neither its number nor its generation, so an old copy stays one"
+    code, told = headrace("checkpoints", "upgrade", str(directory), "--timeout", "0")
+    assert (code, "nothing is to be done" in told) == (0, True)
+    assert results(directory) == WANTED
+
+
+@pytest.mark.parametrize("name", names("format-5"))
+def test_of_the_present_one_nothing_is_changed(name: str, tmp_path: Path) -> None:
+    directory = unpack(name, tmp_path)
+    before = content(directory)
+    code, told = headrace("checkpoints", "upgrade", str(directory))
+    assert (code, "nothing is to be done" in told) == (0, True)
+    assert content(directory) == before
+
+
+class Killed(BaseException):
+    """In place of the end of the process."""
+
+
+@pytest.mark.parametrize("step", ["before", "after"])
+def test_a_crash_leaves_the_one_or_the_other(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = unpack("format-2-in-files", tmp_path)
+    write = PosixFolder.write
+
+    def killed(self: PosixFolder, name: str, *arguments: Any, **options: Any) -> None:
+        if name.endswith(".json") and self.locate("").rstrip("/").endswith("manifests"):
+            if step == "after":
+                write(self, name, *arguments, **options)
+            raise Killed
+        write(self, name, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PosixFolder, "write", killed)
+        with pytest.raises(Killed):
+            upgrade(PosixFolder(directory), 0)
+    assert Manifest.from_bytes(newest(directory).read_bytes(), "left").format == (2 if step == "before" else 5)
+    assert results(directory) == WANTED
+    upgrade(PosixFolder(directory), 0)
+    assert results(directory) == WANTED
+
+
+def flip(path: Path) -> None:
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 3] ^= 1
+    path.write_bytes(damaged)
+
+
+@pytest.mark.parametrize("file", ["manifests/0*.json", "state/*.state"])
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_what_is_damaged_stays_as_it_is(file: str, damage: Any, tmp_path: Path) -> None:
+    directory = unpack("format-4-in-files", tmp_path)
+    path = next(directory.glob(file))
+    damage(path)
+    before = content(directory)
+    code, told = headrace("checkpoints", "upgrade", str(directory), "--timeout", "0")
+    assert code == 1
+    assert path.name in told.replace("\n", "")
+    assert content(directory) == before
+
+
+def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = unpack("format-5-in-files", tmp_path)
+    monkeypatch.setattr(manifest_formats, "FORMAT_VERSION", 4)
+    with pytest.raises(CheckpointError, match="has format 5, this headrace reads formats 2 to 4"):
+        upgrade(PosixFolder(directory), 0)
+
+
+def test_where_there_is_nothing_it_is_told_and_nothing_is_made(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="holds no checkpoints"):
+        upgrade(PosixFolder(tmp_path), 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the next release will be that has a format of its own."""
+    for module in (manifest, manifest_formats, upgrade_module):
+        monkeypatch.setattr(module, "FORMAT_VERSION", 6)
+    monkeypatch.setattr(manifest_formats, "_NEXT", {**manifest_formats._NEXT, 5: dict})
+
+
+def test_a_job_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+
+    place = Place(tmp_path)
+    place.write("a", {1: 1})
+    client = start(place, "job", 1)
+    wait_for_records(client, 1)
+    directory = PosixFolder(tmp_path / "job")
+    with monkeypatch.context() as patched:
+        next_release(patched)
+        with pytest.raises(CheckpointError, match=r"the job 'totals' runs in .*: stop it first"):
+            upgrade(directory, DEADLINE)
+    client.stop_with_savepoint(False).result(DEADLINE)
+    next_release(monkeypatch)
+    assert upgrade(directory, 0.3).formats == (5,)
+    assert upgrade(directory, 0.3).formats == ()
