@@ -11,6 +11,8 @@ import duckdb
 WINDOW_MILLIS = 60_000
 SLIDE_MILLIS = 1_000
 """Of sliding windows as long as the tumbling ones, so a record is in sixty of them."""
+HALF_WINDOW_MILLIS = WINDOW_MILLIS // 2
+"""The slide of windows of which a record is in two."""
 GAP_MILLIS = 2_000
 """Between sessions."""
 LEFT_BELOW = 0.5
@@ -97,16 +99,38 @@ def median_totals(folder: Path, last_end: float) -> dict[str, float]:
 
 def interval_join_totals(folder: Path) -> dict[str, float]:
     """Totals of all pairs of a key whose times are at most :data:`NEAR_MILLIS` from each other."""
+    return _interval_query(folder, "count(*)")
+
+
+def outer_join_totals(folder: Path) -> dict[str, float]:
+    """The same with those that have no partner, each of which is a row; sums are of pairs alone."""
+    alone = "(select count(*) from records) - count(distinct l.id) - count(distinct r.id)"
+    return _interval_query(folder, f"count(*) + {alone}")
+
+
+def _interval_query(folder: Path, rows: str) -> dict[str, float]:
     # Records that are near are in the same stretch of time or in neighbouring ones: few are compared, of a hot key too.
     stretches = f"[n + epoch_ms(ts) // {NEAR_MILLIS} for n in [-1, 0, 1]]"
     is_near = f"l.stretch = r.stretch and abs(epoch_ms(l.ts) - epoch_ms(r.ts)) <= {NEAR_MILLIS}"
-    return _join_query(folder, is_near, f"epoch_ms(ts) // {NEAR_MILLIS}", f"unnest({stretches})")
+    return _join_query(folder, is_near, f"epoch_ms(ts) // {NEAR_MILLIS}", f"unnest({stretches})", rows)
 
 
 def window_join_totals(folder: Path) -> dict[str, float]:
     """Totals of all pairs of a key in the same minute."""
     minute = f"epoch_ms(ts) // {WINDOW_MILLIS}"
     return _join_query(folder, "l.stretch = r.stretch", minute, minute)
+
+
+def sliding_join_totals(folder: Path) -> dict[str, float]:
+    """Totals of all pairs of a key in windows of a minute that slide by half of one, for each that both are in."""
+    windows = f"unnest([n + epoch_ms(ts) // {HALF_WINDOW_MILLIS} for n in [0, 1]])"
+    return _join_query(folder, "l.stretch = r.stretch", windows, windows)
+
+
+def lonely_totals(folder: Path) -> dict[str, float]:
+    """Totals of all records, when each is a result that has no sum."""
+    (rows,) = _query(f"select count(*) from read_parquet('{folder}/*.parquet')")
+    return {"rows": rows}
 
 
 def co_group_totals(folder: Path) -> dict[str, float]:
@@ -122,13 +146,15 @@ def co_group_totals(folder: Path) -> dict[str, float]:
     return dict(zip(("rows", "sum"), row, strict=True))
 
 
-def _join_query(folder: Path, condition: str, left_stretch: str, right_stretch: str) -> dict[str, float]:
-    records = f"read_parquet('{folder}/*.parquet')"
+def _join_query(
+    folder: Path, condition: str, left_stretch: str, right_stretch: str, rows: str = "count(*)"
+) -> dict[str, float]:
     row = _query(
         f"""
-        select count(*), coalesce(sum(l.value + r.value), 0)
-        from (select *, {left_stretch} as stretch from {records} where value < {LEFT_BELOW}) l
-        join (select *, {right_stretch} as stretch from {records} where value >= {LEFT_BELOW}) r
+        with records as (select *, row_number() over () as id from read_parquet('{folder}/*.parquet'))
+        select {rows}, coalesce(sum(l.value + r.value), 0)
+        from (select *, {left_stretch} as stretch from records where value < {LEFT_BELOW}) l
+        join (select *, {right_stretch} as stretch from records where value >= {LEFT_BELOW}) r
         on l.key = r.key and {condition}
         """
     )

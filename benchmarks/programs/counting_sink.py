@@ -56,7 +56,7 @@ class _Writer(SinkWriter):
         if len(batch):
             for name, field, kind in self._checks:
                 column = batch.columns.column(field)
-                found[name] = (pc.max(column) if kind == "max" else pc.sum(column)).as_py()
+                found[name] = (pc.max(column) if kind == "max" else pc.sum(column)).as_py() or 0  # of nulls it is null
         self._sink.add(found)
 
     def prepare_commit(self) -> Sequence[Any]:

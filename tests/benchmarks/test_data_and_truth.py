@@ -13,6 +13,7 @@ from benchmarks.outcome import Assignment
 from benchmarks.programs import duckdb_batch
 from benchmarks.truth import (
     GAP_MILLIS,
+    HALF_WINDOW_MILLIS,
     LEFT_BELOW,
     NEAR_MILLIS,
     SLIDE_MILLIS,
@@ -22,9 +23,12 @@ from benchmarks.truth import (
     check,
     co_group_totals,
     interval_join_totals,
+    lonely_totals,
     median_totals,
+    outer_join_totals,
     process_totals,
     session_totals,
+    sliding_join_totals,
     sliding_totals,
     trigger_totals,
     window_join_totals,
@@ -182,6 +186,36 @@ def test_totals_of_joins_are_what_a_loop_finds(
         if key == other and value < LEFT_BELOW <= other_value and matches(time, other_time)
     ]
     assert totals(folder) == pytest.approx({"rows": len(sums), "sum": sum(sums)}, rel=1e-9)
+
+
+def test_totals_of_an_outer_join_have_those_without_a_partner(folder: Path) -> None:
+    records = [(row["key"], millis_of(row), row["value"]) for row in rows(folder)]
+    alone = sum(
+        all(
+            key != other or abs(time - at) > NEAR_MILLIS or (value < LEFT_BELOW) == (near < LEFT_BELOW)
+            for other, at, near in records
+        )
+        for key, time, value in records
+    )
+    pairs = interval_join_totals(folder)
+    assert 50 < alone < len(records) - 50
+    assert outer_join_totals(folder) == pytest.approx({"rows": pairs["rows"] + alone, "sum": pairs["sum"]})
+    assert lonely_totals(folder) == {"rows": len(records)}
+
+
+def test_totals_of_a_join_of_sliding_windows_have_a_pair_in_each(folder: Path) -> None:
+    def windows(time: int) -> set[int]:
+        return {time // HALF_WINDOW_MILLIS, time // HALF_WINDOW_MILLIS + 1}
+
+    records = [(row["key"], millis_of(row), row["value"]) for row in rows(folder)]
+    sums = [
+        value + other_value
+        for key, time, value in records
+        for other, other_time, other_value in records
+        if key == other and value < LEFT_BELOW <= other_value
+        for _ in windows(time) & windows(other_time)
+    ]
+    assert sliding_join_totals(folder) == pytest.approx({"rows": len(sums), "sum": sum(sums)}, rel=1e-9)
 
 
 @pytest.mark.parametrize("is_hot", [False, True])

@@ -8,6 +8,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -15,20 +16,19 @@ from rich.console import Console
 from benchmarks import __main__ as command
 from benchmarks import flink, payments
 from benchmarks import lab as lab_module
-from benchmarks.data import RandomKeys
+from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
 from benchmarks.findings import Findings
+from benchmarks.kept_state import Kept
 from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS, asynchronous, latency, topics
+from benchmarks.suite import BENCHMARKS, asynchronous, join, latency, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
-    co_group_totals,
     copied_totals,
     deadline_totals,
-    interval_join_totals,
     list_totals,
     median_totals,
     one_window_totals,
@@ -36,7 +36,6 @@ from benchmarks.truth import (
     session_totals,
     sliding_totals,
     trigger_totals,
-    window_join_totals,
     window_totals,
 )
 
@@ -47,11 +46,14 @@ SECONDS = {
     "headrace_window": 1.0,
     "spark_window": 3.0,
     "headrace_join": 1.0,
+    "headrace_join_state": 1.0,
     "spark_join": 5.0,
     "headrace_process": 1.0,
     "spark_process": 7.0,
     "headrace_connected": 1.25,
     "headrace_state": 1.0,
+    "headrace_savepoint": 1.0,
+    "headrace_large_state": 1.0,
     "headrace_window_function": 1.0,
     "spark_window_function": 8.0,
     "headrace_count_trigger": 1.0,
@@ -62,10 +64,22 @@ SECONDS = {
     "log_append": 0.002,
     "log_poll": 0.002,
 }
+SAVEPOINTS = {
+    "canonical savepoint": 2.0,
+    "native savepoint": 0.5,
+    "rescale": 6.0,
+    "start": 1.0,
+    "start from a savepoint": 3.5,
+    "epochs during a savepoint": [1.2, 1.4, 3.2],
+    "epochs without": [0.9, 1.0, 2.0],
+}
+LARGE_STATE = {"anonymous MiB": [0, 90, 100, 400, 400, 500, 600, 500, 500, 500], "state MiB": 3_000}
 FAR = 1 << 50
 TOTALS = {
     "flink_window": window_totals,
     "headrace_process": process_totals,
+    "headrace_savepoint": process_totals,
+    "headrace_large_state": process_totals,
     "spark_process": process_totals,
     "headrace_connected": process_totals,
     "headrace_window_function": median_totals,
@@ -74,7 +88,6 @@ TOTALS = {
     "flink_count_trigger": trigger_totals,
 }
 TOPICS = {"headrace_topics", "spark_kafka", "confluent_loop", "log_append", "log_poll"}
-JOINS = {"interval": interval_join_totals, "window": window_join_totals, "co-group": co_group_totals}
 WINDOWS = {"tumbling": window_totals, "sliding": sliding_totals, "session": session_totals}
 SCALE = Scale(events=40_000, quick=True)
 
@@ -92,11 +105,23 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         epoch = Epoch(assignment.records_per_epoch, BARE[program])
         many = (epoch,) * assignment.options["epochs"]
         return Outcome(many, {"rows": 8, "sent": 8}, {"manifest KiB": 150.0}), Peaks({JVM: 1 << 20})
+    if program == "headrace_recovery":
+        found = {"planning": 0.5, "from the session to the first output": 1.5}
+        return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
-    details = {"seconds": {"planning": 0.01}, "no rule": 1.0, "one rule": 1.1}
+    details = {"seconds": {"planning": 0.01}, "no rule": 1.0, "one rule": 1.1, **SAVEPOINTS, **LARGE_STATE}
+    if program == "headrace_join_state":
+        details = {"kept": kept(files)}
     totals = totals_of(program, assignment)
     return Outcome(epochs, totals, details), Peaks({JVM: 900 << 20, WORKER: 3_000 << 20})
+
+
+def kept(files: list[Path]) -> list[Kept]:
+    """A join that has a mebibyte of state when it has read all files but the last one."""
+    times = np.concatenate([pq.read_table(path).column("ts").to_numpy() for path in files[:-1]])
+    watermark = int(times.max().astype("datetime64[ms]").astype(np.int64)) - OUT_OF_ORDER_MILLIS - 1
+    return [Kept(len(times), watermark, 1 << 20)]
 
 
 def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
@@ -111,7 +136,7 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
     elif program == "duckdb_batch":
         truth = window_totals if assignment.options["work"] == "window" else process_totals
     elif "join" in assignment.options:
-        return JOINS[assignment.options["join"]](assignment.input)
+        return join._TOTALS[assignment.options["join"]](assignment.input)
     else:
         truth = TOTALS[program]
     everything = () if truth in (process_totals, trigger_totals) else (FAR,)
@@ -121,7 +146,7 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
 def state_totals(assignment: Assignment) -> dict[str, float]:
     match assignment.options["state"]:
         case "timers":
-            return deadline_totals(assignment.input, assignment.options["due_millis"])
+            return deadline_totals(assignment.input, assignment.options["filling_millis"] - 1)
         case "list":
             return list_totals(assignment.input, assignment.options["filling_millis"], assignment.options["each"])
         case _:
@@ -188,6 +213,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("join", 5.0, True),
         ("join", 1.0, True),
         ("join", 1.0, True),
+        *(("join", pytest.approx(times, abs=0.01), False) for times in (5.01, 5.01, 5.01, 6.58, 2.05)),
         ("window-function", 8.0, True),
         ("process", 7.0, True),
         ("process", 7.0, False),
@@ -208,6 +234,17 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("state", 1_000, True),
         ("state", 1_000, False),
         ("state", 3_000, False),
+        ("savepoint", 2_000, True),
+        ("savepoint", 500, True),
+        ("savepoint", 2_500, True),
+        ("savepoint", 6_000, False),
+        ("savepoint", pytest.approx(1.4), True),
+        ("savepoint", pytest.approx(1.6), False),
+        ("recovery", 1_500, True),
+        ("large-state", 600, True),
+        ("large-state", pytest.approx(1.5), True),
+        ("large-state", 600, True),
+        ("large-state", pytest.approx(1.5), True),
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
@@ -229,7 +266,33 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 4, 3, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1, 3)
+    own = 3 + 1 + 1 + 2  # state, savepoint, recovery, large-state
+    launched = (
+        4 * 4,
+        4,
+        3,
+        2 * 3,
+        3 * 3,
+        4,
+        5,
+        3,
+        3,
+        2 * 3,
+        3,
+        4,
+        1,
+        3 * 2,
+        own,
+        2,
+        2 * 2,
+        2 * 3,
+        2 * 2,
+        11,
+        1,
+        4,
+        1,
+        3,
+    )
     assert len(programs) == sum(launched)
 
 

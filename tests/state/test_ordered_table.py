@@ -85,14 +85,14 @@ class Model:
 class Tables:
     """The same table in all partitions of a job."""
 
-    def __init__(self, job: Job, kind: str) -> None:
-        self.job, self.kind, self.combine = job, kind, COMBINES[kind]
+    def __init__(self, job: Job, kind: str, *, trims: bool = False) -> None:
+        self.job, self.kind, self.combine, self.trims = job, kind, COMBINES[kind], trims
         self.layout = layout(kind)
         self.tables: list[OrderedTable] = []
 
     def begin(self) -> None:
         stores = [operator.store("rows") for operator in self.job.begin()]
-        self.tables = [OrderedTable(store, self.layout, self.combine) for store in stores]
+        self.tables = [OrderedTable(store, self.layout, self.combine, trims=self.trims) for store in stores]
         for table in self.tables:
             table.begin_epoch()
 
@@ -147,7 +147,7 @@ def test_a_table_is_as_its_model(seed: int, kind: str, monkeypatch: pytest.Monke
     monkeypatch.setattr("headrace.state.compaction.MANY_RUNS", 2)
     monkeypatch.setattr("headrace.state.runs.ordered.FIRST_PROBE", source.choice([1, 3, 1024]))
     job = Job(inline_threshold=source.choice([0, 1 << 20]), keep=seed % 3 == 0)
-    tables, model, values = Tables(job, kind), Model(kind), iter(range(10**6))
+    tables, model, values = Tables(job, kind, trims=seed % 2 == 0), Model(kind), iter(range(10**6))
     now = 0
     for _ in range(30):
         tables.begin()
@@ -352,7 +352,7 @@ def test_a_run_that_is_full_is_not_merged_any_more(most_runs: int, monkeypatch: 
     monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 0)
     monkeypatch.setattr("headrace.state.runs.merging.MAX_RUNS", most_runs)
     most = 20_000
-    monkeypatch.setattr("headrace.state.runs.merging.MOST_BYTES", most)
+    monkeypatch.setattr("headrace.state.runs.merging.MOST_INLINE_BYTES", most)
     monkeypatch.setattr("headrace.state.compaction.MOST_BYTES", most)
     monkeypatch.setattr("headrace.state.compaction.FULL_BYTES", most // 2)
     job = Job()
@@ -387,3 +387,36 @@ def test_a_full_run_is_written_anew_once_it_is_mostly_over(monkeypatch: pytest.M
         tables.tables[0].forget(over)
         tables.end()
         assert job.compact() == (over == 79)
+
+
+@pytest.mark.parametrize(("few", "is_written_anew"), [(40, True), (39, False)])
+def test_runs_that_are_mostly_over_are_written_anew(
+    few: int, is_written_anew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So much as an epoch can afford, which counts the rows of all runs that it writes anew."""
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", few)
+    store = RunStore("rows", ALL_HASHES)
+    table = OrderedTable(store, layout(), all_rows, 0, trims=True)
+    for key in (1, 2):
+        table.begin_epoch()
+        table.append(batch_of([(time, key, b"", 0) for time in range(100)]))
+        table.end_epoch()
+    for over, rows in ((49, [100, 100]), (79, [20, 20 if is_written_anew else 100])):
+        table.begin_epoch()
+        table.forget(over)
+        table.end_epoch()
+        assert [run.rows for run in store.runs] == rows
+    table.begin_epoch()
+    assert len(rows_of(table.up_to(MAX_WATERMARK))) == 40
+
+
+def test_an_epoch_that_adds_many_rows_can_afford_to_write_as_many_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 1)
+    store = RunStore("rows", ALL_HASHES)
+    table = OrderedTable(store, layout(), all_rows, 0, trims=True)
+    for added, rows in ((100, [100]), (4, [100, 4]), (5, [20, 4, 5])):
+        table.begin_epoch()
+        table.append(batch_of([(100 * (added < 100) + time, 1, b"", 0) for time in range(added)]))
+        table.forget(79 if added < 100 else -1)
+        table.end_epoch()
+        assert [run.rows for run in store.runs] == rows

@@ -23,7 +23,7 @@ from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
 from headrace.state.runs.known_keys import OrderedKeys
 from headrace.state.runs.layout import KIND, TYPES
-from headrace.state.runs.merging import merge_small_runs
+from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs
 from headrace.state.runs.ordered import (
     FLOOR,
     LOW,
@@ -141,6 +141,8 @@ class OrderedTable:
         small_rows: runs of more rows together are left to compaction; by default ``SMALL_ROWS``.
         spills: whether what an epoch appends goes to the machine's own disk when it is much; it is not combined then
             before the epoch ends.
+        trims: whether runs of which more than half is over are written anew where an epoch can afford it. What is over
+            is a part of files otherwise until a run is over as a whole, or merged.
 
     Raises:
         StateMigrationError: when something else is stored.
@@ -154,6 +156,7 @@ class OrderedTable:
         small_rows: int | None = None,
         *,
         spills: bool = False,
+        trims: bool = False,
     ) -> None:
         layout.take_over(store)
         self._store = store
@@ -161,6 +164,7 @@ class OrderedTable:
         self._combine = combine
         self._small_rows = SMALL_ROWS if small_rows is None else small_rows
         self._spills = spills
+        self._trims = trims
         self._stored: list[_Cursor] = []
         self._appended: list[_Cursor] = []
 
@@ -234,12 +238,27 @@ class OrderedTable:
         """Writes what was appended as one run, and how far the stored runs are over."""
         for cursor in self._stored:
             cursor.save(self._store)
+        added = 0
         if self._appended:
             rests = [cursor.rest() for cursor in self._appended]
             batch = rests[0] if len(rests) == 1 else self._combine(self._meta, rests)
+            added = batch.num_rows
             self._store.append(batch, described(self._meta, batch))
         self._stored, self._appended = [], []
         merge_small_runs(self._store, now=0, most_rows=self._small_rows)
+        if self._trims:
+            self._trim(added)
+
+    def _trim(self, added: int) -> None:
+        """Writes runs anew of which more than half is over; all of them together have to fit an epoch."""
+        rows = size = 0
+        for run in [*self._store.runs]:
+            left = run.rows - floor_of(run).row
+            left_size = run.section.nbytes * left // run.rows
+            is_due = 2 * left < run.rows and not run.section.is_table
+            if is_due and can_be_rewritten(rows + left, size + left_size, added):
+                rows, size = rows + left, size + left_size
+                self._store.replace([run], *merge_runs([run], is_oldest=False, now=0))
 
     def _cursors(self) -> Sequence[_Cursor]:
         return (*self._stored, *self._appended)

@@ -20,7 +20,7 @@ from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merge_input import concat, same_values
-from headrace.state.runs.merging import INLINE_ROWS, merge_runs, merge_small_runs, register_merger
+from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
 from headrace.state.runs.spilling import is_large, spilled
 
@@ -114,18 +114,21 @@ class JoinLog:
         for run in self._runs.runs:
             if run.meta[_OVER] <= watermark:
                 self._runs.drop(run)
+        added = 0
         if self._written:
             batch = _merged([section.batch for section in self._written], self._kept, watermark)
-            if batch.num_rows:
+            added = batch.num_rows
+            if added:
                 self._runs.append(batch, _described({**self._meta, _REACHED: watermark}, batch))
             self._written = []
         merge_small_runs(self._runs, now=0)
-        return self._leave_out_what_is_over(watermark)
+        return self._leave_out_what_is_over(watermark, added)
 
-    def _leave_out_what_is_over(self, watermark: int) -> bool:
+    def _leave_out_what_is_over(self, watermark: int, added: int) -> bool:
         """Writes all runs anew when most rows of the oldest one are over, unless they are too large for an epoch."""
         runs = self._runs.runs
-        is_due = bool(runs) and _is_mostly_over(runs[0], watermark) and self._runs.rows <= INLINE_ROWS
+        size = sum(run.section.nbytes for run in runs)
+        is_due = bool(runs) and _is_mostly_over(runs[0], watermark) and can_be_rewritten(self._runs.rows, size, added)
         if is_due:
             self._runs.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
         return is_due

@@ -61,6 +61,7 @@ class OrderedContents(WindowContents):
 
     Attributes:
         spills: whether what an epoch adds goes to the machine's own disk when it is much.
+        trims: whether what is over is left out of files as soon as it is most of a run.
 
     Args:
         context: the operator.
@@ -72,6 +73,7 @@ class OrderedContents(WindowContents):
     """
 
     spills: ClassVar[bool] = False
+    trims: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class OrderedContents(WindowContents):
         self._schema, self._meta = kept_as.schema, kept_as.meta
         runs = context.state.store(STORE)
         MovedWindows(context, windows, kept_as, windows, combine, self._regrouped).take_over(runs)
-        self._table = OrderedTable(runs, kept_as, combine, spills=self.spills)
+        self._table = OrderedTable(runs, kept_as, combine, spills=self.spills, trims=self.trims)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class OrderedElements(OrderedContents):
     """
 
     spills: ClassVar[bool] = True
+    trims: ClassVar[bool] = True
 
     def __init__(
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int
