@@ -320,7 +320,8 @@ class JobManager:
 
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
-            self._commands.run_all(self)
+            if not self._has_unseen_state:  # else the manifest is still that of the program before
+                self._commands.run_all(self)
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
             self._adapt()
