@@ -105,6 +105,18 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: tables().with_window_state(TOTAL, {"key": ["ann"], "value": [1]}),
         "value state 'total': the column 'window_end' is missing",
     ),
+    "a window without an end but with a start": (
+        lambda: tables().with_window_state(TOTAL, {"key": ["ann"], "value": [1], "window_start": [0]}),
+        "value state 'total': the column 'window_end' is missing",
+    ),
+    "a timer of half a window": (
+        lambda: tables().with_timers({"key": ["ann"], "time": [1], "window_start": [0]}),
+        "event timers: the column 'window_end' is missing",
+    ),
+    "a column twice": (
+        lambda: tables().with_state(TOTAL, pa.table([["ann"], [1], [2]], ["key", "value", "value"])),
+        "value state 'total': the column 'value' is there twice",
+    ),
     "a window that is null": (
         lambda: tables().with_window_state(
             TOTAL, pa.table({"key": ["ann"], "value": [1], "window_end": pa.nulls(1, pa.int64())})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from headrace.common import Types
 from headrace.common.errors import SavepointError, StateCorruptedError, StateMigrationError
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.state_processor import Difference, SavepointReader, compare
+from headrace.state_processor import Difference, SavepointReader, SavepointWriter, compare
 from headrace.testing import JobHarness
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.state_processor.every_state import KEYS, LIST, MAP, REDUCING, UNTYPED, VALUE, job
@@ -211,11 +212,12 @@ def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> 
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 
-def test_a_client_asks_for_a_key_of_its_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_client_asks_for_a_key_of_its_job(tmp_path: Path, backend: str) -> None:
     """All the while, and when the job has ended."""
     place = Place(tmp_path)
     place.write("a", {0: 1, 7: 5})
-    client = start(place, "job", 2)
+    client = start(place, "job", 2, settings={"state.backend.type": backend})
     wait_for_records(client, 2)
     assert client.query_state("totals", TOTAL, "k7", Types.STRING()) == 5
     assert client.query_state("totals", TOTAL, "k8", Types.STRING()) is None
@@ -244,3 +246,27 @@ def test_a_client_of_a_job_without_a_checkpoint_directory(tmp_path: Path) -> Non
     client.stop().result(DEADLINE)
     with pytest.raises(SavepointError, match=r"cannot be read: .*Without execution.checkpointing.dir it is kept until"):
         client.query_state("totals", TOTAL, "k7", Types.STRING())
+
+
+def test_a_client_of_a_job_that_has_completed_no_epoch(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.input.mkdir(exist_ok=True)
+    client = start(place, "job", 1)
+    with pytest.raises(SavepointError, match="job 'totals' has completed no epoch yet: ask again later"):
+        client.query_state("totals", TOTAL, "k7", Types.STRING())
+    client.cancel().result(DEADLINE)
+
+
+def test_a_damaged_checkpoint_is_no_model_for_a_savepoint(tmp_path: Path) -> None:
+    """A file is missing, and no copies of others are left."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 1)
+    wait_for_records(client, 1)
+    client.stop().result(DEADLINE)
+    for file in (tmp_path / "job" / "state").iterdir():
+        file.unlink()
+    before = set(Path(tempfile.gettempdir()).glob("headrace-checkpoint-*"))
+    with pytest.raises(StateCorruptedError, match="is missing; put it back"):
+        SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
+    assert set(Path(tempfile.gettempdir()).glob("headrace-checkpoint-*")) <= before

@@ -93,8 +93,8 @@ VALUES = TYPES | {
 KEYS = {name: TYPES[name] for name in TYPES if name != "untyped"} | {"untyped": (None, TEXTS)}
 
 
-UNSURE = ("None", "Double", str(Types.PICKLED_BYTE_ARRAY()))
-"""Types of keys that are not shown as they were given: without a type they are texts, and 0.0 and -0.0 are one."""
+UNSURE = ("None", *map(str, (Types.DOUBLE(), Types.BIG_DEC(), Types.PICKLED_BYTE_ARRAY())))
+"""Types of keys that are not shown as they were given: without a type they are texts, and 0.0 and -0.0 are one key."""
 
 
 def column(type_: Any, values: list[Any]) -> pa.Array:
@@ -179,3 +179,14 @@ def taken_in(savepoint: str, state: str) -> pa.Table:
         version = Import(backend, folder, directory)(task)
         found += [readable(batch, t.about) for t in backend.export_tables(folder, version, 0) for batch in t.batches]
     return pa.concat_tables([pa.Table.from_batches([batch]) for batch in found], promote_options="default")
+
+
+def test_states_of_other_namespaces_than_windows(tmp_path: Path) -> None:
+    """What an operator of one's own may have: they are bytes."""
+    descriptor = ValueStateDescriptor("it", Types.LONG())
+    table = pa.table({"key": ["a", "b"], "namespace": pa.array([b"bx", b"by"], pa.binary()), "value": [1, 2]})
+    for number in range(2):
+        given_rows = OperatorTransformation.from_tables(str).with_window_state(descriptor, table)
+        path = SavepointWriter.new_savepoint().with_operator("it", given_rows).write(f"{tmp_path}/{number}")
+        table = SavepointReader.read(path).read_window_state("it", "it")
+        assert rows(table) == rows(pa.table({"key": ["a", "b"], "namespace": [b"bx", b"by"], "value": [1, 2]}))

@@ -140,16 +140,23 @@ def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
     if job.is_fixed:
         return job
     copies = TemporaryFolder("checkpoint-")
+    try:
+        copied = _copied_newest(job, PosixFolder(copies.path), options)
+    except BaseException:
+        copies.remove()
+        raise
+    weakref.finalize(copied, copies.remove)
+    return copied
+
+
+def _copied_newest(job: StoredJob, target: Folder, options: Mapping[str, str]) -> StoredJob:
     attempt = 0
     while True:
         try:
-            copied = _copied(job, PosixFolder(copies.path))
+            return _copied(job, target)
         except StateCorruptedError as error:
             attempt += 1
             job = read_again(job, attempt, options, error)
-        else:
-            weakref.finalize(copied, copies.remove)
-            return copied
 
 
 def _copied(job: StoredJob, target: Folder) -> StoredJob:

@@ -45,6 +45,9 @@ _IDENTITY: Final = {
 }
 """By kind, the columns in which no two rows are equal."""
 
+_INSTEAD: Final = {ENTRY_KEY: ENTRY, WINDOW[1]: NAMESPACE}
+"""Columns that others can stand for."""
+
 _TAKES_NULL: Final = frozenset({EXPIRY, ENTRY})
 
 
@@ -133,9 +136,8 @@ class StateColumns:
         Raises:
             SavepointError: when columns are missing or unknown, and where rows are no such state.
         """
-        columns = given.combine_chunks()
         try:
-            arrays = {field.name: self._column(columns, field) for field in self.schema if self._has(columns, field)}
+            arrays = {field.name: self._column(given, field) for field in self.schema if self._has(given, field)}
         except (InvalidTypeError, StateError) as error:
             raise self._refused(str(error)) from error
         rows = pa.RecordBatch.from_pydict(arrays)
@@ -149,12 +151,15 @@ class StateColumns:
             SavepointError: naming the column, and all that there can be.
         """
         takes = self._takes()
-        unknown = [name for name in names if name not in takes or names.count(name) > 1]
-        needed = [name for name, is_needed in takes.items() if is_needed and name not in names]
-        if unknown:
-            raise self._refused(f"there is no column {unknown[0]!r} in it: it takes {', '.join(takes)}")
-        if needed and not (needed == [ENTRY_KEY] and ENTRY in names):
-            raise self._refused(f"the column {needed[0]!r} is missing: it takes {', '.join(takes)}")
+        for name in names:
+            if name not in takes:
+                raise self._refused(f"there is no column {name!r} in it: it takes {', '.join(takes)}")
+            if names.count(name) > 1:
+                raise self._refused(f"the column {name!r} is there twice")
+        for name in takes:
+            is_needed = takes[name] or (name == WINDOW[1] and WINDOW[0] in names)
+            if is_needed and name not in names and _INSTEAD.get(name) not in names:
+                raise self._refused(f"the column {name!r} is missing: it takes {', '.join(takes)}")
 
     def _takes(self) -> dict[str, bool]:
         """The columns that can be given, and whether they have to be."""
