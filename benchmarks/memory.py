@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ MIB = 1 << 20
 
 JVM, DRIVER, WORKER, DAEMON, OTHER = "jvm", "driver", "worker", "daemon", "other"
 
+
+_WORKERS = frozenset({"pyspark.worker", "headrace.runtime.spark.background_process"})
+"""Modules that do the work of tasks."""
 
 _DAEMONS = frozenset({"pyspark.daemon", "headrace.runtime.spark.worker_daemon"})
 """The modules that fork Python workers."""
@@ -37,7 +41,7 @@ def role_of(name: str, command: Sequence[str], parent_is_daemon: bool, is_root: 
         return JVM
     if not _DAEMONS.isdisjoint(command):
         return DAEMON
-    return WORKER if "pyspark.worker" in command else OTHER
+    return WORKER if not _WORKERS.isdisjoint(command) else OTHER
 
 
 @dataclass(slots=True)
@@ -63,6 +67,15 @@ class Peaks:
 def resident_by_role(root: psutil.Process) -> list[tuple[str, int]]:
     """The role and the resident memory of a process and of all its descendants, as far as they live on."""
     found: list[tuple[str, int]] = []
+    for role, process in processes_by_role(root):
+        with contextlib.suppress(psutil.Error):
+            found.append((role, process.memory_info().rss))
+    return found
+
+
+def processes_by_role(root: psutil.Process) -> list[tuple[str, psutil.Process]]:
+    """A process and all its descendants, as far as they live on, each with its role."""
+    found: list[tuple[str, psutil.Process]] = []
     try:
         processes = [root, *root.children(recursive=True)]
     except psutil.Error:
@@ -72,10 +85,10 @@ def resident_by_role(root: psutil.Process) -> list[tuple[str, int]]:
         try:
             with process.oneshot():
                 role = role_of(process.name(), process.cmdline(), process.ppid() in daemons, process is root)
-                if role != OTHER:  # shells that start others, and forks of the JVM that are about to become something
-                    found.append((role, process.memory_info().rss))
         except psutil.Error:
             continue
+        if role != OTHER:  # shells that start others, and forks of the JVM that are about to become something
+            found.append((role, process))
         if role == DAEMON:
             daemons.add(process.pid)
     return found

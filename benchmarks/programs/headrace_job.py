@@ -73,7 +73,7 @@ def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> Strea
     """An environment on two cores, with headrace's defaults but for the size of epochs, which is fixed.
 
     With the option ``default_sizes`` it is not: headrace goes by its target duration. With the option ``batch`` the
-    job runs in batch mode.
+    job runs in batch mode. The option ``settings`` is of configuration besides.
     """
     fixed = {}
     if not assignment.options.get("default_sizes"):
@@ -88,7 +88,8 @@ def open_environment(assignment: Assignment, parallelism: int = _TASKS) -> Strea
         "headrace.spark.master": f"local[{_TASKS}]",
         "parallelism.default": str(parallelism),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={assignment.work / 'tmp'}",
-    } | fixed
+    }
+    settings |= fixed | assignment.options.get("settings", {})
     configuration = Configuration()
     for key, value in settings.items():
         configuration.set_string(key, value)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.progress import EpochStatistics
 
 KEYS = 1_000
+OUTPUT = "output"
 _SOURCE = "events"
 _EVENT = Types.ROW_NAMED(["number", "key"], [Types.LONG(), Types.LONG()])
 
@@ -89,27 +90,10 @@ class Results:
 def run(assignment: Assignment) -> Outcome:
     """Run the job for as long as it is to take."""
     rate, warm_up = assignment.options["rate"], assignment.options["warm_up"]
-    records = rate * assignment.options["seconds"]
-    output = assignment.work / "output"
-    environment = latency_environment(assignment)
-    source = DataGeneratorSource(
-        batch_generator=lambda numbers, _: {"number": numbers, "key": numbers % KEYS},
-        count=records,
-        rate_limiter_strategy=RateLimiterStrategy.per_second(rate),
-        type_info=_EVENT,
-    )
-    sink = (
-        FileSink.for_row_format(output, Encoder.simple_string_encoder())
-        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
-        .build()
-    )
-    events = environment.from_source(source, WatermarkStrategy.no_watermarks(), _SOURCE).uid(_SOURCE)
-    counted = events.key_by("key").process(NumberAndCount(), output_type=Types.STRING()).uid("counts")
-    counted.sink_to(sink).uid("files")
+    environment = job_of_numbers(assignment)
     epochs = ClockedEpochs()
     run_job(environment, epochs)
-    results = read_results(output)
+    results = read_results(assignment.work / OUTPUT)
     started = _started(assignment.work / "checkpoints")
     counted_from = warm_up * rate
     kept = results.numbers >= counted_from
@@ -120,6 +104,28 @@ def run(assignment: Assignment) -> Outcome:
     }
     totals = {"rows": len(results.numbers), "numbers": int(results.numbers.sum()), "counts": int(results.counts.sum())}
     return Outcome(tuple(epochs.epochs), totals, details)
+
+
+def job_of_numbers(assignment: Assignment) -> StreamExecutionEnvironment:
+    """The job, which is to be executed."""
+    rate = assignment.options["rate"]
+    environment = latency_environment(assignment)
+    source = DataGeneratorSource(
+        batch_generator=lambda numbers, _: {"number": numbers, "key": numbers % KEYS},
+        count=rate * assignment.options["seconds"],
+        rate_limiter_strategy=RateLimiterStrategy.per_second(rate),
+        type_info=_EVENT,
+    )
+    sink = (
+        FileSink.for_row_format(assignment.work / OUTPUT, Encoder.simple_string_encoder())
+        .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
+        .with_bucket_assigner(BucketAssigner.base_path_bucket_assigner())
+        .build()
+    )
+    events = environment.from_source(source, WatermarkStrategy.no_watermarks(), _SOURCE).uid(_SOURCE)
+    counted = events.key_by("key").process(NumberAndCount(), output_type=Types.STRING()).uid("counts")
+    counted.sink_to(sink).uid("files")
+    return environment
 
 
 def read_results(output: Path) -> Results:

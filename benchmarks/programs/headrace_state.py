@@ -28,11 +28,13 @@ class Deadlines(KeyedProcessFunction):
     """Remembers the value of each record, which the timer emits that is due; those that are far away emit nothing.
 
     Args:
-        due_millis: when all of them are due, in milliseconds from the first record on; later records set none.
+        filling_millis: records of the first so many milliseconds set timers, later ones none.
+        due_millis: when all of them are due, in milliseconds from the first record on.
         timers: how many timers each record sets.
     """
 
-    def __init__(self, due_millis: int, timers: int) -> None:
+    def __init__(self, filling_millis: int, due_millis: int, timers: int) -> None:
+        self._filled = START_MILLIS + filling_millis
         self._due = START_MILLIS + due_millis
         self._timers = timers
 
@@ -42,7 +44,7 @@ class Deadlines(KeyedProcessFunction):
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> None:
         millis = ctx.timestamp()
         assert millis is not None
-        if millis <= self._due:
+        if millis < self._filled:
             self.last.update(value[2])
             ctx.timer_service().register_event_time_timer(self._due)
             for number in range(1, self._timers):
@@ -93,7 +95,8 @@ class TwoPasses(ProcessWindowFunction[Row, Row, int, TimeWindow]):
 
 def timers(stream: DataStream, options: Any) -> DataStream:
     """A million timers are due at once, and nine times as many are not."""
-    return stream.key_by("key").process(Deadlines(options["due_millis"], options["timers"]), output_type=_RESULT)
+    deadlines = Deadlines(options["filling_millis"], options["due_millis"], options["timers"])
+    return stream.key_by("key").process(deadlines, output_type=_RESULT)
 
 
 def long_list(stream: DataStream, options: Any) -> DataStream:

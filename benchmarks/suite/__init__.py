@@ -12,10 +12,13 @@ from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
 from benchmarks.suite.join import JoinBenchmark
 from benchmarks.suite.large_epochs import LargeEpochsBenchmark
+from benchmarks.suite.large_state import LargeStateBenchmark
 from benchmarks.suite.latency import LatencyBenchmark
 from benchmarks.suite.memory import MemoryBenchmark
 from benchmarks.suite.partitions import PartitionsBenchmark
 from benchmarks.suite.process import ProcessBenchmark
+from benchmarks.suite.recovery import RecoveryBenchmark
+from benchmarks.suite.savepoint import SavepointBenchmark
 from benchmarks.suite.session import SessionBenchmark
 from benchmarks.suite.sliding import SlidingBenchmark
 from benchmarks.suite.small_epoch import SmallEpochBenchmark
@@ -43,6 +46,9 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     PartitionsBenchmark(),
     GrowthBenchmark(),
     StateBenchmark(),
+    SavepointBenchmark(),
+    RecoveryBenchmark(),
+    LargeStateBenchmark(),
     CatchUpBenchmark(),
     LimitBenchmark(),
     LargeEpochsBenchmark(),

@@ -19,6 +19,9 @@ _PROGRAM = "headrace_state"
 _TIMERS = 10
 """Of each key, one of which is due when all keys have come."""
 
+_ROUNDS = 5
+"""Epochs before that in which they fire, and as many after it, touch some of the keys."""
+
 _APPENDED = 100
 """Elements that an epoch appends to the list."""
 
@@ -39,12 +42,21 @@ class StateBenchmark:
     def _timers(self, lab: Lab, scale: Scale) -> Finding:
         touched = scale.choose(100_000, 1_000)
         keys = 10 * touched
-        data = GrowingState(keys, touched, rounds=2)
-        due = keys // touched - 1
-        work = Work(data, touched, lambda source, _: deadline_totals(source, due), after=keys, counted=1)
-        found = self._measured(lab, work, {"state": "timers", "due_millis": due, "timers": _TIMERS})
+        data = GrowingState(keys, touched, rounds=2 * _ROUNDS)
+        filling = keys // touched
+        due = filling + _ROUNDS  # in the middle of the epochs that count
+        work = Work(
+            data,
+            touched,
+            lambda source, _: deadline_totals(source, filling - 1),
+            after=keys + touched,
+            counted=2 * _ROUNDS - 3,  # at the end of the input all others fire
+        )
+        options = {"state": "timers", "filling_millis": filling, "due_millis": due, "timers": _TIMERS}
+        found = self._measured(lab, work, options)
         case = f"{keys:,} timers due at once, of {_TIMERS * keys:,}"
-        return self._finding(case, found.seconds * 1_000, "ms", 5_000, found, "for the epoch in which they fire")
+        note = f"for the epoch in which they fire; {found.seconds * 1_000:,.0f} ms for one in which none is due"
+        return self._finding(case, found.slowest_seconds * 1_000, "ms", 5_000, found, note)
 
     def _list(self, lab: Lab, scale: Scale) -> Finding:
         filling, each = scale.choose(20, 2), 1_000

@@ -52,6 +52,8 @@ SECONDS = {
     "spark_process": 7.0,
     "headrace_connected": 1.25,
     "headrace_state": 1.0,
+    "headrace_savepoint": 1.0,
+    "headrace_large_state": 1.0,
     "headrace_window_function": 1.0,
     "spark_window_function": 8.0,
     "headrace_count_trigger": 1.0,
@@ -62,10 +64,22 @@ SECONDS = {
     "log_append": 0.002,
     "log_poll": 0.002,
 }
+SAVEPOINTS = {
+    "canonical savepoint": 2.0,
+    "native savepoint": 0.5,
+    "rescale": 6.0,
+    "start": 1.0,
+    "start from a savepoint": 3.5,
+    "epochs during a savepoint": [1.2, 1.4, 3.2],
+    "epochs without": [0.9, 1.0, 2.0],
+}
+LARGE_STATE = {"anonymous MiB": [0, 90, 100, 400, 400, 500, 600, 500, 500, 500], "state MiB": 3_000}
 FAR = 1 << 50
 TOTALS = {
     "flink_window": window_totals,
     "headrace_process": process_totals,
+    "headrace_savepoint": process_totals,
+    "headrace_large_state": process_totals,
     "spark_process": process_totals,
     "headrace_connected": process_totals,
     "headrace_window_function": median_totals,
@@ -91,9 +105,12 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         epoch = Epoch(assignment.records_per_epoch, BARE[program])
         many = (epoch,) * assignment.options["epochs"]
         return Outcome(many, {"rows": 8, "sent": 8}, {"manifest KiB": 150.0}), Peaks({JVM: 1 << 20})
+    if program == "headrace_recovery":
+        found = {"planning": 0.5, "from the session to the first output": 1.5}
+        return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
-    details = {"seconds": {"planning": 0.01}, "no rule": 1.0, "one rule": 1.1}
+    details = {"seconds": {"planning": 0.01}, "no rule": 1.0, "one rule": 1.1, **SAVEPOINTS, **LARGE_STATE}
     if program == "headrace_join_state":
         details = {"kept": kept(files)}
     totals = totals_of(program, assignment)
@@ -129,7 +146,7 @@ def totals_of(program: str, assignment: Assignment) -> dict[str, float]:
 def state_totals(assignment: Assignment) -> dict[str, float]:
     match assignment.options["state"]:
         case "timers":
-            return deadline_totals(assignment.input, assignment.options["due_millis"])
+            return deadline_totals(assignment.input, assignment.options["filling_millis"] - 1)
         case "list":
             return list_totals(assignment.input, assignment.options["filling_millis"], assignment.options["each"])
         case _:
@@ -217,6 +234,17 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("state", 1_000, True),
         ("state", 1_000, False),
         ("state", 3_000, False),
+        ("savepoint", 2_000, True),
+        ("savepoint", 500, True),
+        ("savepoint", 2_500, True),
+        ("savepoint", 6_000, False),
+        ("savepoint", pytest.approx(1.4), True),
+        ("savepoint", pytest.approx(1.6), False),
+        ("recovery", 1_500, True),
+        ("large-state", 600, True),
+        ("large-state", pytest.approx(1.5), True),
+        ("large-state", 600, True),
+        ("large-state", pytest.approx(1.5), True),
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
@@ -238,7 +266,33 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    launched = (4 * 4, 4, 3, 2 * 3, 3 * 3, 4, 5, 3, 3, 2 * 3, 3, 4, 1, 3 * 2, 3, 2, 2 * 2, 2 * 3, 2 * 2, 11, 1, 4, 1, 3)
+    own = 3 + 1 + 1 + 2  # state, savepoint, recovery, large-state
+    launched = (
+        4 * 4,
+        4,
+        3,
+        2 * 3,
+        3 * 3,
+        4,
+        5,
+        3,
+        3,
+        2 * 3,
+        3,
+        4,
+        1,
+        3 * 2,
+        own,
+        2,
+        2 * 2,
+        2 * 3,
+        2 * 2,
+        11,
+        1,
+        4,
+        1,
+        3,
+    )
     assert len(programs) == sum(launched)
 
 

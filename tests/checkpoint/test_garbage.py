@@ -22,7 +22,7 @@ from tests.checkpoint.manifests import manifest
 
 FOREIGN = ("README", "1-0-1-0-aa.state.bak", "compacted.state", "lost+found")
 POWER = st.one_of(st.none(), st.integers(0, 12))
-PINNED = ("one", "two")
+PINNED = ("savepoint-one", "savepoint-two")
 
 
 class Manager:

@@ -32,57 +32,57 @@ def files(store: CheckpointStore) -> set[str]:
 
 @pytest.mark.parametrize("lasts", [True, False])
 def test_garbage_is_what_neither_manifests_nor_pins_need(store: CheckpointStore, *, lasts: bool) -> None:
-    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts))
+    store.pin("savepoint-one", Pin("/savepoints/one", FILES, lasts))
     store.write(manifest(2, NEWER, FILES[1]))
     assert store.collect_garbage() == []
     assert files(store) == {*FILES, NEWER}
-    assert store.unpin("savepoint") == [FILES[0]]
+    assert store.unpin("savepoint-one") == [FILES[0]]
     assert files(store) == {FILES[1], NEWER}
 
 
 def test_of_two_pins_each_keeps_its_files(store: CheckpointStore) -> None:
-    store.pin("one", Pin("one", FILES, lasts=True))
-    store.pin("two", Pin("two", FILES[:1], lasts=False))
+    store.pin("savepoint-one", Pin("one", FILES, lasts=True))
+    store.pin("savepoint-two", Pin("two", FILES[:1], lasts=False))
     store.write(manifest(2, NEWER))
     store.collect_garbage()
-    assert store.unpin("one") == [FILES[1]]
-    assert store.unpin("two") == [FILES[0]]
+    assert store.unpin("savepoint-one") == [FILES[1]]
+    assert store.unpin("savepoint-two") == [FILES[0]]
 
 
 @pytest.mark.parametrize("lasts", [True, False])
 def test_whoever_takes_over_knows_of_them(store: CheckpointStore, *, lasts: bool) -> None:
     pin = Pin("/savepoints/one", FILES, lasts)
-    store.pin("savepoint", pin)
+    store.pin("savepoint-one", pin)
     store.write(manifest(2, NEWER))
     store.collect_garbage()
     other = CheckpointStore(store.storage)
     mine = other.take_over(manifest(2, NEWER))
     other.remove_leftovers(mine.generation)
     assert files(other) == {*FILES, NEWER}
-    assert other.left_pins() == ({} if lasts else {"savepoint": pin}), "what became of its savepoint is to be found out"
+    assert other.left_pins() == ({} if lasts else {"savepoint-one": pin}), "what became of it is to be found out"
 
 
 @pytest.mark.parametrize("completed", [True, False])
 def test_one_that_was_left_lasts_or_goes(store: CheckpointStore, *, completed: bool) -> None:
-    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts=False))
+    store.pin("savepoint-one", Pin("/savepoints/one", FILES, lasts=False))
     store.write(manifest(2, NEWER))
     store.collect_garbage()
     other = CheckpointStore(store.storage)
     other.take_over(manifest(2, NEWER))
     if completed:
-        other.pin("savepoint", replace(other.left_pins()["savepoint"], lasts=True))
+        other.pin("savepoint-one", replace(other.left_pins()["savepoint-one"], lasts=True))
     else:
-        assert other.unpin("savepoint") == list(FILES)
+        assert other.unpin("savepoint-one") == list(FILES)
     assert other.left_pins() == {}
     assert files(other) == ({*FILES, NEWER} if completed else {NEWER})
     assert bool(store.storage.folder(PINS).names()) is completed
 
 
 def test_one_that_was_removed_keeps_nothing_after_the_next_start(store: CheckpointStore) -> None:
-    store.pin("savepoint", Pin("/savepoints/one", FILES, lasts=True))
+    store.pin("savepoint-one", Pin("/savepoints/one", FILES, lasts=True))
     store.write(manifest(2, NEWER))
     store.collect_garbage()
-    store.storage.folder(PINS).remove("savepoint")
+    store.storage.folder(PINS).remove("savepoint-one")
     other = CheckpointStore(store.storage)
     mine = other.take_over(manifest(2, NEWER))
     other.remove_leftovers(mine.generation)
@@ -91,7 +91,16 @@ def test_one_that_was_removed_keeps_nothing_after_the_next_start(store: Checkpoi
 
 def test_a_damaged_one_is_told_before_anything_is_deleted(store: CheckpointStore) -> None:
     store.storage.folder(PINS).make()
-    store.storage.folder(PINS).write("savepoint", [b"{"])
-    with pytest.raises(CheckpointError, match=r"pins/savepoint is damaged"):
+    store.storage.folder(PINS).write("savepoint-one", [b"{"])
+    with pytest.raises(CheckpointError, match=r"pins/savepoint-one is damaged"):
         CheckpointStore(store.storage).take_over(manifest(1, *FILES))
     assert files(store) == {*FILES, NEWER}
+
+
+def test_what_others_have_put_there_is_none(store: CheckpointStore) -> None:
+    store.storage.folder(PINS).make()
+    store.storage.folder(PINS).write("README", [b"mine"])
+    other = CheckpointStore(store.storage)
+    other.take_over(manifest(1, *FILES))
+    assert other.left_pins() == {}
+    assert store.storage.folder(PINS).names() == ["README"]

@@ -47,6 +47,8 @@ def test_what_is_no_length_of_time(value: Any) -> None:
 def test_text_is_told_what_to_write() -> None:
     with pytest.raises(InvalidTypeError, match=r"got '1 minute': write Time\.minutes\(5\), say"):
         to_millis("1 minute")  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match=r"^timeout: expected(.|\n)* at .*test_time.py:\d+ in test_text"):
+        to_millis("1 minute", "timeout")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [Duration.of_nanos(1), datetime.timedelta(microseconds=1)])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.common.batch import Batch
-from headrace.common.errors import InfrastructureError
+from headrace.common.errors import InfrastructureError, StateError
 from headrace.common.typeinfo import Types
 from headrace.connectors import cache
 from headrace.connectors.cache import CachedSource, CacheFiles
@@ -89,6 +91,19 @@ def test_an_epoch_that_could_not_be_written_is_written_again(monkeypatch: pytest
             files.commit("job", 4, [numbers(4_000, 4_100)], LONG)
     files.commit("job", 4, [numbers(4_000, 4_001)], LONG)
     assert [part.as_rows(LONG) for part in files.read(8, 9)] == [[4_000]]
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, lambda file: os.truncate(file, file.stat().st_size - 1)])
+def test_a_file_that_is_not_whole_is_told(folder: Path, harm: Callable[[Path], None]) -> None:
+    files = filled()
+    (lost,) = folder.glob("*/2")
+    harm(lost)
+    assert len(files.read(0, 4)) == 4, "those before it"
+    with pytest.raises(
+        StateError, match=r"what cache\(\) has kept in .*/2 cannot be read: .* invalidate\(\) of"
+    ) as raised:
+        files.read(3, 8)
+    assert str(lost) in str(raised.value)
 
 
 def test_the_files_go_with_the_cache(folder: Path) -> None:

@@ -20,7 +20,7 @@ from headrace.datastream.aggregates import avg, count, first, max, sum
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.exchange.keying import keys_of
-from headrace.expressions import coalesce, col, concat, lit, when
+from headrace.expressions import coalesce, col, concat, left, lit, when
 from headrace.graph import specs
 from headrace.testing import JobHarness
 
@@ -247,6 +247,7 @@ def test_records_that_are_columns_of_others(env: StreamExecutionEnvironment) -> 
         (lambda s: s.select(col("f1") * 2), r'say what col\("f1"\) \* 2 is called: \(col\("f1"\) \* 2\)\.alias'),
         (lambda s: s.select("f0", 0), "two columns are called 'f0'"),
         (lambda s: s.select(), "say which columns"),
+        (lambda s: s.select(left("f0")), r"select: left\(\) is a record of a pair, in a join"),
         (lambda s: s.select(1.5), "select takes expressions and names of fields, not 1.5"),
         (lambda s: s.key_by(col("f0"), Types.LONG()), "key_by takes fields and expressions together with others"),
         (lambda s: s.key_by("f0", "f1", "f2"), "key_by: .*has no field 'f2'"),
@@ -399,7 +400,8 @@ def test_project() -> None:
         (Types.PICKLED_BYTE_ARRAY(), (0,), "project is for tuples"),
         (PAIR, (2,), "has no field 2"),
         (PAIR, ("f0",), "project takes positions of fields"),
-        (PAIR, (), "at least one"),
+        (PAIR, (), "say which fields"),
+        (PAIR, ([0, 1],), "one by one"),
     ],
 )
 def test_what_cannot_be_projected(

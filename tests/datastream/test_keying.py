@@ -156,7 +156,7 @@ def test_key_selector_is_called() -> None:
     [
         (ROW, "carte", "no field 'carte': its fields are 'card', 'amount', 'tags'"),
         (ROW, 3, "no field 3"),
-        (Types.LONG(), "card", r"records of type Long have no fields: key_by\(lambda record: record\) takes"),
+        (Types.LONG(), "card", r"records of type Long have no fields: lambda record: record is the record itself"),
         (ROW, "tags", "cannot be keys"),
         (ROW, True, "expected a KeySelector or a function, got True"),
         (ROW, ["a", "b"], r"several fields one by one: key_by\('a', 'b'\), not \['a', 'b'\]"),

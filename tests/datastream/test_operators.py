@@ -121,7 +121,7 @@ def test_process(env: StreamExecutionEnvironment, graph: StreamGraph, declared: 
 
 
 def test_process_with_timers_needs_keys(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(InvalidProgramError, match=r"Timers has timers, which belong to keys: call key_by"):
+    with pytest.raises(InvalidProgramError, match=r"Timers wants keys: call key_by"):
         env.from_collection(["a"]).process(Timers())
 
 
@@ -178,8 +178,9 @@ def test_wrong_arguments_are_refused_with_the_line_of_the_program(
 
 
 def test_declared_type_has_to_be_a_type(env: StreamExecutionEnvironment) -> None:
-    with pytest.raises(InvalidTypeError, match=r"write Types\.STRING\(\)"):
+    with pytest.raises(InvalidTypeError, match=r"write Types\.STRING\(\)") as caught:
         env.from_collection(["a"]).map(length, Types.STRING)
+    assert f"at {__file__}:" in str(caught.value)
 
 
 def test_print(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:

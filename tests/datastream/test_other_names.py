@@ -129,6 +129,7 @@ def test_a_name_that_nobody_has_is_an_attribute_error(owner: Any) -> None:
         (lambda: STREAM.fliter(len), r"did you mean filter\?"),
         (lambda: ENV.setParallelism(1), r"did you mean set_parallelism\?"),
         (lambda: ENV.get_config().set_paralelism(1), r"ExecutionConfig has no .*: did you mean set_parallelism"),
+        (lambda: STREAM.print().map(len), r"DataStreamSink has no 'map': a sink is an end: call it of the stream"),
         (lambda: STREAM.print().Name("a"), r"DataStreamSink has no 'Name': did you mean name\?"),
     ],
 )

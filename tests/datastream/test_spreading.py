@@ -122,6 +122,10 @@ def test_what_is_no_partitioner(env: StreamExecutionEnvironment) -> None:
         stream.partition_custom(3, lambda number: number)
     with pytest.raises(InvalidTypeError, match=r"write a function of|write def partition|a function of \(key"):
         stream.partition_custom(lambda key: 1, lambda number: number)
+    with pytest.raises(InvalidTypeError, match="expected a Partitioner or a function, got 'hash'"):
+        stream.partition_custom("hash", lambda number: number)  # str has a method of that name
+    with pytest.raises(InvalidTypeError, match=r"partition_custom\('no'\): records of type Long have no fields"):
+        stream.partition_custom(lambda key, subtasks: 1, "no")
 
 
 def test_one_subtask_whatever_the_parallelism(env: StreamExecutionEnvironment) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from tests.docs.documents import DOCS
-from tests.reliability.support.damage_table import DAMAGES, STAGED, TABLE
+from tests.reliability.support.damage_table import DAMAGES, SAVEPOINTS, STAGED, TABLE
 
 PAGE = DOCS / "damage.md"
 NAME = "damage"
 
-KINDS = TABLE | {"staged messages": STAGED}
+KINDS = TABLE | {"staged messages": STAGED} | SAVEPOINTS
 """All that the table tells of."""
 
-WORDS = {"CheckpointError": "checkpoint", "StateCorruptedError": "state", "CommitRefusedError": "commit"}
+WORDS = {
+    "CheckpointError": "checkpoint",
+    "StateCorruptedError": "state",
+    "CommitRefusedError": "commit",
+    "SavepointError": "savepoint",
+}
 """What the table says of an error."""
 
 

@@ -84,7 +84,7 @@ def start(
     parallelism: int,
     *,
     ends: bool = False,
-    settings: dict[str, str] | None = None,
+    settings: dict[str, str | None] | None = None,
     uid: str = "totals",
     policy: RollingPolicy | None = None,
     source: str = "lines",
@@ -98,7 +98,7 @@ def start(
         name: of its checkpoint directory, and with ``out-`` before of its output.
         parallelism: of all operators.
         ends: whether it ends with the input that is there.
-        settings: more of the configuration.
+        settings: more of the configuration; None for what is not to be set.
         uid: of the operator with state.
         policy: when files of output are complete; by size and time when left out.
         source: the uid of the source.
@@ -112,7 +112,8 @@ def start(
         "execution.checkpointing.data-inline-threshold": "0",
         "execution.checkpointing.savepoint-dir": str(place.root / "savepoints"),
     }
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(known | (settings or {})))
+    given = {key: value for key, value in (known | (settings or {})).items() if value is not None}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(given))
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(place.input))
     reading = builder.build() if ends else builder.monitor_continuously(Duration.of_millis(20)).build()
     lines = env.from_source(reading, WatermarkStrategy.no_watermarks(), "lines").uid(source)

@@ -72,6 +72,7 @@ def test_states_are_as_their_model(kind: str, keep: bool, monkeypatch: pytest.Mo
     source = random.Random(f"{kind}-{keep}")
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 1 << 18]))
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
+    monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", source.choice([500, 4_000, 1 << 26]))
     type_, key_of = KEY_KINDS[kind]
     job = Job(KeyCodec.for_type(type_), inline_threshold=source.choice([0, 20_000, 1 << 20]), keep=keep)
     checker = NamespaceChecker(source)

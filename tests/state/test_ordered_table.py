@@ -352,7 +352,7 @@ def test_a_run_that_is_full_is_not_merged_any_more(most_runs: int, monkeypatch: 
     monkeypatch.setattr("headrace.state.ordered_table.SMALL_ROWS", 0)
     monkeypatch.setattr("headrace.state.runs.merging.MAX_RUNS", most_runs)
     most = 20_000
-    monkeypatch.setattr("headrace.state.runs.merging.MOST_BYTES", most)
+    monkeypatch.setattr("headrace.state.runs.merging.MOST_INLINE_BYTES", most)
     monkeypatch.setattr("headrace.state.compaction.MOST_BYTES", most)
     monkeypatch.setattr("headrace.state.compaction.FULL_BYTES", most // 2)
     job = Job()

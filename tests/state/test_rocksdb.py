@@ -22,11 +22,12 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.state.descriptors import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.rocksdb import local_tables, merging
+from headrace.state.rocksdb import local_tables
 from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.rows import RowCodec, row_keys
 from headrace.state.rocksdb.settings import RocksDBSettings
 from headrace.state.rocksdb.table import TableWriter
+from headrace.state.runs import range_merging
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.lookup import order_of_keys
 from headrace.storage.posix import PosixFolder
@@ -42,7 +43,7 @@ KEYS = list(range(200))
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(range_merging, "CHUNK_ROWS", 16)
 
 
 def settings(folder: Path, **others: Any) -> RocksDBSettings:
@@ -141,6 +142,7 @@ def test_states_are_as_their_model_whatever_is_merged_when(
 ) -> None:
     source = random.Random(seed)
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 20]))
+    monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", 4_000 if seed else 1 << 26)
     type_, key_of = KEY_KINDS[source.choice(["integers", "anything"])]
     backend = RocksDBStateBackend("rocksdb", settings(tmp_path))
     job = Job(KeyCodec.for_type(type_), inline_threshold=1000, keep=seed % 2 == 1, backend=backend)

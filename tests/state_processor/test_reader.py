@@ -2,130 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from headrace.common import Time, Types, WatermarkStrategy
+from headrace.common import Types
 from headrace.common.errors import SavepointError, StateCorruptedError, StateMigrationError
-from headrace.datastream import (
-    AggregateFunction,
-    CheckpointedFunction,
-    FlatMapFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedProcessFunction,
-    ProcessWindowFunction,
-)
-from headrace.datastream.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
-from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.state_processor import Difference, SavepointReader, compare
+from headrace.datastream.state import ValueStateDescriptor
+from headrace.state_processor import Difference, SavepointReader, SavepointWriter, compare
 from headrace.testing import JobHarness
-from headrace.time.watermark_strategy import TimestampAssigner
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+from tests.state_processor.every_state import KEYS, LIST, MAP, REDUCING, UNTYPED, VALUE, job
 
 pytestmark = pytest.mark.timeout(200)
-
-KEYS = 10
-VISIT = Types.ROW_NAMED(["user", "count"], [str, int])
-RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
-VALUE = ValueStateDescriptor("value", VISIT)
-LIST = ListStateDescriptor("list", Types.LONG())
-MAP = MapStateDescriptor("map", Types.STRING(), Types.LONG())
-REDUCING = ReducingStateDescriptor("reducing", max, Types.LONG())
-UNTYPED = ValueStateDescriptor("untyped")
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + value, accumulator[1] + 1
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
-MEAN = AggregatingStateDescriptor("mean", Mean(), Types.TUPLE([Types.LONG(), Types.LONG()]))
-
-
-class All(KeyedProcessFunction):
-    """Every kind of state of keys."""
-
-    def open(self, context: Any) -> None:
-        self.value, self.untyped = context.get_state(VALUE), context.get_state(UNTYPED)
-        self.list, self.map = context.get_list_state(LIST), context.get_map_state(MAP)
-        self.reducing, self.mean = context.get_reducing_state(REDUCING), context.get_aggregating_state(MEAN)
-
-    def process_element(self, number: int, ctx: Any) -> Iterator[int]:
-        self.value.update((f"user {number % KEYS}", number))
-        self.untyped.update({"number": number})
-        self.list.add(number)
-        self.map.put(str(number), number)
-        self.reducing.add(number)
-        self.mean.add(number)
-        ctx.timer_service().register_event_time_timer(1_000_000 + number)
-        ctx.timer_service().register_processing_time_timer(1_000_000 + number)
-        yield from ()
-
-
-class Held(FlatMapFunction, CheckpointedFunction):
-    def initialize_state(self, context: Any) -> None:
-        store = context.get_operator_state_store()
-        self.even = store.get_list_state(ListStateDescriptor("even", Types.LONG()))
-        self.union = store.get_union_list_state(ListStateDescriptor("union", Types.LONG()))
-
-    def snapshot_state(self, context: Any) -> None:
-        pass
-
-    def flat_map(self, number: int) -> Iterator[int]:
-        (self.even if number % 2 else self.union).add(number)
-        yield from ()
-
-
-class Ruled(KeyedBroadcastProcessFunction):
-    def process_element(self, value: int, ctx: Any) -> Iterator[int]:
-        yield from ()
-
-    def process_broadcast_element(self, value: str, ctx: Any) -> None:
-        ctx.get_broadcast_state(RULES).put(value, len(value))
-
-
-class Seen(ProcessWindowFunction):
-    """Remembers something of each window."""
-
-    def process(self, key: int, context: Any, elements: Any) -> Iterator[int]:
-        context.window_state().get_state(ValueStateDescriptor("seen", Types.LONG())).update(sum(elements))
-        yield from ()
-
-
-class At(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)
-
-
-def job(harness: JobHarness) -> None:
-    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(At())
-    numbers = harness.add_source("numbers", Types.LONG(), watermarks=times)
-    rules = harness.add_source("rules", Types.STRING())
-    keyed = numbers.key_by(lambda number: number % KEYS, Types.LONG())
-    harness.add_sink("a", keyed.process(All(), Types.LONG()).uid("all"))
-    harness.add_sink("b", numbers.rebalance().flat_map(Held(), Types.LONG()).uid("held"))
-    harness.add_sink("c", keyed.connect(rules.broadcast(RULES)).process(Ruled(), Types.LONG()).uid("ruled"))
-    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(50))).allowed_lateness(1_000)
-    harness.add_sink("d", windows.process(Seen(), Types.LONG()).uid("windows"))
 
 
 @pytest.fixture(scope="module")
@@ -313,3 +205,68 @@ def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> 
         file.unlink()
     with pytest.raises(StateCorruptedError, match="missing"):
         SavepointReader.read(str(tmp_path / "job")).states()
+
+
+# --- by the client of a job -------------------------------------------------------------------------------------------
+
+TOTAL = ValueStateDescriptor("total", Types.LONG())
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_a_client_asks_for_a_key_of_its_job(tmp_path: Path, backend: str) -> None:
+    """All the while, and when the job has ended."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1, 7: 5})
+    client = start(place, "job", 2, settings={"state.backend.type": backend})
+    wait_for_records(client, 2)
+    assert client.query_state("totals", TOTAL, "k7", Types.STRING()) == 5
+    assert client.query_state("totals", TOTAL, "k8", Types.STRING()) is None
+    seen = []
+    for number in range(30):
+        place.write(f"f{number}", {0: 1})
+        wait_for_records(client, 3 + number)
+        seen.append(client.query_state("totals", TOTAL, "k0", Types.STRING()))
+    assert seen == [*range(2, 32)], "what has been counted has a checkpoint"
+    with pytest.raises(SavepointError, match="no state of an operator with uid 'total'"):
+        client.query_state("total", TOTAL, "k7", Types.STRING())
+    with pytest.raises(StateMigrationError, match="stored with another key type"):
+        client.query_state("totals", TOTAL, 7, Types.LONG())
+    client.stop().result(DEADLINE)
+    assert client.query_state("totals", TOTAL, "k0", Types.STRING()) == 31
+
+
+def test_a_client_of_a_job_without_a_checkpoint_directory(tmp_path: Path) -> None:
+    """Its state is there as long as the job."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1, 7: 5})
+    settings = {"execution.checkpointing.dir": None, "execution.checkpointing.data-inline-threshold": "0"}
+    client = start(place, "job", 2, settings=settings)
+    wait_for_records(client, 2)
+    assert client.query_state("totals", TOTAL, "k7", Types.STRING()) == 5
+    client.stop().result(DEADLINE)
+    with pytest.raises(SavepointError, match=r"cannot be read: .*Without execution.checkpointing.dir it is kept until"):
+        client.query_state("totals", TOTAL, "k7", Types.STRING())
+
+
+def test_a_client_of_a_job_that_has_completed_no_epoch(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.input.mkdir(exist_ok=True)
+    client = start(place, "job", 1)
+    with pytest.raises(SavepointError, match="job 'totals' has completed no epoch yet: ask again later"):
+        client.query_state("totals", TOTAL, "k7", Types.STRING())
+    client.cancel().result(DEADLINE)
+
+
+def test_a_damaged_checkpoint_is_no_model_for_a_savepoint(tmp_path: Path) -> None:
+    """A file is missing, and no copies of others are left."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 1)
+    wait_for_records(client, 1)
+    client.stop().result(DEADLINE)
+    for file in (tmp_path / "job" / "state").iterdir():
+        file.unlink()
+    before = set(Path(tempfile.gettempdir()).glob("headrace-checkpoint-*"))
+    with pytest.raises(StateCorruptedError, match="is missing; put it back"):
+        SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
+    assert set(Path(tempfile.gettempdir()).glob("headrace-checkpoint-*")) <= before

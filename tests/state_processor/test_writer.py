@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -126,6 +127,26 @@ def test_the_original_is_not_touched(place: Place, savepoint: str) -> None:
     before = content()
     SavepointWriter.from_existing_savepoint(savepoint).remove_operator("totals").write(f"{place.root}/other")
     assert content() == before
+
+
+def test_tables_of_other_libraries(place: Place) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    frame = pd.DataFrame({"key": pd.Categorical(["k1", "k2"]), "value": [1, 2]})
+    relation = duckdb.sql("select 'k' || i as key, i as value from range(1, 3) numbers(i)")
+    for number, data in enumerate([frame, relation, {"value": [1, 2], "key": ["k1", "k2"]}]):
+        given = OperatorTransformation.from_tables(str).with_state(TOTAL, data)
+        path = SavepointWriter.new_savepoint().with_operator("totals", given).write(f"{place.root}/{number}")
+        assert values_of(path) == {"k1": 1, "k2": 2}
+
+
+def test_a_state_without_rows(place: Place, savepoint: str) -> None:
+    """All keys of the operator begin anew, and its timers stay."""
+    none = pa.table({"key": pa.array([], pa.string()), "value": pa.array([], pa.int64())})
+    writer = SavepointWriter.from_existing_savepoint(savepoint).replace_table("totals", "state/total", none)
+    path = writer.write(f"{place.root}/empty")
+    assert [state.store for state in SavepointReader.read(path).states()] == ["timers/event"]
+    place.write("b", {7: 1})
+    assert goes_on(place, path, 21) == {"k7": 1}
 
 
 def test_types_are_checked_against_the_program(place: Place) -> None:

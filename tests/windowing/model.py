@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.metrics.metricbase import MetricGroup, MetricRegistry
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictor import Evictor, TimestampedValue
 from headrace.windowing.serializers import window_serializer
@@ -131,6 +132,9 @@ class Context(Trigger.OnMergeContext, WindowAssigner.WindowAssignerContext, Evic
             value = held.pop((self.key, window), None)
             if value is not None:
                 self.get_partitioned_state(state_descriptor).add(value)
+
+    def get_metric_group(self) -> MetricGroup:
+        return MetricGroup(MetricRegistry())
 
     def get_runtime_context(self) -> Context:
         return self

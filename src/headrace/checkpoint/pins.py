@@ -8,8 +8,9 @@ savepoint, and lets go of the files or keeps them for good.
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import CheckpointError
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 PINS: Final = "pins"
 """The folder of pins in a checkpoint directory."""
+
+NAMES: Final = "savepoint-"
+"""What the names of savepoints begin with, and of their pins; whatever else is in the folder is somebody else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Pins:
             CheckpointError: when one cannot be read: what it keeps is not known then.
         """
         self._folder.make()
-        self._known = {name: self._read(name) for name in self._folder.names()}
+        self._known = {name: self._read(name) for name in self._folder.names() if name.startswith(NAMES)}
         self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
 
     def left(self) -> dict[str, Pin]:
@@ -66,7 +70,8 @@ class Pins:
         self._known[name] = pin
         self._left -= {name}
         self._folder.make()
-        self._folder.write(name, [json.dumps(asdict(pin)).encode()])
+        document = asdict(pin)
+        self._folder.write(name, [json.dumps({**document, "checksum": _checksum(name, document)}).encode()])
 
     def remove(self, name: str) -> frozenset[str]:
         """Let go of files; returns those that no other pin keeps."""
@@ -83,9 +88,16 @@ class Pins:
     def _read(self, name: str) -> Pin:
         try:
             document = json.loads(self._folder.read(name))
+            if document.pop("checksum", None) not in {None, _checksum(name, document)}:  # at first there was none
+                raise ValueError("its checksum is that of something else")
             return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
             raise CheckpointError(
                 f"{self._folder.locate(name)} is damaged, so which files a savepoint needs is not known: put it back, "
                 "or remove it if there is no native savepoint of this checkpoint directory"
             ) from error
+
+
+def _checksum(name: str, document: dict[str, Any]) -> str:
+    """That of a pin under its name: it is of no other savepoint."""
+    return f"{zlib.crc32(f'{name} {json.dumps(document)}'.encode()):08x}"

@@ -11,7 +11,7 @@ from headrace.client import running
 from headrace.common import options
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
-from headrace.common.errors import ConfigurationError, JobCancelledError
+from headrace.common.errors import ConfigurationError, JobCancelledError, SavepointError, StateCorruptedError
 from headrace.common.html import framed
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
@@ -22,11 +22,15 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
+from headrace.savepoint.queries import query
 
 if TYPE_CHECKING:
+    from headrace.checkpoint.manifest import Manifest
     from headrace.common.job_failure import JobFailure
+    from headrace.common.typeinfo import DeclaredType
     from headrace.jobmanager.job_manager import JobManager
     from headrace.savepoint.metadata import SavepointFormat
+    from headrace.state.descriptors import StateDescriptor
 
 logger = get_logger(__name__)
 
@@ -203,6 +207,41 @@ class JobClient:
                 f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key}"
             )
         return SavepointRequest(directory, savepoint_format(format_type))
+
+    def query_state(
+        self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None
+    ) -> Any:
+        """What a key has in a state of the job, as of its newest checkpoint; other keys are not read.
+
+        Java's ``QueryableStateClient`` is the model, which asks tasks; here the state files are asked, and the job does
+        not notice. Of a job in another process :meth:`SavepointReader.query` reads the checkpoint directory.
+
+        Args:
+            uid: the operator.
+            descriptor: the state, as the program declares it.
+            key: the key.
+            key_type: the type of keys that the program gives to ``key_by``; any object when left out.
+
+        Returns:
+            What the state gives for the key: a value (None where there is none), a list, a dict.
+
+        Raises:
+            StateMigrationError: when the state was stored with another type, or with other keys.
+            SavepointError: when the job has completed no epoch yet, has no such operator with state, or has ended and
+                had no checkpoint directory (``execution.checkpointing.dir``).
+        """
+        tried: Manifest | None = None
+        while True:
+            job = self._manager.stored_job()
+            try:
+                return query(job, uid, descriptor, key, key_type)
+            except StateCorruptedError as error:  # a file may have gone with the checkpoint that it was of
+                if job.manifest == tried:
+                    raise SavepointError(
+                        f"the state of {job.location} cannot be read: {error}. Without {options.CHECKPOINT_DIR.key} it "
+                        "is kept until the job ends"
+                    ) from error
+                tried = job.manifest
 
     def interrupt(self) -> CompletableFuture[None]:
         """Stop as for :meth:`stop`, at the wish of a signal and not of the program, which may not know of it."""

@@ -47,10 +47,13 @@ def uncalled(value: object, kind: type) -> str:
 
 
 def shown(value: object) -> str:
-    """What was given, as messages name it: by its class where Python would only show where it lies in memory."""
+    """What was given, as messages name it: by its class where Python shows an address or many lines."""
     if isinstance(value, FunctionType | MethodType):
         return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
-    return with_article(type(value)) if type(value).__repr__ is object.__repr__ else repr(value)
+    if type(value).__repr__ is object.__repr__:
+        return with_article(type(value))
+    text = repr(value)
+    return with_article(type(value)) if "\n" in text else text  # a table, say
 
 
 def with_article(kind: type) -> str:

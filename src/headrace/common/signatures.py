@@ -68,8 +68,9 @@ _IS_NO_FUNCTION: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.C
 def method_of_object(function: Any, name: str) -> Callable[..., Any] | None:
     """The method of a function object that stands for a call; None where there is none, or the object is called itself.
 
-    A class that is given for a function makes its instances: their methods are another matter. And what is callable may
-    have a method written in C that only happens to have the name, as ``numpy.maximum.reduce``.
+    A class that is given for a function makes its instances: their methods are another matter. And what is callable, or
+    a text, may have a method written in C that only happens to have the name, as ``numpy.maximum.reduce`` and
+    ``str.partition``.
 
     Args:
         function: what the user gave.
@@ -78,7 +79,7 @@ def method_of_object(function: Any, name: str) -> Callable[..., Any] | None:
     method = getattr(function, name, None)
     if not callable(method) or isinstance(function, type):
         return None
-    if callable(function) and isinstance(method, BuiltinMethodType):
+    if isinstance(method, BuiltinMethodType) and (callable(function) or isinstance(function, str | bytes)):
         return None
     found: Callable[..., Any] = method
     return found

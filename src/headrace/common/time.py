@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Final
 
+from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
 
@@ -148,22 +149,28 @@ class Instant:
         return f"Instant<{self.seconds}, {self.nanos}>"
 
 
-def to_millis(value: Duration | Time | datetime.timedelta | int) -> int:
+def to_millis(value: Duration | Time | datetime.timedelta | int, argument: str = "") -> int:
     """A length of time in milliseconds; a plain ``int`` already is one.
+
+    Args:
+        value: the length.
+        argument: what the program calls it, for messages.
 
     Raises:
         InvalidTypeError: when it is none of these, or has a fraction of a millisecond.
     """
     if isinstance(value, int) and not isinstance(value, bool):
         return value
+    asked = f"{argument}: " if argument else ""
     if isinstance(value, Time):
         return value.to_milliseconds()
     if isinstance(value, Duration | datetime.timedelta):
         whole = value.to_millis() if isinstance(value, Duration) else value // _MILLISECOND
         if value in (Duration.of_millis(whole), whole * _MILLISECOND):
             return whole
-        raise InvalidTypeError(f"{value} is not a whole number of milliseconds")
-    raise InvalidTypeError(
-        f"expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}: "
-        "write Time.minutes(5), say"
+        raise refused(f"{asked}{value} is not a whole number of milliseconds", InvalidTypeError)
+    raise refused(
+        f"{asked}expected a Duration, a Time, a datetime.timedelta or milliseconds as an int, got {value!r}: "
+        "write Time.minutes(5), say",
+        InvalidTypeError,
     )

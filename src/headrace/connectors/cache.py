@@ -10,9 +10,10 @@ import weakref
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from headrace.common.durable import Permissions, write_file
+from headrace.common.errors import StateError
 from headrace.common.temporary import TemporaryFolder, writing
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
 from headrace.connectors.ranges import cut_evenly
@@ -88,18 +89,33 @@ class CacheFiles(Receiver):
         self._written += 1
 
     def read(self, first: int, end: int) -> list[EncodedRecords]:
-        """The records at some of the places."""
-        found = []
+        """The records at some of the places.
+
+        Raises:
+            StateError: when a file is not there any more, or not whole; it names the file.
+        """
+        found: list[EncodedRecords] = []
         for number, places in groupby(self.places[first:end], attrgetter("file")):
-            with self._path(number).open("rb") as file:
-                for place in places:
-                    file.seek(place.start)
-                    columns, kinds, times = (file.read(size) for size in place.sizes)
-                    found.append(EncodedRecords(columns, kinds, times, place.count))
+            try:
+                with self._path(number).open("rb") as file:
+                    found += [_records_at(place, file) for place in places]
+            except (OSError, EOFError) as error:
+                raise StateError(
+                    f"what cache() has kept in {self._path(number)} cannot be read: {error}. Did something clean up "
+                    "the folder of temporary files? invalidate() of the cached stream has its records made anew"
+                ) from error
         return found
 
     def _path(self, number: int) -> Path:
         return self._folder / str(number)
+
+
+def _records_at(place: _Place, file: BinaryIO) -> EncodedRecords:
+    file.seek(place.start)
+    columns, kinds, times = (file.read(size) for size in place.sizes)
+    if len(columns) + len(kinds) + len(times) < place.size:
+        raise EOFError("it is cut short")
+    return EncodedRecords(columns, kinds, times, place.count)
 
 
 class CacheSink(DriverSink):

@@ -215,7 +215,7 @@ def _applied_to_batches(
     expect(stream, DataStream, "AsyncDataStream")
     expect(size, int, "batch_size")
     _check_awaited(function, AsyncBatchFunction, "async_invoke_batch")
-    millis = None if timeout is None else to_millis(timeout)
+    millis = None if timeout is None else to_millis(timeout, "batch_timeout")
     if size <= 0:
         raise refused(f"batch_size has to be positive, not {size}")
     if millis is not None and millis < 0:
@@ -234,7 +234,8 @@ def _stream_of(
 
 def _check_awaited(function: Any, base: type[Function], method: str) -> None:
     """Refuse a function that cannot be awaited for a record."""
-    check_instance(function, base)
+    for kind in (AsyncFunction, AsyncBatchFunction):
+        check_instance(function, kind)
     called = method_of_object(function, method) or function
     if not callable(called):
         made_for = [waits for awaited, waits in _WAITS.items() if method_of_object(function, awaited) is not None]

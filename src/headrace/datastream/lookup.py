@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect, refused, shown
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
@@ -164,11 +164,18 @@ class Lookup:
             InvalidProgramError: when it is larger than 256 MiB.
         """
         table = rows.toArrow() if callable(getattr(rows, "toArrow", None)) else rows
-        expect(table, pa.Table, "Lookup.dataframe")
+        if not isinstance(table, pa.Table):
+            raise refused(
+                f"Lookup.dataframe takes a DataFrame of Spark or a pyarrow.Table, not {shown(rows)}: one of pandas is "
+                "pyarrow.Table.from_pandas(frame)",
+                InvalidTypeError,
+            )
         keys = _names("key", key)
         if missing := [name for name in keys if name not in table.schema.names]:
             known = ", ".join(table.schema.names)
-            raise refused(f"there is no column {missing[0]!r} for the key: there are {known}", InvalidTypeError)
+            raise refused(
+                f"Lookup.dataframe: there is no column {missing[0]!r} for the key: there are {known}", InvalidTypeError
+            )
         if table.nbytes > _MOST_BYTES:
             raise refused(
                 f"the rows take {table.nbytes >> 20} MiB, and would travel with the job to each task: join DataFrames "
@@ -199,9 +206,14 @@ class Lookup:
             keys_per_request: how many keys are in one query.
 
         Raises:
-            InvalidTypeError: when a type is none.
+            InvalidTypeError: when a type is none, or ``connect`` is a connection.
             InvalidProgramError: when a name is none, or a number is not positive.
         """
+        given: Any = connect
+        is_connection = hasattr(given, "cursor") and not isinstance(given, type)  # those of sqlite3 can be called
+        if not callable(given) or is_connection:
+            text = f"connect takes a function that makes a connection in a task, lambda: ..., not {shown(connect)}"
+            raise refused(text, InvalidTypeError)
         check_call(connect, "connect")
         expect(columns, Mapping, 'columns, as {"name": str},')
         keys, names = _names("key", key), _names("columns", tuple(columns))
@@ -221,8 +233,22 @@ class Lookup:
 
 def _check_callable(function: Any, argument: str) -> None:
     if not callable(function):
-        raise refused(f"expected a function of ({argument}), got {function!r}", InvalidTypeError)
+        text = f"expected a function of ({argument}), got {shown(function)}{_instead(function)}"
+        raise refused(text, InvalidTypeError)
     check_call(function, "a lookup", argument)
+
+
+def _instead(given: Any) -> str:
+    """The end of a message about what is no function: how it is looked up all the same."""
+    if isinstance(given, Mapping):
+        return ": give its method get, or Lookup.function(table.get)"
+    if callable(getattr(given, "toArrow", None)) or isinstance(given, pa.Table):
+        return ": use Lookup.dataframe(rows, key=...)"
+    if isinstance(given, str):
+        return ": use Lookup.table(connect, name, key=..., columns=...)"
+    if callable(getattr(given, "key_by", None)):
+        return ": two streams come together by join(...), interval_join(...) or connect(...)"
+    return ""
 
 
 def _value_type(function: Any, declared: Any, *, is_mapping: bool) -> TypeInformation:
@@ -254,4 +280,4 @@ def _positive(name: str, number: int) -> int:
 
 
 def _length(name: str, given: Length | None) -> int | None:
-    return None if given is None else _positive(name, to_millis(given))
+    return None if given is None else _positive(name, to_millis(given, name))

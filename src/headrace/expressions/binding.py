@@ -22,7 +22,7 @@ from headrace.expressions.bound import (
 )
 from headrace.expressions.casts import caster, targets_of
 from headrace.expressions.table import FUNCTIONS
-from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal
+from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal, Side
 
 
 def bind(expression: Expression, record_type: TypeInformation) -> Bound:
@@ -74,6 +74,14 @@ def _column(column: Column, record_type: TypeInformation) -> Bound:
     return BoundColumn(repr(column), record_type, 0)
 
 
+def _side(side: Side, record_type: TypeInformation) -> Bound:
+    if not record_type.is_composite or side.key not in record_type.field_names:
+        raise InvalidTypeError(
+            f"{side!r} is a record of a pair, in a join: for fields of records of type {record_type} there is col(...)"
+        )
+    return _column(side, record_type)
+
+
 def _literal(literal: Literal, _: TypeInformation) -> Bound:
     type_info = literal.type or _type_of_value(literal)
     try:
@@ -120,6 +128,8 @@ def _cast(cast: Cast, record_type: TypeInformation) -> Bound:
 
 def _field(field: FieldOf, record_type: TypeInformation) -> Bound:
     argument = bind(field.argument, record_type)
+    if argument.type.arrow_type is None:
+        raise InvalidTypeError(f"{field!r}: {argument.text} is a pickled object, which has no columns: give its type")
     try:
         index = argument.type.field_index(field.key)
     except InvalidTypeError as error:
@@ -157,6 +167,7 @@ def _alias(alias: Alias, record_type: TypeInformation) -> Bound:
 
 _BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]] = {
     Column: _column,
+    Side: _side,
     Literal: _literal,
     Call: _call,
     Cast: _cast,

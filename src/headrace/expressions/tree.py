@@ -115,6 +115,20 @@ class Column(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Side(Column):
+    """The record of one side of a pair, in a join.
+
+    Examples:
+        >>> from headrace.expressions import left
+        >>> left().name
+        'left'
+    """
+
+    def __repr__(self) -> str:
+        return f"{self.key}()"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Literal(Expression):
     """A value that is the same for all records.
 
@@ -200,6 +214,8 @@ class FieldOf(Expression):
     key: str | int
 
     def __repr__(self) -> str:
+        if isinstance(self.argument, Side):
+            return f"{self.argument.key}({_quoted(self.key)})"
         return f"{_inside(self.argument, _ATOM)}.field({_quoted(self.key)})"
 
     @property
@@ -297,9 +313,9 @@ def left(key: str | int | None = None) -> Expression:
     Examples:
         >>> from headrace.expressions import left, right
         >>> right("amount") - left("amount")
-        col("right").field("amount") - col("left").field("amount")
+        right("amount") - left("amount")
     """
-    record = col("left")
+    record = Side("left")
     return record if key is None else record.field(key)
 
 
@@ -313,9 +329,9 @@ def right(key: str | int | None = None) -> Expression:
     Examples:
         >>> from headrace.expressions import right
         >>> right("amount").alias("paid")
-        col("right").field("amount").alias("paid")
+        right("amount").alias("paid")
     """
-    record = col("right")
+    record = Side("right")
     return record if key is None else record.field(key)
 
 

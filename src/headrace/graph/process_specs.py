@@ -45,6 +45,13 @@ class KeyedProcessSpec(ProcessFunctionSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class StateBootstrapSpec(KeyedProcessSpec):
+    """A function that makes state for another job: its timers are those of that job, and do not fire."""
+
+    kind: ClassVar[str] = "StateBootstrap"
+
+
+@dataclass(frozen=True, slots=True)
 class TwoInputSpec(ProcessFunctionSpec):
     """The root of those of two streams.
 

@@ -46,10 +46,10 @@ class StreamGraph:
             InvalidTypeError: when the operator has no use for records of the types that reach it.
             InvalidProgramError: when its inputs are not what its spec wants, or a function only seems to have state.
         """
+        check_checkpointed(spec.functions)
         call_site = caller()
         node = Node(self.new_id(), spec, name, inputs, parallelism=parallelism, call_site=call_site)
         try:
-            check_checkpointed(spec.functions)
             return self._take(node)
         except (InvalidTypeError, InvalidProgramError) as error:
             raise type(error)(f"{error}\n  at {call_site}") from None

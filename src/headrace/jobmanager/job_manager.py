@@ -16,6 +16,7 @@ from headrace.common.errors import (
     JobCancelledError,
     JobExecutionError,
     JobSupersededError,
+    SavepointError,
     UnsupportedOperationError,
 )
 from headrace.common.logs import LogFields, get_logger, logging_of
@@ -27,6 +28,7 @@ from headrace.jobmanager.commands.rescaling import SlotWatcher
 from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.supervisor import ExecutionSupervisor
+from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -128,6 +130,18 @@ class JobManager:
     def manifest(self) -> Manifest | None:
         """The newest manifest that is known to exist, or what a fresh directory began with; None before it is open."""
         return self._supervisor.checkpoints.newest
+
+    def stored_job(self) -> StoredJob:
+        """The job as of its newest checkpoint; files of it may go while they are read, when there is a newer one.
+
+        Raises:
+            SavepointError: when it has completed no epoch yet.
+        """
+        self.wait_until_identified()
+        newest, location = self.manifest, f"job {self.plan.name!r}"
+        if newest is None or not newest.stages:
+            raise SavepointError(f"{location} has completed no epoch yet: ask again later")
+        return StoredJob(location, newest, state=self._store.state)
 
     # --- for others --------------------------------------------------------------------------------------------------
 
@@ -306,7 +320,8 @@ class JobManager:
 
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
-            self._commands.run_all(self)
+            if not self._has_unseen_state:  # else the manifest is still that of the program before
+                self._commands.run_all(self)
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
             self._adapt()

@@ -47,12 +47,13 @@ class Runtime(Protocol):
             JobExecutionError: when it cannot, and never will again.
         """
 
-    def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
+    def run_background(self, work: Callable[[T], R], items: Sequence[T], *, gives_way: bool = False) -> Future[list[R]]:
         """Begin to do something on the runtime's tasks beside the epochs.
 
         Args:
             work: what to do with an item, in a task; may be done twice.
             items: what to do it with, each in a task of its own; they and the results travel as pickles.
+            gives_way: whether epochs come first: it can wait, and is done with what they leave of the machine.
 
         Returns:
             The results, in the order of the items, or the first error that the work has raised; an

@@ -10,7 +10,8 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.arguments import refused
+from headrace.common.signatures import check_call
 from headrace.operators.broadcast.broadcast_state import BroadcastMap
 from headrace.operators.functions import RuntimeContext, keyed_states, objects_of
 from headrace.operators.user_code import calling_user_code
@@ -186,19 +187,22 @@ def check_checkpointed(functions: Iterable[Any]) -> None:
 
     Raises:
         InvalidProgramError: naming the class and the method.
+        InvalidTypeError: when a method takes something else than a context.
     """
     for function in objects_of(functions):
         for method in _METHODS:
             found = getattr(type(function), method, None)
             if found is not None and not isinstance(function, CheckpointedFunction):
-                raise InvalidProgramError(
+                raise refused(
                     f"{type(function).__name__} has {method}, which is called of a CheckpointedFunction alone: extend "
                     "that as well"
                 )
             if inspect.iscoroutinefunction(found):
-                raise InvalidProgramError(
+                raise refused(
                     f"{method} of {type(function).__name__} is called and not awaited: write def instead of async def"
                 )
+            if found is not None:
+                check_call(getattr(function, method), method, "context")
 
 
 def _without_keys(context: OperatorContext) -> StatesWithoutKeys:

@@ -114,7 +114,9 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
     )
 
 
-@other_names()
+@other_names(
+    {"get_broadcast_state": "ctx.get_broadcast_state(descriptor) gives it where records are handled, and not in open()"}
+)
 class RuntimeContext(KeyedStateStore):
     """Handed to ``open``; names as in PyFlink.
 

@@ -61,10 +61,10 @@ def remove_uncompleted(savepoint: Folder) -> None:
         SavepointError: when it was completed.
         OSError: when it cannot be read, or not all could be removed.
     """
-    if savepoint.size(METADATA) is not None:
-        raise SavepointError(f"{savepoint} is a savepoint")
     if _names(savepoint) is None:
         return
+    if savepoint.size(METADATA) is not None:
+        raise SavepointError(f"{savepoint} is a savepoint")
     savepoint.remove_unfinished(METADATA.__eq__)
     for operator in _folders(savepoint.folder(TABLES)):
         for state in _folders(operator):

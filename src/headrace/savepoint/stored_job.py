@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
+import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -13,6 +13,7 @@ from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import named_files
+from headrace.savepoint.state_files import copy_state_file
 from headrace.savepoint.tables import read_file, read_table
 from headrace.state.backend import STATE_BACKENDS
 from headrace.storage.locations import open_storage
@@ -21,6 +22,7 @@ from headrace.storage.posix import PosixFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from headrace.savepoint.metadata import TableFile
     from headrace.state.exported import ExportedTable
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -71,6 +73,7 @@ class StoredJob:
         task_tables: gives what its tasks hold.
         source_files: gives what its sources keep.
         state: where its state files are; None where it has none but tables.
+        files: the tables of a canonical savepoint.
         is_fixed: whether its files stay; those of a checkpoint go when the job has come to do without them.
     """
 
@@ -79,6 +82,7 @@ class StoredJob:
     task_tables: Callable[[], Iterator[TaskTable]] = _nothing
     source_files: Callable[[], Iterator[SourceContent]] = _nothing
     state: Folder | None = None
+    files: tuple[TableFile, ...] = ()
     is_fixed: bool = False
 
     def tables(self) -> Iterator[ExportedTable]:
@@ -126,7 +130,7 @@ def read_again(job: StoredJob, attempt: int, options: Mapping[str, str], error: 
 
 
 def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
-    """The same job, or what has become of it meanwhile, with files that stay as long as this process.
+    """The same job, or what has become of it meanwhile, with files that stay as long as the object.
 
     Those of a savepoint do. A checkpoint's are copied into a temporary folder.
 
@@ -136,13 +140,23 @@ def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
     if job.is_fixed:
         return job
     copies = TemporaryFolder("checkpoint-")
-    atexit.register(copies.remove)
-    for attempt in range(1, _ATTEMPTS + 1):
+    try:
+        copied = _copied_newest(job, PosixFolder(copies.path), options)
+    except BaseException:
+        copies.remove()
+        raise
+    weakref.finalize(copied, copies.remove)
+    return copied
+
+
+def _copied_newest(job: StoredJob, target: Folder, options: Mapping[str, str]) -> StoredJob:
+    attempt = 0
+    while True:
         try:
-            return _copied(job, PosixFolder(copies.path))
-        except FileNotFoundError as error:
-            job = read_again(job, attempt, options, StateCorruptedError(f"{job.location}: {error}"))
-    raise AssertionError("the last attempt raises")
+            return _copied(job, target)
+        except StateCorruptedError as error:
+            attempt += 1
+            job = read_again(job, attempt, options, error)
 
 
 def _copied(job: StoredJob, target: Folder) -> StoredJob:
@@ -151,7 +165,7 @@ def _copied(job: StoredJob, target: Folder) -> StoredJob:
     copies.make()
     for name in job.manifest.state_files():
         if copies.size(name) is None:
-            copies.write(name, [job.state.read(name)])
+            copy_state_file(job.state, copies, name)
     files = list(job.source_files())
     copied = _of_files(job.location, target, job.manifest)
     return replace(copied, source_files=lambda: iter(files), is_fixed=True)
@@ -162,7 +176,7 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
     if metadata.format == "native":
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
-        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
+        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata), files=metadata.tables)
     return replace(job, source_files=lambda: _read_source_files(directory, metadata), is_fixed=True)
 
 

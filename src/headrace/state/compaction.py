@@ -3,6 +3,11 @@
 ``plan_compaction`` looks at a version and says what is worth merging, ``run_compaction`` does it, in any process and at
 any time, since runs never change, and ``HashMapTaskStates.adopt`` puts the outcome into a later version, if that still
 has the runs that were merged. An outcome that comes too late is a file that no version needs.
+
+Keyed state that is large is cut into slices, equal ranges of hashes. Each slice is planned and merged by itself, to a
+file of its own, so no merge takes more memory, time or disk than a slice does, however large the state is. Of a run
+that spans several slices the part of one that was merged does not count any more; its file goes when all parts have
+gone that way.
 """
 
 from __future__ import annotations
@@ -16,11 +21,15 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
+from headrace.state.adoption import adopt
+from headrace.state.operator.redistribution import kind_of_store
+from headrace.state.run_entries import entry_of_run, part_of_entry, run_of_entry, size_of_entry, weight_of_entry
 from headrace.state.runs import Run
 from headrace.state.runs.layout import HALF_EXPIRED, TTL
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
-from headrace.state.runs.ordered import FLOOR, LOW, brought_to, is_ordered
-from headrace.state.runs.run import weight_of
+from headrace.state.runs.ordered import LOW, is_ordered
+from headrace.state.runs.range_merging import equal_ranges, is_by_key
+from headrace.state.runs.run import hashes_of, starts_of_levels
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import CompactedName, ImageWriter, read_index
@@ -30,15 +39,21 @@ from headrace.storage.folder import MappedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from headrace.state.run_entries import Entry
     from headrace.state.runs import RunStore
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
-    Entry = dict[str, Any]
     IsWorthMerging = Callable[["CompactionTask"], bool]
 
 FULL_BYTES: Final = MOST_BYTES // 2
 """From this size on an ordered run is not merged any more."""
+
+SLICE_BYTES: Final = 1 << 26
+"""No more bytes of keyed state are merged at once, as far as hashes are spread evenly; it takes four times as much."""
+
+MOST_SLICES: Final = 8
+"""So many slices of a store, those in the most runs, are merged in one round; the others wait for the next one."""
 
 _MOSTLY: Final = 0.75
 """A large run is written anew for its own sake when this part of its rows is over."""
@@ -72,8 +87,18 @@ class CompactionTask:
 
     @property
     def rows(self) -> int:
-        """How many rows, or elements of their lists, have to be read, at most."""
-        return sum(map(_weight, self.runs))
+        """About how many rows, or elements of their lists, have to be read."""
+        return sum(map(weight_of_entry, self.runs))
+
+    @property
+    def size(self) -> int:
+        """About how many bytes have to be read."""
+        return sum(map(size_of_entry, self.runs))
+
+    @property
+    def is_of_keys(self) -> bool:
+        """Whether these are runs of keyed state, with one row for each key."""
+        return _is_of_keys(self.store, self.runs)
 
     def to_json(self) -> dict[str, Any]:
         """The task as JSON."""
@@ -123,14 +148,7 @@ class CompactionResult:
 
     def adopt_into(self, store: RunStore, run: Run | None) -> bool:
         """Replaces the merged runs in a store by the new one, if any; returns False when they are not all there."""
-        old = _matching(store, self.task)
-        if old is None:
-            return False
-        new = [] if run is None else [run]
-        if new and is_ordered(new[0].meta):
-            new = _caught_up(new[0], old, self.task)
-        store.substitute(old, new)
-        return True
+        return adopt(store, self.task.runs, run, is_oldest=self.task.is_oldest)
 
 
 def plan_compaction(
@@ -145,27 +163,29 @@ def plan_compaction(
 
     ``event_times`` says by operator what event time the task has reached.
 
-    Each task is for another store. Runs that are held in the version reference itself are left to the epochs.
-    ``is_worth_merging`` adds to what is worth it anyway.
+    No two tasks are for the same keys of a store. Runs that are held in the version reference itself are left to the
+    epochs. ``is_worth_merging`` adds to what is worth it anyway.
     """
     if not ref.name and not ref.inline:
         return []
+    planned: list[CompactionTask] = []
+    for (uid, name), entries in sorted(_stores_of(storage, ref).items()):
+        time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
+        slices = (_planned(ref, uid, name, part, time, is_worth_merging) for part in _slices(name, entries))
+        tasks = [task for task in slices if task is not None]
+        planned += sorted(tasks, key=lambda task: -len(task.runs))[:MOST_SLICES]
+    return [replace(task, generation=generation) for task in planned]
+
+
+def _stores_of(storage: Folder, ref: VersionRef) -> dict[tuple[str, str], list[Entry]]:
+    """The runs of a version by operator and store."""
     file = mapped(storage, ref.name) if ref.name else MappedFile(pa.py_buffer(ref.inline))
     index = read_index(file, ref)
     stores: dict[tuple[str, str], list[Entry]] = {}
     for entry in index["runs"]:
         named = {**entry, "file": ref.name if entry["file"] < 0 else index["files"][entry["file"]]}
         stores.setdefault((entry["uid"], entry["store"]), []).append(named)
-    planned = []
-    for (uid, name), entries in sorted(stores.items()):
-        time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
-        task = _plan_store(ref, uid, name, entries, time)
-        total = len(entries) - _behind_full(entries)
-        if task and (_is_worth_merging(task.runs, total) or (is_worth_merging and is_worth_merging(task))):
-            planned.append(task)
-        elif task and (expired := _half_expired(task, entries)):
-            planned.append(expired)
-    return [replace(task, generation=generation) for task in planned]
+    return stores
 
 
 def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
@@ -184,12 +204,41 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     section = Section(batch)
     writer = ImageWriter()
     place = section.describe(writer.add(section))
-    low, high = min(run.hashes[0] for run in runs), max(run.hashes[1] for run in runs)
-    entry = {"hashes": [low, high], "whole": True, "origin": task.partition, "meta": meta, **place}
+    entry = {**entry_of_run(Run(section, meta, hashes_of(runs), origin=task.partition)), **place}
     chunks = writer.finish({"compacted": task.to_json(), "runs": [entry]})
     name = str(CompactedName(task.generation, task.stage, task.partition, writer.digest))
     storage.write(name, chunks)
     return CompactionResult(task, {**entry, "file": name})
+
+
+def _is_of_keys(store: str, entries: Sequence[Entry]) -> bool:
+    return kind_of_store(store) is None and is_by_key(entries[-1]["meta"])
+
+
+def _slices(store: str, entries: list[Entry]) -> Iterator[list[Entry]]:
+    """The runs of a store, as far as they are within a slice, slice by slice."""
+    count = 1
+    if _is_of_keys(store, entries):
+        size = sum(map(size_of_entry, entries))
+        while size > count * SLICE_BYTES:  # twice as many, so that a slice of before is two now
+            count *= 2
+    low, high = min(entry["hashes"][0] for entry in entries), max(entry["hashes"][1] for entry in entries)
+    for hashes in equal_ranges((low, high), count):
+        parts = [part for entry in entries if (part := part_of_entry(entry, hashes))]
+        if parts:
+            yield parts
+
+
+def _planned(
+    ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int, is_worth: IsWorthMerging | None
+) -> CompactionTask | None:
+    """What is worth merging of the runs of a store, or of a slice of it."""
+    task = _plan_store(ref, uid, store, entries, now)
+    if task is None:
+        return None
+    if _is_worth_merging(task.runs, len(entries) - _behind_full(entries)) or (is_worth and is_worth(task)):
+        return task
+    return _half_expired(task, entries)
 
 
 def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now: int) -> CompactionTask | None:
@@ -224,12 +273,12 @@ def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask 
 
 
 def _is_worth_merging(chosen: Sequence[Entry], total: int) -> bool:
-    rows = sum(map(_weight, chosen))
+    rows = sum(map(weight_of_entry, chosen))
     if len(chosen) == 1:  # only to get rid of rows that are over
         return rows > INLINE_ROWS and _is_mostly_over(chosen[0])
     # Ordered runs are read from the front, once, and are over then: merging a few costs more than reading them.
     is_large = rows > INLINE_ROWS and not is_ordered(chosen[-1]["meta"])
-    return len(chosen) > 1 and (is_large or total > MANY_RUNS)
+    return (is_large and len(_starts_of_levels(chosen)) > 1) or total > MANY_RUNS
 
 
 def _behind_full(entries: list[Entry]) -> int:
@@ -255,30 +304,20 @@ def _is_mostly_over(entry: Entry) -> bool:
 
 
 def _start(entries: list[Entry]) -> int:
-    """The first of the runs that are worth merging with all newer ones: none that is much larger than these."""
+    """The first of the runs that are worth merging with all newer ones: none of a level that is much larger."""
     start, rows, size = len(entries), 0, 0.0
-    while start and (not rows or _weight(entries[start - 1]) <= GROWTH * rows or start > MANY_RUNS):
-        size += _left(entries[start - 1])
-        if rows and size > MOST_BYTES:
+    for first in reversed(_starts_of_levels(entries)):
+        level = entries[first:start]
+        weight = sum(map(weight_of_entry, level))
+        size += sum(map(_left, level))
+        if rows and (size > MOST_BYTES or (weight > GROWTH * rows and start <= MANY_RUNS)):
             break
-        start -= 1
-        rows += _weight(entries[start])
+        start, rows = first, rows + weight
     return start
 
 
-def _weight(entry: Entry) -> int:
-    return weight_of(entry["meta"], entry["rows"])
-
-
-def entry_of_run(run: Run) -> Entry:
-    """What an index says about a run, besides the place of its section."""
-    return {"hashes": list(run.hashes), "whole": run.whole, "origin": run.origin, "meta": run.meta}
-
-
-def run_of_entry(entry: Entry, section: Section) -> Run:
-    """The run that :func:`entry_of_run` described."""
-    low, high = entry["hashes"]
-    return Run(section, entry["meta"], (low, high), whole=entry["whole"], origin=entry["origin"])
+def _starts_of_levels(entries: Sequence[Entry]) -> list[int]:
+    return starts_of_levels([(low, high) for low, high in (entry["hashes"] for entry in entries)])
 
 
 def mapped(storage: Folder, name: str) -> MappedFile:
@@ -291,29 +330,3 @@ def mapped(storage: Folder, name: str) -> MappedFile:
         return storage.map(name)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise StateCorruptedError(f"the state file {name} is missing") from error
-
-
-def _matching(store: RunStore, task: CompactionTask) -> list[Run] | None:
-    """The runs of the store that the task merged; None unless all are there, one after the other."""
-    wanted = [(entry["file"], entry["at"], tuple(entry["hashes"])) for entry in task.runs]
-    runs = list(store.runs)
-    present = [(run.section.file, run.section.offset, run.hashes) for run in runs]
-    for start in _starts(present, wanted[0]):
-        if present[start : start + len(wanted)] == wanted and (start == 0 or not task.is_oldest):
-            return runs[start : start + len(wanted)]
-    return None
-
-
-def _starts(present: list[Any], first: Any) -> Iterator[int]:
-    return (index for index, candidate in enumerate(present) if candidate == first)
-
-
-def _caught_up(new: Run, old: list[Run], task: CompactionTask) -> list[Run]:
-    """Brings a merged ordered run to where time has come since the task was planned."""
-    pairs = zip(old, task.runs, strict=True)
-    # Only floors that have moved: one that has not may be above rows of a newer run, which are not over.
-    moved = [run.meta[FLOOR] for run, entry in pairs if run.meta.get(FLOOR) != entry["meta"].get(FLOOR)]
-    if not moved:
-        return [new]
-    left = brought_to(new, max(moved))
-    return [] if left is None else [left]

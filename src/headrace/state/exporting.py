@@ -1,8 +1,7 @@
-"""From runs to exported tables: all runs of a store are merged, and lists and maps become a row for each element."""
+"""From runs to exported tables: runs of a store are merged, and lists and maps become a row for each element."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -17,19 +16,15 @@ from headrace.state.keyed.backend import EARLIER_WINDOW_STATE, NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import decoded_pair, ordered_bytes
 from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_HASH, HASH, KEY, KIND, PLACE, TIMERS, TTL
 from headrace.state.runs.list_columns import rows_as_they_happened
-from headrace.state.runs.merging import merge_runs
 from headrace.state.runs.ordered import LIVE
+from headrace.state.runs.range_merging import merged_pieces
 from headrace.state.ttl import IN_EVENT_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.state.runs import Run
-
-Piece = tuple[pa.RecordBatch, dict[str, Any]]
-"""Merged rows, and what their run would say about itself."""
-
-Merge = Callable[[Sequence["Run"], int], Iterable[Piece]]
+    from headrace.state.runs.range_merging import Piece
 
 _OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
 """Columns that say how runs of keyed state are to be merged, or found in."""
@@ -37,15 +32,12 @@ _OF_RUNS: Final = {ACTION, CLEAR, ENTRY_HASH, HASH, PLACE}
 _STORAGE: Final = {"int64": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 
 
-def exported(
-    stores: Mapping[tuple[str, str], Sequence[Run]], now: int, merge: Merge | None = None
-) -> Iterator[ExportedTable]:
+def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Iterator[ExportedTable]:
     """The tables of a task, by operator and store.
 
     Args:
         stores: the runs of each store, oldest first, by the uid of its operator and its name.
         now: processing time in milliseconds; what has expired by then is left out.
-        merge: merges all runs of a store, piece by piece in the order of hashes; as a whole where it is not given.
 
     Raises:
         StateError: when a store is in the form of an earlier version.
@@ -56,20 +48,13 @@ def exported(
                 f"operator {uid!r}: {store!r} was stored by an earlier version, and has not been used since; run the "
                 "job for one epoch first"
             )
-        pieces = iter((merge or merged_as_a_whole)(runs, _time_of(runs, now)))
+        pieces = merged_pieces(runs, _time_of(runs, now))
         first = next(pieces, None)
         if first is None:
             continue
         rows, about = _exported_rows(store, *first), first[1]
         others = map(partial(_exported_piece, store), pieces)
         yield ExportedTable(uid, store, about, rows.schema, chain([rows], others))
-
-
-def merged_as_a_whole(runs: Sequence[Run], now: int) -> Iterator[Piece]:
-    """All rows of a store, if any."""
-    batch, about = merge_runs(runs, is_oldest=True, now=now)
-    if batch is not None:
-        yield batch, about
 
 
 def _exported_piece(store: str, piece: Piece) -> pa.RecordBatch:

@@ -192,7 +192,7 @@ def _checked_index(file: MappedFile, ref: VersionRef) -> dict[str, Any]:
     if crc32(data) != check:
         raise StateCorruptedError(f"the index of the state file {name} is damaged")
     index: dict[str, Any] = json.loads(data)
-    if index["format"] != FORMAT:
+    if index.get("format", FORMAT) != FORMAT:  # files of other kinds have none
         raise CheckpointError(
             f"the state file {name} has format {index['format']}, this headrace reads format {FORMAT}: go on with the "
             "version that wrote it, or a newer one"

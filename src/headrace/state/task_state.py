@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.state.backend import StateBackend
-from headrace.state.compaction import entry_of_run, plan_compaction, run_compaction, run_of_entry
+from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.exporting import exported
 from headrace.state.importing import imported
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
+from headrace.state.run_entries import entry_of_run, run_of_entry
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.sections import Section
@@ -148,12 +149,13 @@ class HashMapTaskStates:
 
     def size_in_bytes(self) -> int:
         """How many bytes the runs of all stores take, in all files; of what is shared the first task says."""
-        return sum(
-            run.section.size
+        sections = {
+            (run.section.file, run.section.offset): run.section.size
             for (uid, name), store in self._stores.items()
             if not (self._partition and is_broadcast(name) and self._shares(uid))
             for run in store.runs
-        )
+        }
+        return sum(sections.values())
 
     def uids(self) -> list[str]:
         """The operators that have state in this version, sorted."""

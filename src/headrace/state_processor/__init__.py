@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from headrace.state_processor.bootstrap import BootstrapTransformation
 from headrace.state_processor.comparison import Difference, compare
-from headrace.state_processor.operator_transformation import OperatorTransformation
+from headrace.state_processor.functions import KeyedStateBootstrapFunction, StateBootstrapFunction
+from headrace.state_processor.operator_transformation import (
+    KeyedOperatorTransformation,
+    OneInputTransformation,
+    OperatorTransformation,
+)
 from headrace.state_processor.reader import SavepointReader, StoredTable
 from headrace.state_processor.state_tables import StateTables
 from headrace.state_processor.transformation import StateTransformation
 from headrace.state_processor.writer import SavepointWriter
 
 __all__ = [
+    "BootstrapTransformation",
     "Difference",
+    "KeyedOperatorTransformation",
+    "KeyedStateBootstrapFunction",
+    "OneInputTransformation",
     "OperatorTransformation",
     "SavepointReader",
     "SavepointWriter",
+    "StateBootstrapFunction",
     "StateTables",
     "StateTransformation",
     "StoredTable",

@@ -108,7 +108,10 @@ def _fitted_basic(type_: BasicTypeInfo[Any], given: pa.Array) -> pa.Array:
     if type_.basic_type not in _AS_TEXT:
         return conformed(given, type_.storage_type)
     is_stored = given.type.equals(type_.storage_type)
-    return values_to_array(type_, array_to_values(type_, given) if is_stored else given.to_pylist())
+    try:
+        return values_to_array(type_, array_to_values(type_, given) if is_stored else given.to_pylist())
+    except (ArithmeticError, ValueError) as error:  # text that is no number
+        raise InvalidTypeError(f"a value of the column is no {type_}: {error}") from error
 
 
 _FITTED: Final[tuple[tuple[type, Callable[..., pa.Array]], ...]] = (

@@ -11,7 +11,7 @@ from headrace.common.errors import InvalidTypeError
 
 
 def table_of(data: Any) -> pa.Table:
-    """The rows of a table of Arrow, pandas, Polars, DuckDB or Spark; or of a dict of columns, or a list of dicts.
+    """The rows of a table of Arrow, pandas, Polars or DuckDB; or of a dict of columns, or a list of dicts.
 
     Raises:
         InvalidTypeError: when it is something else, or Arrow has no type for a column.
@@ -28,6 +28,11 @@ def table_of(data: Any) -> pa.Table:
     return found
 
 
+def is_table(data: Any) -> bool:
+    """Whether it is a table of a library, and not elements."""
+    return isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
+
+
 def is_spark_dataframe(data: Any) -> bool:
     """Whether it is a DataFrame of Spark."""
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
@@ -36,12 +41,14 @@ def is_spark_dataframe(data: Any) -> bool:
 def _table_of(data: Any) -> pa.Table | None:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if is_spark_dataframe(data):
-        return data.toArrow()
-    if type(data).__module__.startswith("pandas."):
+    if _is_pandas(data):
         return pa.Table.from_pandas(data, preserve_index=False)
     if hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping):
         return pa.table(data)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return pa.Table.from_pylist(list(data))
     return None
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.startswith("pandas.")

@@ -83,8 +83,15 @@ def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
 
 
 def column_of(given: pa.Table, name: str) -> pa.Array:
-    """One column in one piece; of nulls where there is none."""
+    """One column in one piece; of nulls where there is none.
+
+    Raises:
+        InvalidTypeError: when it is more than an array of its type can hold.
+    """
     if name not in given.column_names:
         return pa.nulls(given.num_rows)
-    column = given.column(name).combine_chunks()
-    return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    try:
+        column = given.column(name).combine_chunks()
+        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    except pa.ArrowInvalid as error:
+        raise InvalidTypeError(f"column {name!r} is too large ({error}): give a DataFrame of Spark") from error

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.job_id import JobID
+from headrace.savepoint.uid_mapping import UidMapping
 from headrace.state.kinds import NO_STATE
 from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
     from headrace.state.kinds import StateKinds
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,8 @@ def without(manifest: Manifest, uid: str) -> Manifest:
     Where it has come in event time stays, for one that gets state of its own under the uid.
     """
     edited = with_kinds(manifest, uid, NO_STATE)
+    if manifest.finished and uid in manifest.sources:
+        edited = _not_finished(edited)
     return replace(
         edited,
         sources={known: source for known, source in edited.sources.items() if known != uid},
@@ -93,33 +94,22 @@ def without(manifest: Manifest, uid: str) -> Manifest:
     )
 
 
+def _not_finished(manifest: Manifest) -> Manifest:
+    """A manifest of a job that has something to read again: event time, which had come to its end, begins anew."""
+
+    def begun_anew(partition: PartitionSnapshot) -> PartitionSnapshot:
+        known = {uid: reached for uid, reached in partition.progress.items() if reached.watermark != MAX_WATERMARK}
+        return replace(partition, progress=known)
+
+    stages = tuple(replace(stage, partitions=tuple(map(begun_anew, stage.partitions))) for stage in manifest.stages)
+    return replace(manifest, stages=stages, finished=False)
+
+
 def renamed(manifest: Manifest, old: str, new: str) -> Manifest:
-    """A manifest in which an operator, or a source, has another uid."""
-    sources = {
-        uid: replace(
-            source,
-            splits=tuple(
-                replace(
-                    split,
-                    watermarks=_renamed(split.watermarks, old, new),
-                    generators=_renamed(split.generators, old, new),
-                )
-                for split in source.splits
-            ),
-        )
-        for uid, source in _renamed(manifest.sources, old, new).items()
-    }
-    stages = tuple(
-        StageSnapshot(
-            _renamed(stage.operators, old, new),
-            tuple(replace(part, progress=_renamed(part.progress, old, new)) for part in stage.partitions),
-        )
-        for stage in manifest.stages
+    """A manifest in which an operator, a source or a sink has another uid."""
+    uids = UidMapping({old: new})
+    return replace(
+        uids.manifest(manifest),
+        pending=tuple(replace(commit, sink=uids.of(commit.sink)) for commit in manifest.pending),
+        in_progress={uids.of(uid): output for uid, output in manifest.in_progress.items()},
     )
-    pending = tuple(replace(commit, sink=new) if commit.sink == old else commit for commit in manifest.pending)
-    in_progress = _renamed(manifest.in_progress, old, new)
-    return replace(manifest, sources=sources, stages=stages, pending=pending, in_progress=in_progress)
-
-
-def _renamed(known: Mapping[str, V], old: str, new: str) -> dict[str, V]:
-    return {new if uid == old else uid: value for uid, value in known.items()}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.savepoint.tables import write_table
 from headrace.state.exported import ExportedTable
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.groups import partitions_of_hashes
@@ -20,33 +19,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.savepoint.metadata import TableFile
     from headrace.state_processor.manifest_edits import OperatorPlace
     from headrace.state_processor.state_columns import StateColumns
-    from headrace.storage.folder import Folder
 
 
-def write_rows(savepoint: Folder, place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> list[TableFile]:
-    """Write the rows of a state into the files of an operator's tasks; a task without rows has no file.
-
-    Args:
-        savepoint: the directory of the savepoint.
-        place: the operator.
-        columns: the state.
-        rows: as :meth:`StateColumns.stored` gives them.
-
-    Raises:
-        SavepointError: when Parquet has no form for a column.
-        OSError: when a file cannot be written.
-    """
-    return [
-        write_table(savepoint, table_of(place, columns, part), place.stage, partition)
-        for partition, part in divided(place, columns, rows)
-        if part.num_rows
-    ]
-
-
-def table_of(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> ExportedTable:
+def table_of_rows(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> ExportedTable:
     """What a task has of a state."""
     return ExportedTable(place.uid, columns.store, columns.about, rows.schema, [rows])
 

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import pyarrow as pa
 
 from headrace.common.errors import SavepointError, StateCorruptedError
-from headrace.common.typeinfo import Types, type_from_json
+from headrace.common.typeinfo import type_from_json
 from headrace.savepoint.columns import readable
+from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import StoredJob, open_job, read_again
-from headrace.state.backend import STATE_BACKENDS, StateOwner
-from headrace.state.keys import KeyCodec
-from headrace.state.keys.groups import partitions_of_hashes
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
@@ -182,6 +180,33 @@ class SavepointReader:
             raise self._missing(uid, store)
         return table
 
+    def to_dataframe(self, spark: Any, uid: str, store: str) -> Any:
+        """Any state as a DataFrame of Spark, with the columns of :meth:`read_table`.
+
+        Of a canonical savepoint in a folder Spark's tasks read the files. What is in state files, those of a checkpoint
+        directory say, or on an object store, is read by this process.
+
+        Args:
+            spark: the session.
+            uid: the operator.
+            store: the state, by its name as :meth:`states` gives it: ``state/total``.
+
+        Raises:
+            SavepointError: when there is no such state; it names those that there are.
+
+        Examples:
+            >>> from headrace.state_processor import SavepointReader
+            >>> def totals(spark, path):
+            ...     return SavepointReader.read(path).to_dataframe(spark, "totals", "state/total").orderBy("key")
+        """
+        files = [file for file in self._job.files if (file.uid, file.state) == (uid, store)]
+        if store.startswith(_BROADCAST):  # all subtasks have the same
+            files = files[:1]
+        if not files or "://" in self._job.location:
+            return spark.createDataFrame(self.read_table(uid, store))
+        paths = [f"{self._job.location}/{file.path}" for file in files]
+        return spark.read.option("mergeSchema", "true").parquet(*paths)
+
     def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
         """What a key has in a state, without reading those of other keys; Flink called that queryable state.
 
@@ -200,38 +225,7 @@ class SavepointReader:
             StateMigrationError: when the state was stored with another type, or with other keys.
             SavepointError: when the operator has no state, or the savepoint has none but tables.
         """
-        return self._with_retries(lambda: self._query(uid, descriptor, key, key_type))
-
-    def _query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None) -> Any:
-        state = self._job.state
-        if state is None:
-            raise SavepointError(
-                f"{self._job.location} is a canonical savepoint: it is read as a whole; use read_keyed_state(), or ask "
-                "the checkpoint directory of a job"
-            )
-        operator = self.operators().get(uid)
-        if operator is None:
-            raise self._missing(uid, f"state/{descriptor.name}")
-        codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
-        keys = codec.encode([key])
-        (subtask,) = partitions_of_hashes(keys.hashes, operator.parallelism, operator.max_parallelism).tolist()
-        refs = [ref for ref in self._job.versions() if ref.partition == subtask and ref.stage == self._stage_of(uid)]
-        owner = StateOwner(operator.parallelism, operator.max_parallelism, operator.state_kinds)
-        backend = STATE_BACKENDS.load(self._job.manifest.state_backend)
-        task = backend.open(state, refs, self._stage_of(uid), subtask, {uid: owner})
-        try:
-            states = task.operator(uid)
-            states.bind_key_codec(codec)
-            states.begin_epoch(0, self._job.manifest.processing_time)
-            keyed = states.keyed
-            found = keyed.state(descriptor)
-            (keyed.current,) = keyed.bind(keys)
-            return _CONTENT[descriptor.kind](found)
-        finally:
-            task.close()
-
-    def _stage_of(self, uid: str) -> int:
-        return next(number for number, stage in enumerate(self._job.manifest.stages) if uid in stage.operators)
+        return self._with_retries(lambda: query(self._job, uid, descriptor, key, key_type))
 
     def _states(self) -> list[StoredTable]:
         about: dict[tuple[str, str], dict[str, Any]] = {}
@@ -293,16 +287,3 @@ def _types(about: dict[str, Any]) -> str:
         described = [types] if "type" in types else [types[role] for role in ("key", "value") if role in types]
         words += [str(type_from_json(each)) for each in described]
     return " → ".join(words)
-
-
-def _items(state: Any) -> dict[Any, Any]:
-    return dict(state.items())
-
-
-_CONTENT: Final[dict[str, Callable[[Any], Any]]] = {
-    "value": lambda state: state.value(),
-    "list": lambda state: list(state.get()),
-    "map": _items,
-    "reducing": lambda state: state.get(),
-    "aggregating": lambda state: state.get(),
-}

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.columns import conformed
 from headrace.common.errors import InvalidTypeError, SavepointError, StateError
 from headrace.common.typeinfo import Types, type_from_json
-from headrace.savepoint.columns import ENCODED, WINDOW, stored_namespaces
+from headrace.savepoint.columns import ENCODED, WINDOW, readable, stored_namespaces
 from headrace.state.exported import NAMESPACE
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.keyed.namespaces import namespaced
@@ -29,6 +29,8 @@ from headrace.state_processor.fitting import fitted
 from headrace.state_processor.given_keys import column_of, given_entries, given_keys
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
     from headrace.state.exported import ExportedTable
@@ -42,6 +44,9 @@ _IDENTITY: Final = {
     TIMERS: ("time", KEY, NAMESPACE),
 }
 """By kind, the columns in which no two rows are equal."""
+
+_INSTEAD: Final = {ENTRY_KEY: ENTRY, WINDOW[1]: NAMESPACE}
+"""Columns that others can stand for."""
 
 _TAKES_NULL: Final = frozenset({EXPIRY, ENTRY})
 
@@ -131,25 +136,30 @@ class StateColumns:
         Raises:
             SavepointError: when columns are missing or unknown, and where rows are no such state.
         """
-        self._check_names(given)
-        columns = given.combine_chunks()
         try:
-            arrays = {field.name: self._column(columns, field) for field in self.schema if self._has(columns, field)}
+            arrays = {field.name: self._column(given, field) for field in self.schema if self._has(given, field)}
         except (InvalidTypeError, StateError) as error:
             raise self._refused(str(error)) from error
         rows = pa.RecordBatch.from_pydict(arrays)
         self._check_nulls(rows)
-        self._check_identity(rows, columns)
         return rows
 
-    def _check_names(self, given: pa.Table) -> None:
-        names, takes = given.column_names, self._takes()
-        unknown = [name for name in names if name not in takes or names.count(name) > 1]
-        needed = [name for name, is_needed in takes.items() if is_needed and name not in names]
-        if unknown:
-            raise self._refused(f"there is no column {unknown[0]!r} in it: it takes {', '.join(takes)}")
-        if needed and not (needed == [ENTRY_KEY] and ENTRY in names):
-            raise self._refused(f"the column {needed[0]!r} is missing: it takes {', '.join(takes)}")
+    def check_names(self, names: Sequence[str]) -> None:
+        """Refuse columns that are unknown, and a lack of others.
+
+        Raises:
+            SavepointError: naming the column, and all that there can be.
+        """
+        takes = self._takes()
+        for name in names:
+            if name not in takes:
+                raise self._refused(f"there is no column {name!r} in it: it takes {', '.join(takes)}")
+            if names.count(name) > 1:
+                raise self._refused(f"the column {name!r} is there twice")
+        for name in takes:
+            is_needed = takes[name] or (name == WINDOW[1] and WINDOW[0] in names)
+            if is_needed and name not in names and _INSTEAD.get(name) not in names:
+                raise self._refused(f"the column {name!r} is missing: it takes {', '.join(takes)}")
 
     def _takes(self) -> dict[str, bool]:
         """The columns that can be given, and whether they have to be."""
@@ -187,6 +197,8 @@ class StateColumns:
             if column.null_count and name not in _TAKES_NULL and not (name == VALUE and self._has_null_values):
                 row = column.is_null().index(True).as_py()
                 raise self._refused(f"row {row}: {name!r} is null; leave such rows out")
+            if name == NAMESPACE and self.about.get(KIND) != TIMERS and (row := column.index(b"").as_py()) >= 0:
+                raise self._refused(f"row {row}: the window is null; leave such rows out")
 
     @property
     def _has_null_values(self) -> bool:
@@ -194,7 +206,15 @@ class StateColumns:
             self.about.get(KIND) == "list" and self.store.startswith(STORE_PREFIX)
         )
 
-    def _check_identity(self, rows: pa.RecordBatch, given: pa.Table) -> None:
+    def check_identity(self, rows: pa.RecordBatch) -> None:
+        """Refuse a key that is there twice, or whatever no two rows are of.
+
+        Args:
+            rows: all that a task gets, at least, as :meth:`stored` gives them.
+
+        Raises:
+            SavepointError: with the row, as people read it.
+        """
         names = [name for name in _IDENTITY.get(self.about.get(KIND, ""), ()) if name in rows.schema.names]
         if not names:
             return
@@ -203,9 +223,10 @@ class StateColumns:
         repeated = found.filter(pc.greater(found.column("row_count"), 1))
         if repeated.num_rows:
             row = pc.min(repeated.column("row_max")).as_py()
-            told = {name: value for name, value in given.slice(row, 1).to_pylist()[0].items() if name != VALUE}
+            columns = readable(rows.slice(row, 1), self.about).to_pylist()[0]
+            told = {name: value for name, value in columns.items() if name not in (VALUE, EXPIRY) and value is not None}
             what = "timer" if TIMERS in self.store else "entry" if ENTRY_KEY in names else "key"
-            raise self._refused(f"row {row} has a {what} that an earlier row has as well: {told}")
+            raise self._refused(f"row {row} has the {what} of an earlier row: {told}")
 
     def _refused(self, why: str) -> SavepointError:
         return SavepointError(f"{self.subject}: {why}")

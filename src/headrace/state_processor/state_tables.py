@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.arguments import expect
@@ -14,12 +12,13 @@ from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
-from headrace.state_processor.given_data import table_of
-from headrace.state_processor.placing import write_rows
+from headrace.state_processor.given_data import is_spark_dataframe, table_of
+from headrace.state_processor.given_rows import GivenRows, given_rows
 from headrace.state_processor.state_columns import StateColumns
 from headrace.state_processor.transformation import StateTransformation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from headrace.common.typeinfo import DeclaredType
@@ -31,19 +30,6 @@ DOMAIN: Final = "domain"
 """The column that says in which time timers are; event time where there is none."""
 
 _DOMAINS: Final = ("event", "processing")
-
-
-@dataclass(frozen=True, slots=True)
-class GivenState:
-    """One state, and its rows.
-
-    Attributes:
-        columns: how it is stored.
-        rows: the rows, stored so.
-    """
-
-    columns: StateColumns
-    rows: pa.RecordBatch
 
 
 class StateTables(StateTransformation):
@@ -76,7 +62,11 @@ class StateTables(StateTransformation):
 
     def __init__(self, key_type: DeclaredType[Any] | None = None) -> None:
         self._codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
-        self._states: dict[str, GivenState] = {}
+        self._states: dict[str, GivenRows] = {}
+
+    @property
+    def parallelism(self) -> int:
+        return max((state.parallelism for state in self._states.values()), default=1)
 
     @property
     def state_kinds(self) -> StateKinds:
@@ -97,7 +87,7 @@ class StateTables(StateTransformation):
             InvalidTypeError: when ``data`` is no table.
         """
         expect(descriptor, StateDescriptor, "with_state")
-        return self._with(StateColumns.keyed(descriptor, self._codec), table_of(data))
+        return self._with(StateColumns.keyed(descriptor, self._codec), data)
 
     def with_window_state(self, descriptor: StateDescriptor, data: Any) -> Self:
         """Give a state of keys and windows, as ``context.window_state()`` has it; arguments and errors likewise.
@@ -105,7 +95,7 @@ class StateTables(StateTransformation):
         Windows that are told apart by their ends alone, as tumbling and sliding ones are, have no ``window_start``.
         """
         expect(descriptor, StateDescriptor, "with_window_state")
-        return self._with(StateColumns.keyed(descriptor, self._codec, by_window=True), table_of(data))
+        return self._with(StateColumns.keyed(descriptor, self._codec, by_window=True), data)
 
     def with_timers(self, data: Any) -> Self:
         """Give timers: ``key``, ``time`` in milliseconds, and ``domain`` (event, which is the default, or processing).
@@ -113,44 +103,61 @@ class StateTables(StateTransformation):
         Raises:
             SavepointError: as in :meth:`with_state`.
         """
-        table = table_of(data)
-        if DOMAIN not in table.column_names:
-            return self._with(StateColumns.timers(_DOMAINS[0], self._codec), table)
-        domains = table.column(DOMAIN)
-        unknown = [domain for domain in pc.unique(domains).to_pylist() if domain not in _DOMAINS]
-        if unknown:
-            raise SavepointError(f"timers: {DOMAIN!r} is {unknown[0]!r} in a row, and has to be event or processing")
-        for domain in _DOMAINS:
-            own = table.filter(pc.equal(domains, domain)).drop_columns([DOMAIN])
+        table = data if is_spark_dataframe(data) else table_of(data)
+        for domain, own in _by_domain(table):
             self._with(StateColumns.timers(domain, self._codec), own)
         return self
 
     def with_list_state(self, descriptor: ListStateDescriptor, data: Any) -> Self:
         """Give an operator's list state, of which each subtask gets an equal share; errors as in :meth:`with_state`."""
         expect(descriptor, ListStateDescriptor, "with_list_state")
-        return self._with(StateColumns.list_of(StateKind.LIST, descriptor), table_of(data))
+        return self._with(StateColumns.list_of(StateKind.LIST, descriptor), data)
 
     def with_union_state(self, descriptor: ListStateDescriptor, data: Any) -> Self:
         """Give an operator's union list state, of which each subtask gets all; errors as in :meth:`with_state`."""
         expect(descriptor, ListStateDescriptor, "with_union_state")
-        return self._with(StateColumns.list_of(StateKind.UNION, descriptor), table_of(data))
+        return self._with(StateColumns.list_of(StateKind.UNION, descriptor), data)
 
     def with_broadcast_state(self, descriptor: MapStateDescriptor, data: Any) -> Self:
         """Give a broadcast state: ``entry_key`` and ``value``; errors as in :meth:`with_state`."""
         expect(descriptor, MapStateDescriptor, "with_broadcast_state")
-        return self._with(StateColumns.broadcast(descriptor), table_of(data))
+        return self._with(StateColumns.broadcast(descriptor), data)
 
     def write(self, target: WriteTarget) -> list[TableFile]:
         written: list[TableFile] = []
         for state in self._states.values():
             try:
-                written += write_rows(target.savepoint, target.place, state.columns, state.rows)
+                written += state.write(target.savepoint, target.place)
             except HeadraceError as error:
                 raise SavepointError(f"operator {target.place.uid!r}: {error}") from error
         return written
 
-    def _with(self, columns: StateColumns, table: pa.Table) -> Self:
+    def _with(self, columns: StateColumns, data: Any) -> Self:
         if columns.store in self._states:
             raise InvalidProgramError(f"the {columns.subject} is given twice: put the rows of both into one table")
-        self._states[columns.store] = GivenState(columns, columns.stored(table))
+        self._states[columns.store] = given_rows(columns, data)
         return self
+
+
+def _by_domain(table: Any) -> Iterator[tuple[str, Any]]:
+    """The timers of each time domain.
+
+    Raises:
+        SavepointError: when there is another one.
+    """
+    is_spark = is_spark_dataframe(table)
+    if DOMAIN not in (table.columns if is_spark else table.column_names):
+        yield _DOMAINS[0], table
+        return
+    if is_spark:
+        found = [row[0] for row in table.select(DOMAIN).distinct().collect()]
+    else:
+        found = pc.unique(table.column(DOMAIN)).to_pylist()
+    unknown = [domain for domain in found if domain not in _DOMAINS]
+    if unknown:
+        raise SavepointError(f"timers: {DOMAIN!r} is {unknown[0]!r} in a row, and has to be event or processing")
+    for domain in sorted(found):
+        if is_spark:
+            yield domain, table.filter(table[DOMAIN] == domain).drop(DOMAIN)
+        else:
+            yield domain, table.filter(pc.equal(table.column(DOMAIN), domain)).drop_columns([DOMAIN])

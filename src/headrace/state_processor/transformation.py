@@ -44,6 +44,11 @@ class StateTransformation(ABC):
     def state_kinds(self) -> StateKinds:
         """The kinds of state that the operator has then."""
 
+    @property
+    def parallelism(self) -> int:
+        """Into how many files the state of keys goes, unless a configuration says it."""
+        return 1
+
     @abstractmethod
     def write(self, target: WriteTarget) -> list[TableFile]:
         """Write it into a savepoint.

@@ -18,7 +18,7 @@ from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_table
 from headrace.savepoint.tasks import with_tables
 from headrace.state.keys.groups import check_parallelism
-from headrace.state_processor.given_data import table_of
+from headrace.state_processor.given_rows import GivenRows, given_rows
 from headrace.state_processor.manifest_edits import (
     empty_manifest,
     known_uids,
@@ -28,10 +28,8 @@ from headrace.state_processor.manifest_edits import (
     with_operator,
     without,
 )
-from headrace.state_processor.placing import write_rows
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.state_tables import GivenState
 from headrace.state_processor.transformation import StateTransformation, WriteTarget
 from headrace.storage.locations import open_storage
 
@@ -75,7 +73,7 @@ class SavepointWriter:
         self._configuration = Configuration()
         self._carried = {uid: uid for uid in known_uids(manifest)}  # by the uid there, that here
         self._given: dict[str, StateTransformation] = {}
-        self._replaced: dict[tuple[str, str], GivenState] = {}
+        self._replaced: dict[tuple[str, str], GivenRows] = {}
 
     @classmethod
     def new_savepoint(
@@ -120,8 +118,13 @@ class SavepointWriter:
         """Says how the jobs run that make state by functions, and into how many files the state of an operator goes.
 
         That is ``parallelism.default``; and of jobs ``headrace.runtime`` and all that it takes.
+
+        Raises:
+            InvalidProgramError: when operators have been given state already.
         """
         expect(configuration, Configuration, "with_configuration")
+        if self._given:
+            raise InvalidProgramError("the configuration comes first: call with_configuration() before with_operator()")
         self._configuration = Configuration(configuration)
         return self
 
@@ -143,7 +146,7 @@ class SavepointWriter:
                 "replaced, or replace_table() for one of its states"
             )
         if place is None:
-            parallelism = self._configuration.get(config.PARALLELISM) or 1
+            parallelism = self._configuration.get(config.PARALLELISM) or transformation.parallelism
             self._manifest = with_operator(self._manifest, uid, min(parallelism, self._manifest.max_parallelism))
         self._manifest = with_kinds(self._manifest, uid, transformation.state_kinds)
         self._given[uid] = transformation
@@ -161,20 +164,26 @@ class SavepointWriter:
             SavepointError: when there is no such state, columns are missing or unknown, or rows are no such state.
             InvalidTypeError: when ``data`` is no table.
         """
-        before = self._before(uid)
-        stored = [] if before is None else [t for t in self._job.tables() if (t.uid, t.store) == (before, store)]
+        self._check_known(uid)
+        before = next((old for old, new in self._carried.items() if new == uid), None)
+        if before is None:
+            raise SavepointError(f"the operator {uid!r} has the state that with_operator() gave it, or none any more")
+        stored = [table for table in self._job.tables() if (table.uid, table.store) == (before, store)]
         if not stored:
-            self.reader.read_table(uid if before is None else before, store)  # tells what there is
+            self.reader.read_table(before, store)  # tells what there is
         widest = max(stored, key=lambda table: len(table.schema))
         columns = StateColumns.of_stored(widest)
         try:
-            self._replaced[uid, store] = GivenState(columns, columns.stored(table_of(data)))
+            self._replaced[uid, store] = given_rows(columns, data)
         except SavepointError as error:
             raise SavepointError(f"operator {uid!r}: {error}") from error
         return self
 
     def remove_operator(self, uid: str) -> Self:
         """Leaves out the state of an operator, or the position of a source, which then begins anew.
+
+        An operator that gets state again goes on from the event time that it has come to. A job that had come to its
+        end, and has a source that begins anew, begins with event time as well.
 
         Raises:
             SavepointError: when there is no such operator.
@@ -235,8 +244,8 @@ class SavepointWriter:
                 yield write_table(folder, replace(table, uid=uid), stage, partition)
 
     def _write_replaced(self, folder: Folder) -> Iterator[TableFile]:
-        for (uid, _), state in self._replaced.items():
-            yield from write_rows(folder, self._place(uid), state.columns, state.rows)
+        for (uid, _), rows in self._replaced.items():
+            yield from rows.write(folder, self._place(uid))
 
     def _write_given(self, folder: Folder) -> Iterator[TableFile]:
         for uid, transformation in self._given.items():
@@ -251,10 +260,6 @@ class SavepointWriter:
         place = place_of(self._manifest, uid)
         assert place is not None, "it was looked up when the state was given"
         return place
-
-    def _before(self, uid: str) -> str | None:
-        """The uid that an operator has in what the writer was made from."""
-        return next((old for old, new in self._carried.items() if new == uid), None)
 
     def _kinds_of(self, uid: str) -> bool:
         return any(uid in stage.operators and stage.operators[uid].state_kinds for stage in self._manifest.stages)

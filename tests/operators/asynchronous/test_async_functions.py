@@ -16,6 +16,7 @@ from headrace.common import Configuration, Types
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobCancelledError, UserFunctionError
 from headrace.datastream import (
+    AsyncBatchFunction,
     AsyncDataStream,
     AsyncFunction,
     DataStream,
@@ -222,7 +223,7 @@ def test_without_a_replacement_the_job_fails() -> None:
             await asyncio.Event().wait()
             return []
 
-    with pytest.raises(UserFunctionError, match=r"TimeoutError: there is no result in time.*called for 7") as raised:
+    with pytest.raises(UserFunctionError, match=r"result in time.*called for 7.*\(the timeout is \d+ ms\)") as raised:
         answers(asking(AsyncDataStream.unordered_wait, Mute(), timeout=5), [7])
     assert "record: 7" in str(raised.value)
 
@@ -443,6 +444,27 @@ def test_the_type_of_the_results_follows_from_annotations() -> None:
     assert applied(Texts()).get_type() == Types.STRING()
 
 
+async def not_awaited(number: int) -> Any:
+    return asyncio.sleep(0, [number])
+
+
+async def with_a_coroutine(number: int) -> Any:
+    return [asyncio.sleep(0, number)]
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (not_awaited, "a coroutine was returned, which is no list of results: await it"),
+        (with_a_coroutine, "a value, and not what gives one when it is awaited: write await"),
+    ],
+)
+def test_what_is_not_awaited_is_told(function: Any, told: str) -> None:
+    with pytest.raises(UserFunctionError, match=told):
+        applied(function).execute_and_collect(limit=1)
+
+
 def plain(number: int) -> list[int]:
     return [number]
 
@@ -463,6 +485,7 @@ async def of_two(number: int, more: int) -> list[int]:
         (of_two, "does not take what async_invoke is called with: write a function of (value)"),
         (Service, "expected an AsyncFunction, got the class itself: write Service()"),
         (7, "expected an AsyncFunction or an async def of its records, got 7"),
+        (AsyncBatchFunction, "expected an AsyncBatchFunction, got the class itself"),
     ],
 )
 def test_functions_that_are_refused(function: Any, told: str) -> None:
@@ -476,6 +499,7 @@ def test_functions_that_are_refused(function: Any, told: str) -> None:
     [
         ({"capacity": 0}, "capacity: at least one request has to be in flight, not 0"),
         ({"timeout": -1}, "timeout: it cannot be negative, -1 ms"),
+        ({"timeout": 0.5}, "timeout: expected a Duration, a Time, a datetime.timedelta or milliseconds as an int"),
     ],
 )
 def test_settings_that_are_refused(arguments: dict[str, Any], told: str) -> None:

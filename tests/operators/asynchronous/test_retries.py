@@ -136,6 +136,17 @@ def test_the_delays_of_strategies() -> None:
         (lambda: AsyncRetryStrategy.fixed_delay(1, 0), "backoff_time_millis has to be greater than zero"),
         (lambda: FixedDelayRetryStrategy("3", 1), "fixed_delay: max_attempts takes an int, not '3'"),
         (lambda: AsyncRetryStrategy.exponential_backoff(1, 1, 1, 0.0), "multiplier has to be greater than zero"),
+        (lambda: AsyncRetryStrategy.exponential_backoff(1, 1, 9, 0.5), "with a multiplier of 0.5 pauses would shrink"),
+        (lambda: AsyncRetryStrategy.exponential_backoff(1, 900, 10, 2.0), "of 900 ms is above the max_retry_delay of"),
+        (lambda: AsyncRetryStrategy.fixed_delay(1, "1 s"), "backoff_time_millis: expected a Duration"),
+        (
+            lambda: AsyncRetryStrategy.fixed_delay(1, 1, True),
+            "result_predicate takes a function, not True",
+        ),
+        (
+            lambda: AsyncRetryStrategy.fixed_delay(1, 1, exception_predicate=lambda: True),
+            "does not take what exception_predicate is called with: write a function of (exception)",
+        ),
     ],
 )
 def test_strategies_that_are_refused(make: Callable[[], Any], told: str) -> None:

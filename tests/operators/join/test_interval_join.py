@@ -272,12 +272,17 @@ def streams() -> tuple[Any, Any]:
     [
         (lambda a, b: a.interval_join(a).between(1, 0), InvalidProgramError, "upper bound below its lower one"),
         (lambda a, b: a.interval_join(a).between(0, 2**62), InvalidProgramError, "73 million years"),
+        (lambda a, b: a.interval_join(a).between("1 hour", 2), InvalidTypeError, "between: expected a Duration"),
         (
             lambda a, b: a.interval_join(a).between(0, 0).upper_bound_exclusive().process(Numbers()),
             InvalidProgramError,
             "with exclusive bounds",
         ),
-        (lambda a, b: a.interval_join(b), InvalidTypeError, "keys of the same type, not String and Integer"),
+        (
+            lambda a, b: a.interval_join(b),
+            InvalidTypeError,
+            "not String and Integer: take fields of one type",
+        ),
         (lambda a, b: a.interval_join(a._origin), InvalidTypeError, "takes a KeyedStream"),
         (lambda a, b: a.interval_join(a).in_processing_time(), InvalidProgramError, "goes by event time"),
         (lambda a, b: a.interval_join(a).between(0, 1).process(Numbers), InvalidTypeError, "write Numbers()"),

@@ -244,5 +244,7 @@ def test_another_kind_is_refused_with_what_is_stored(before: str, after: str) ->
 def test_an_unknown_kind_is_refused() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     keyed = env.from_collection([("a", 1)], type_info=RECORD).key_by(0)
-    with pytest.raises(InvalidProgramError, match="interval_join takes one of 'inner', 'left', 'right', 'outer'"):
+    with pytest.raises(InvalidProgramError, match=r"takes one of 'inner', .* as how, not 'full': write how='outer'"):
         keyed.interval_join(keyed, "full")
+    with pytest.raises(InvalidProgramError, match="'inner', 'left', 'right', 'outer' as how, not 'user': the keys are"):
+        keyed.interval_join(keyed, "user")

@@ -100,7 +100,9 @@ def test_a_pair_without_a_value_is_told() -> None:
         (("id",), InvalidTypeError, "left\\('id'\\) or right\\('id'\\)"),
         ((left("id"), right("f0").alias("id")), InvalidProgramError, "two columns are called 'id'"),
         ((left("amount") + 1,), InvalidProgramError, "alias"),
-        ((col("id"),), InvalidTypeError, "id"),
+        ((col("id"),), InvalidTypeError, "left\\('id'\\) or right\\('id'\\) say, not col"),
+        ((lambda order, payment: order,), InvalidTypeError, "left\\('id'\\) or right\\('id'\\) say, not a lambda"),
+        ((left("none").alias("n"),), InvalidTypeError, 'select: left\\("none"\\): .* has no field'),
         ((), InvalidProgramError, "say which columns"),
     ],
 )
@@ -110,3 +112,10 @@ def test_misuse_is_told_where_it_is(join: Any, columns: Any, kind: type[Exceptio
     with pytest.raises(kind, match=message) as failure:
         join(orders, payments).select(*columns)
     assert __file__ in str(failure.value)
+
+
+def test_records_without_columns_are_told() -> None:
+    stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1]).map(lambda number: {"id": 1})
+    keyed = stream.key_by(lambda record: record["id"])
+    with pytest.raises(InvalidTypeError, match=r'left\("id"\): left\(\) is a pickled object, which has no columns'):
+        keyed.interval_join(keyed).between(0, 1).select(left("id"))

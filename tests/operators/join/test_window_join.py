@@ -26,6 +26,7 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from headrace.expressions import left, right
 from headrace.testing import JobHarness
 
 RECORD = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -236,6 +237,8 @@ def streams() -> tuple[Any, Any]:
     [
         (lambda a, b: a.join("b"), InvalidTypeError, "join takes a Stream"),
         (lambda a, b: a.join(b, how="cross"), InvalidProgramError, "'inner', 'left', 'right', 'outer'"),
+        (lambda a, b: a.join(b, how="left_outer"), InvalidProgramError, "not 'left_outer': write how='left'"),
+        (lambda a, b: a.join(b, left(0) == right(0)), InvalidTypeError, r"the keys are told by where\(...\).equal_to"),
         (lambda a, b: a.join(b).where(0).equal_to(1), InvalidTypeError, "keys of the same type"),
         (lambda a, b: a.co_group(b).where(0).equal_to(0).window(10), InvalidTypeError, "window takes"),
         (lambda a, b: a.join(b).where(0).equal_to(0).window(TEN).apply(First), InvalidTypeError, r"First\(\)"),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -381,6 +384,41 @@ def test_a_lookup_that_takes_too_long() -> None:
         enriched(never, (2, 10), timeout=Time.milliseconds(5))
 
 
+class Gone:
+    """A connection to a database that never answers."""
+
+    def cursor(self) -> Any:
+        threading.Event().wait()
+
+
+def test_a_table_that_takes_too_long_to_read() -> None:
+    lookup = Lookup.table(Gone, "customers", "id", {"country": str})
+    with pytest.raises(UserFunctionError, match="TimeoutError: the whole of it was not read in 5 ms: give more time"):
+        enriched(lookup, (2, 10), timeout=5, cache=LookupCache.full())
+
+
+ENDLESS = """
+import threading
+from headrace.common.errors import UserFunctionError
+from headrace.datastream.lookup import Lookup
+from tests.operators.lookup.test_lookups import Gone, enriched
+
+def waits(key):
+    threading.Event().wait()
+
+for lookup in (waits, Lookup.table(Gone, "customers", "id", {"country": str})):
+    try:
+        enriched(lookup, (2, 10), timeout=5)
+    except UserFunctionError as error:
+        print("in time" in str(error))
+"""
+
+
+def test_what_never_answers_does_not_hold_up_the_end_of_the_program() -> None:
+    ended = subprocess.run([sys.executable, "-c", ENDLESS], check=True, capture_output=True, text=True, timeout=200)
+    assert ended.stdout.split() == ["True", "True"]
+
+
 def test_a_lookup_without_a_timeout_waits() -> None:
     assert enriched(country_later, (1, 10), timeout=0) == [(1, "fr")]
 
@@ -449,6 +487,15 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
     ("lookup", "arguments", "told"),
     [
         (7, {}, "expected a function of (key), got 7"),
+        ({7: 1}, {}, "got {7: 1}: give its method get"),
+        ("customers", {}, "got 'customers': use Lookup.table(connect, name, key=..., columns=...)"),
+        (pa.table({"id": [1]}), {}, "got a Table: use Lookup.dataframe(rows, key=...)"),
+        (
+            country,
+            {"on": ["customer"]},
+            "a field, a tuple of fields or a function as on, not ['customer']",
+        ),
+        (country, {"timeout": "1 s"}, "timeout: expected a Duration"),
         (lambda: 1, {}, "write a function of (key)"),
         (Lookup, {}, "enrich takes a Lookup, not the class: Lookup.function(f)"),
         (country, {"on": "nobody"}, "nobody"),
@@ -477,8 +524,16 @@ def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> N
         (lambda: LookupCache.partial(max_keys=0), "max_keys has to be positive, not 0"),
         (lambda: LookupCache.partial(expires_after=0), "expires_after has to be positive, not 0"),
         (lambda: Lookup.of_many(countries, keys_per_request=0), "keys_per_request has to be positive"),
-        (lambda: Lookup.dataframe([1], key="id"), "Lookup.dataframe takes a Table, not [1]"),
+        (
+            lambda: Lookup.dataframe([1], key="id"),
+            "takes a DataFrame of Spark or a pyarrow.Table, not [1]",
+        ),
         (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (
+            lambda: Lookup.table(sqlite3.connect(":memory:"), "a", "id", {"c": str}),
+            "connect takes a function that makes a connection in a task, lambda: ..., not a Connection",
+        ),
+        (lambda: Lookup.table(print, "a", "id", {"c": "varchar"}), "'varchar' is not a type"),
         (lambda: Lookup.table(print, "a", "id", ["c"]), "columns, as {\"name\": str}, takes a Mapping, not ['c']"),
         (lambda: Lookup.table(print, "a; DROP TABLE b", "id", {"c": str}), "'a; DROP TABLE b' is no name of a table"),
     ],

@@ -52,5 +52,20 @@ TABLE: Final = {
 }
 """By kind, the outcome of each damage: one of the above, or an error that names the file."""
 
+_P: Final = "SavepointError"
+_XP: Final = f"{EXACT} or {_P}"
+_PS: Final = f"{_P} or {_S}"
+
+SAVEPOINTS: Final = {
+    "savepoint": [_P, _P, _XP, _P, _P, _P, _X, _P, _X, _X],
+    "table of a savepoint": [_P, _P, _P, _P, _P, _P, _X, _P, _X, _X],
+    "source log of a savepoint": [_P, _P, _P, _P, _P, _P, _X, _P, _X, _X],
+    "native savepoint": [_P, _P, _XP, _P, _P, _P, _X, _P, _X, _X],
+    "source log of a native savepoint": [_P, _P, _P, _P, _P, _P, _X, _P, _X, _X],
+    "state file of a native savepoint": [_XS, _PS, _XS, _PS, _P, _PS, _X, _P, _X, _X],
+    "pin": [_C, _C, _XC, _C, _XP, _C, _X, _C, _C, _X],
+}
+"""By kind, the outcome of each damage to a savepoint, for a job that starts from it."""
+
 STAGED: Final = [_R, _R, _R, _R, _R, _R, _X, _R, _X, _X]
 """That of messages that wait to be published to Kafka."""

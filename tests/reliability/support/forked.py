@@ -18,7 +18,7 @@ import pytest
 from tests.reliability.support.processes import SOURCES, TESTS, Running
 
 _PROGRAMS: Final = "tests.reliability.programs."
-_IMPORTED: Final = ("kafka_sink", "kafka_to_kafka", "log_to_log")
+_IMPORTED: Final = ("kafka_sink", "kafka_to_kafka", "log_to_log", "long_job")
 
 
 class Forked(Running):

@@ -149,8 +149,9 @@ class Running:
         os.kill(self._pid, signal.SIGCONT)
 
     def kill(self) -> Ended:
-        """Kill the driver with SIGKILL, and nothing else."""
-        os.kill(self._pid, signal.SIGKILL)
+        """Kill the driver with SIGKILL, and nothing else; it may have ended."""
+        if self.code is None:
+            os.kill(self._pid, signal.SIGKILL)
         return self.wait()
 
     def clean_up(self) -> None:

@@ -332,9 +332,15 @@ class Awaited(Mapped):
         raise AssertionError("nobody awaits it")
 
 
+class WithoutContext(Mapped):
+    def initialize_state(self) -> None:  # type: ignore[override]
+        raise AssertionError("nobody calls it")
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
+        (WithoutContext(), r"WithoutContext.initialize_state\(self\) .* write a function of \(context\)"),
         (Lookalike(), "Lookalike has snapshot_state, which is called of a CheckpointedFunction alone: extend that"),
         (Awaited(), "initialize_state of Awaited is called and not awaited: write def instead of async def"),
     ],

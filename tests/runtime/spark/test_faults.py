@@ -50,6 +50,12 @@ NOT_WRITTEN = (
     "OSError: [Errno 28] No space left\n\nThe above exception was the direct cause of the following exception:\n"
     "headrace.common.errors.CheckpointFailedError: the state of epoch 3 cannot be written: [Errno 28] No space left\n"
 )
+IMPORTED = (
+    "[PYTHON_EXCEPTION] Traceback (most recent call last):\n"
+    f'  File "{session.__file__}", line 54, in process\n    plan = pickle.loads(data)\n'
+    '  File "/jobs/limits.py", line 2, in <module>\n    LIMIT = int(sys.argv[1])\n            ^^^^\n'
+    "ValueError: invalid literal for int() with base 10: 'pyspark.worker'\n"
+)
 NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFoundError: No module named 'helpers'\n"
 
 
@@ -68,6 +74,11 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
             "No module named 'helpers': the executors' Python does not have",
         ),
         (PySparkException(NO_MODULE), JobExecutionError, "set os.environ['PYSPARK_PYTHON'] = sys.executable before"),
+        (
+            PySparkException(IMPORTED),
+            InfrastructureError,
+            "'pyspark.worker' at /jobs/limits.py:2 in <module>, when",
+        ),
         (PySparkException(NO_WORKERS), InfrastructureError, "Spark starts no other in this executor. Run the program"),
         (Py4JNetworkError("no answer"), JobExecutionError, "the Java process of Spark's driver has ended"),
         (ConnectionRefusedError(), JobExecutionError, "the Java process of Spark's driver has ended"),
@@ -81,6 +92,7 @@ NO_MODULE = "[PYTHON_EXCEPTION] Traceback (most recent call last):\nModuleNotFou
         "not-written",
         "module",
         "other-python",
+        "import",
         "no-workers",
         "java-gone",
         "java-refuses",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +38,8 @@ def _by_value(value: Any) -> bytes:
     try:
         return pickle_by_value(value)
     except Exception as error:
+        if inspect.isawaitable(value):
+            raise WrongValueError(value, "a value, and not what gives one when it is awaited: write await") from error
         raise WrongValueError(value, f"an object that can be pickled ({error})") from error
 
 

@@ -52,7 +52,10 @@ def _output_of(stream: DataStream[T_co]) -> Edge:
     """
     edges, graph = stream._edges, stream._transformations.graph
     if len(edges) > 1 or edges[0].key is not None or edges[0].partitioning is not FORWARD:
-        raise refused("cache() is for what an operator makes: a stream that is keyed, united or spread has none of it")
+        raise refused(
+            "cache() is for what an operator makes: a stream that is keyed, united or spread has none of it, so call "
+            "cache() before key_by(...) and the like, or behind the next operator"
+        )
     for node in graph.subgraph({edges[0].source}):
         if isinstance(node.spec, SourceSpec) and node.spec.source.boundedness is not Boundedness.BOUNDED:
             raise refused(f"cache() needs a stream that ends, but source {node.name!r} is unbounded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TupleTypeInfo, Types
 from headrace.datastream.streams.types import declared_type
@@ -108,12 +108,20 @@ def selected(
         InvalidTypeError: when one is no expression, or does not fit the pairs.
         InvalidProgramError: when one has no name, or two have the same.
     """
+    pair = pair_type(left, right)
     for expression in expressions:
-        if not isinstance(expression, Expression):
-            hint = f"left({expression!r}) or right({expression!r})"
-            raise refused(f"select takes expressions over pairs, {hint} say, not {expression!r}", InvalidTypeError)
-    values, names = bound_columns(expressions, pair_type(left, right))
+        if not isinstance(expression, Expression) or _is_no_side(expression, pair):
+            field = expression.key if isinstance(expression, Column) else expression
+            named = repr(field) if isinstance(field, str | int) else "'id'"
+            text = f"select takes expressions over pairs, left({named}) or right({named}) say, not {shown(expression)}"
+            raise refused(text, InvalidTypeError)
+    values, names = bound_columns(expressions, pair)
     return values, Types.ROW_NAMED(names, [value.type for value in values])
+
+
+def _is_no_side(expression: Expression, pair: TypeInformation) -> bool:
+    """Whether it is a plain column that is none of the two records of a pair."""
+    return isinstance(expression, Column) and expression.key not in (*pair.field_names, *range(len(pair.field_names)))
 
 
 def projected(positions: tuple[Any, ...], record_type: TypeInformation) -> tuple[Bound, ...]:
@@ -125,9 +133,12 @@ def projected(positions: tuple[Any, ...], record_type: TypeInformation) -> tuple
     if not isinstance(record_type, TupleTypeInfo):
         text = f"project is for tuples, but the records are of type {record_type}: use select(...), or give their type"
         raise refused(text, InvalidTypeError)
-    for position in positions or (None,):
+    if not positions:
+        raise refused("project: say which fields, by their positions: project(0, 2)", InvalidTypeError)
+    for position in positions:
         if not isinstance(position, int) or isinstance(position, bool):
-            raise refused(f"project takes positions of fields, at least one, not {position!r}", InvalidTypeError)
+            text = f"project takes positions of fields one by one, project(0, 2) say, not {position!r}"
+            raise refused(text, InvalidTypeError)
     return tuple(bound(col(position), record_type, "project") for position in positions)
 
 

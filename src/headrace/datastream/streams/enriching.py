@@ -12,6 +12,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.datastream.lookup import Lookup, LookupCache
 from headrace.datastream.streams.columns import type_of_field
 from headrace.datastream.streams.keying import selector_of
+from headrace.expressions import Expression
 from headrace.graph.async_specs import LookupSpec
 from headrace.operators.lookup.database import DatabaseReader
 from headrace.operators.lookup.lookup_operator import LookupSettings
@@ -75,10 +76,10 @@ def _key_of(record_type: TypeInformation, on: Any) -> Any:
     if isinstance(on, tuple) and len(on) != 1:
         return SeveralSelectors(tuple(_key_of(record_type, one) for one in on))
     on = on[0] if isinstance(on, tuple) else on
-    is_field = isinstance(on, str | int) and not isinstance(on, bool)
-    if is_field and record_type.is_composite:
-        type_of_field(record_type, on, "enrich")
-    return selector_of(record_type, on)
+    if isinstance(on, list | Expression):
+        text = f"enrich takes a field, a tuple of fields or a function as on, not {on!r}"
+        raise refused(text, InvalidTypeError)
+    return selector_of(record_type, on, "enrich")
 
 
 def _check_keys(record_type: TypeInformation, on: Any, reader: LookupReader) -> None:

@@ -85,7 +85,10 @@ class GroupingOperators(Stream[T_co], Generic[T_co]):
             InvalidProgramError: when the stream is keyed already, or spread in another way.
         """
         if any(edge.partitioning is not FORWARD for edge in self._edges):
-            raise refused("reinterpret_as_keyed(...) leaves records where they are, and these are spread anew before")
+            raise refused(
+                "reinterpret_as_keyed(...) leaves records where they are, and these are spread anew before: use "
+                "key_by(...)"
+            )
         key = key_of(self._type, key_selector, more, key_type)
         return self._environment._keyed(self._without_keys(), key, ForwardByKey(caller()))
 

@@ -102,7 +102,7 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
             f"key_by takes several fields one by one: key_by({named}), not {key_selector!r}", InvalidTypeError
         )
     if is_field:
-        fields = _checked_field(record_type, key_selector)
+        fields = _checked_field(record_type, key_selector, "key_by")
     else:
         check_function(key_selector, KeySelector, "get_key", is_opened=False)
         check_returns(key_selector, "get_key")
@@ -121,14 +121,20 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
     )
 
 
-def selector_of(record_type: TypeInformation, selector: Any) -> Callable[[Any], Any]:
+def selector_of(record_type: TypeInformation, selector: Any, method: str) -> Callable[[Any], Any]:
     """What is called with a record, given the name or position of a field, a ``KeySelector`` or a function.
 
+    Args:
+        record_type: the type of the records.
+        selector: what the program gave.
+        method: to which method, for messages.
+
     Raises:
-        InvalidTypeError: when it is none of these.
+        InvalidTypeError: when it is none of these, or there is no such field.
         UnsupportedOperationError: when the selector wants to be opened.
     """
     if isinstance(selector, str | int) and not isinstance(selector, bool):
+        _checked_field(record_type, selector, method)
         return _selector_of_field(record_type, selector)
     check_function(selector, KeySelector, "get_key", is_opened=False)
     check_returns(selector, "get_key")
@@ -170,13 +176,13 @@ def _selector_of_field(record_type: TypeInformation, field: str | int) -> FieldS
     return FieldSelector(record_type.field_names[index] if by_name else index)
 
 
-def _checked_field(record_type: TypeInformation, field: str | int) -> Fields | None:
+def _checked_field(record_type: TypeInformation, field: str | int, method: str) -> Fields | None:
     if not record_type.is_composite:
         if record_type.arrow_type is None:
             return None  # what the records are is known when they come
-        text = f"key_by({field!r}): records of type {record_type} have no fields"
-        raise refused(f"{text}: key_by(lambda record: record) takes the record itself", InvalidTypeError)
-    type_of_field(record_type, field, f"key_by({field!r})")
+        text = f"{method}({field!r}): records of type {record_type} have no fields"
+        raise refused(f"{text}: lambda record: record is the record itself", InvalidTypeError)
+    type_of_field(record_type, field, f"{method}({field!r})")
     return (field,)
 
 
@@ -228,15 +234,23 @@ def _called(key_selector: Any) -> Callable[[Any], Any]:
     return _function_of(key_selector)
 
 
-def check_same_keys(first: TypeInformation, second: TypeInformation, method: str) -> None:
+def check_same_keys(
+    first: TypeInformation, second: TypeInformation, method: str, keys: str = "both key_by(...)"
+) -> None:
     """Refuse streams with keys of different types, which are never equal.
+
+    Args:
+        first: the type of the keys of one stream.
+        second: that of the other one.
+        method: what brings them together, for messages.
+        keys: what says what the keys are, for messages.
 
     Raises:
         InvalidTypeError: when they are.
     """
     if first != second:
         raise refused(
-            f"{method} takes streams with keys of the same type, not {first} and {second}: give both key_by(...) the "
-            "same key_type",
+            f"{method} takes streams with keys of the same type, not {first} and {second}: take fields of one type, or "
+            f"give {keys} the same key_type",
             InvalidTypeError,
         )

@@ -35,6 +35,11 @@ _ORDER: Final = "records have no order but that of event time; rank within windo
 _DISTINCT: Final = "keep what was seen in a state, in a KeyedProcessFunction with a time to live"
 _WRITE: Final = "use sink_to(FileSink...), or another sink"
 _JOIN: Final = "use join(other).where(...).equal_to(...).window(...), or interval_join(other) behind key_by(...)"
+_OUTER: Final = 'use join(other, how="left"), or interval_join(other, how="left") behind key_by(...)'
+_ITERATE: Final = (
+    "Flink has given it up: repeat within a function, or send records around through a topic, with a sink and a source"
+)
+_ASYNC: Final = "use AsyncDataStream.unordered_wait(stream, function, timeout)"
 _TYPE: Final = "use get_type()"
 _OF_WINDOWS: Final = "windows have it: call it behind {}, before reduce, aggregate, apply or process"
 _SETTINGS_OF_WINDOWS: Final = (
@@ -68,6 +73,14 @@ OTHER_NAMES: Final = {
     **dict.fromkeys(("repartition", "coalesce"), "use rebalance(), and set_parallelism(...) on the operator behind it"),
     **dict.fromkeys(_SETTINGS_OF_WINDOWS, _OF_WINDOWS.format("window(...) or window_all(...)")),
     **dict.fromkeys(("apply", "mapInArrow", "mapInPandas"), "use map(...), or map_batches(...) for Arrow batches"),
+    **dict.fromkeys(("iterate", "close_with"), _ITERATE),
+    **dict.fromkeys(("unordered_wait", "ordered_wait", "map_async", "async_map"), _ASYNC),
+    **dict.fromkeys(("persist", "checkpoint", "localCheckpoint"), "use cache(), for a stream that ends"),
+    **dict.fromkeys(("global", "globalPartition", "to_one"), "use global_()"),
+    **dict.fromkeys(("left_join", "right_join", "outer_join", "full_join", "leftOuterJoin"), _OUTER),
+    **dict.fromkeys(("as_queryable_state", "asQueryableState"), "headrace state reads it: docs/reading-state.md"),
+    "enable_async_state": "leave it out: state is beside the function, and looked up for a whole batch at once",
+    "enableAsyncState": "leave it out: state is beside the function, and looked up for a whole batch at once",
     "explode": "use flat_map(...)",
     "withWatermark": "use assign_timestamps_and_watermarks(WatermarkStrategy...)",
 }
@@ -89,6 +102,9 @@ _OF_STREAMS: Final = (
     *("map", "flat_map", "filter", "map_batches", "select", "key_by", "union", "get_side_output"),
     *("print", "sink_to", "execute_and_collect", "to_dataframe", "name", "uid", "set_parallelism"),
 )
+
+OTHER_NAMES_OF_SINKS: Final = dict.fromkeys(_OF_STREAMS, "a sink is an end: call it of the stream that was written")
+"""Those of streams, behind ``print`` and ``sink_to``."""
 
 OTHER_NAMES_OF_WINDOWED_STREAMS: Final = {
     **dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN),
@@ -121,27 +137,39 @@ OTHER_NAMES_OF_BROADCAST_STREAMS: Final = dict.fromkeys(
 _KEYS_OF_BOTH: Final = "call where(...).equal_to(...) first, for the keys of both"
 _OF_JOINS: Final = ("window", "apply", "process", "select")
 
-OTHER_NAMES_OF_TWO_STREAMS: Final = dict.fromkeys((*_OF_JOINS, "equal_to", "on"), _KEYS_OF_BOTH)
+OTHER_NAMES_OF_TWO_STREAMS: Final = dict.fromkeys((*_OF_STREAMS, *_OF_JOINS, "equal_to", "on"), _KEYS_OF_BOTH)
 """What comes later, or is called otherwise elsewhere, behind ``join`` and ``co_group``."""
 
-OTHER_NAMES_OF_WHERE: Final = dict.fromkeys(_OF_JOINS, "call equal_to(...) first, for the key of the second stream")
+OTHER_NAMES_OF_WHERE: Final = dict.fromkeys(
+    (*_OF_STREAMS, *_OF_JOINS), "call equal_to(...) first, for the key of the second stream"
+)
 """What comes later, behind ``where``."""
 
-OTHER_NAMES_OF_EQUAL_TO: Final = dict.fromkeys(_OF_JOINS, "call window(...) first")
+OTHER_NAMES_OF_EQUAL_TO: Final = dict.fromkeys((*_OF_STREAMS, *_OF_JOINS), "call window(...) first")
 """What comes later, behind ``equal_to``."""
 
 OTHER_NAMES_OF_WINDOWS_OF_TWO: Final = dict.fromkeys(
-    ("process", "reduce", "aggregate"), "use apply(...) with a function of both"
+    (*_OF_STREAMS, "process", "reduce", "aggregate"), "use apply(...) with a function of both"
 )
 """What windows of one stream have, and those of two have not."""
 
-OTHER_NAMES_OF_INTERVALS: Final = dict.fromkeys(
-    ("process", "select", "apply"), "call between(lower, upper) first, which says what times match"
-)
+_KEYS_ARE_KNOWN: Final = "the keys are those of key_by(...): leave it out"
+
+OTHER_NAMES_OF_INTERVALS: Final = {
+    **dict.fromkeys(
+        (*_OF_STREAMS, "process", "apply"), "call between(lower, upper) first, which says what times match"
+    ),
+    **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
+    "window": "between(lower, upper) says what times match; windows are those of first.join(second)",
+}
 """What comes later, behind ``interval_join``."""
 
-OTHER_NAMES_BEHIND_BETWEEN: Final = {"apply": "use process(...) with a ProcessJoinFunction, or select(...)"}
-"""What window joins have, and interval joins have not."""
+OTHER_NAMES_BEHIND_BETWEEN: Final = {
+    **dict.fromkeys((*_OF_STREAMS, "apply"), "use process(...) with a ProcessJoinFunction, or select(...)"),
+    **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
+    **dict.fromkeys(("in_event_time", "in_processing_time"), "event time it is; call it before between(...)"),
+}
+"""What window joins and streams have, and interval joins have not."""
 
 OTHER_NAMES_OF_PARTITIONS: Final = dict.fromkeys(
     _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"

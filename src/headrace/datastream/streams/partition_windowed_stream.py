@@ -158,8 +158,8 @@ class PartitionWindowedStream(Generic[T_co]):
     def _sort_key(self, key: Any) -> Any:
         if isinstance(key, str | int) and not isinstance(key, bool):
             field = checked_field(self._type, "sort_partition", key)
-            return None if field is None else selector_of(self._type, field)
-        return selector_of(self._type, key)
+            return None if field is None else selector_of(self._type, field, "sort_partition")
+        return selector_of(self._type, key, "sort_partition")
 
 
 def by_subtask(stream: Stream[T_co]) -> PartitionWindowedStream[T_co]:

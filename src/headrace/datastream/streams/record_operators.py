@@ -25,6 +25,7 @@ from headrace.datastream.streams.columns import (
 from headrace.datastream.streams.enriching import lookup_spec
 from headrace.datastream.streams.requests import request_settings
 from headrace.datastream.streams.stream import Stream
+from headrace.datastream.streams.timer_misuse import check_has_no_timers
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type, is_untyped, result_type
 from headrace.expressions import Expression
@@ -154,10 +155,12 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
         Args:
             func: the function; it has neither state nor timers, those come with ``key_by(...)``.
             output_type: as for :meth:`flat_map`.
+
+        Raises:
+            InvalidProgramError: when it has timers.
         """
         check_object(func, ProcessFunction, "process_element")
-        if not isinstance(func, ProcessFunction) and callable(getattr(func, "on_timer", None)):
-            raise refused(f"{type(func).__name__} has timers, which belong to keys: call key_by(...) first")
+        check_has_no_timers(func, ("process_element",), "call key_by(...) first")
         warn_without_results(func, "process_element")
         return self._transform(ProcessSpec, "Process", func, output_type)
 

@@ -38,7 +38,7 @@ def request_settings(
     """
     expect(capacity, int, "capacity")
     expect(strategy, AsyncRetryStrategy, strategy_argument)
-    millis = to_millis(timeout)
+    millis = to_millis(timeout, "timeout")
     if capacity <= 0:
         raise refused(f"capacity: at least one request has to be in flight, not {capacity}")
     if millis < 0:

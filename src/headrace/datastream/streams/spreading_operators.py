@@ -105,7 +105,7 @@ class SpreadingOperators(Stream[T_co], Generic[T_co]):
         instead = "put into the record what it needs, with a map() that keeps the state"
         check_has_no_state(partitioner, "partitioner", instead)
         partition = method_of(partitioner, "partition")
-        select = selector_of(self._type, key_selector)
+        select = selector_of(self._type, key_selector, "partition_custom")
         return self._spread(Custom(partition, select, caller()))
 
     def _spread(self, partitioning: Partitioning) -> DataStream[T_co]:

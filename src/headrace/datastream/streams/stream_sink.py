@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.other_names import other_names, without_effect
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.streams.handle import OperatorHandle
-from headrace.datastream.streams.other_names import WITHOUT_EFFECT_ON_SINKS
+from headrace.datastream.streams.other_names import OTHER_NAMES_OF_SINKS, WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.pre_write import NO_TOPOLOGY, PreWriteTopology
 from headrace.datastream.streams.side_outputs import side_stream
 from headrace.graph.specs import SinkSpec
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @hides_engine_of_methods
-@other_names()
+@other_names(OTHER_NAMES_OF_SINKS)
 @without_effect(WITHOUT_EFFECT_ON_SINKS)
 class DataStreamSink(OperatorHandle):
     """The end of a stream: a sink that was added to it.

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.common.arguments import refused
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role, infer_from_hint
 from headrace.common.typeinfo import TypeInformation, Types
 
@@ -79,7 +81,10 @@ def declared_type(declared: Any) -> TypeInformation:
     Raises:
         InvalidTypeError: when it is no type at all.
     """
-    return Types.ROW(declared) if isinstance(declared, list) else Types.of(declared)
+    try:
+        return Types.ROW(declared) if isinstance(declared, list) else Types.of(declared)
+    except InvalidTypeError as error:
+        raise refused(str(error), InvalidTypeError) from None
 
 
 def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInformation:

@@ -164,7 +164,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         Raises:
             InvalidProgramError: when it is negative, or has no 64 bits.
         """
-        lateness = to_millis(time_ms)
+        lateness = to_millis(time_ms, "allowed_lateness")
         if lateness < 0:
             raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
         if lateness > MAX_WATERMARK:

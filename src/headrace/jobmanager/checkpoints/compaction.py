@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 EPOCHS_BETWEEN_LOOKS = 8
-"""How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition."""
+"""How often the state is looked at for runs to merge: reading the indexes costs a millisecond a partition.
+
+Where a look has found some, the next one follows as soon as these are merged: a round may leave others for later.
+"""
 
 
 class CompactionCoordinator:
@@ -40,6 +43,7 @@ class CompactionCoordinator:
         self._running: Future[list[CompactionOutcome | None]] | None = None
         self._offered: list[CompactionOutcome] = []
         self._epochs = 0
+        self._has_more = False
         self._partitions: dict[int, int] = {}
         self._is_stale = False
 
@@ -62,10 +66,12 @@ class CompactionCoordinator:
         self._forget_offered(manifest)
         self._partitions = {number: len(stage.partitions) for number, stage in enumerate(manifest.stages)}
         self._epochs += 1
-        if self._running is None and self._epochs % EPOCHS_BETWEEN_LOOKS == 0:
+        if self._running is None and (self._has_more or self._epochs % EPOCHS_BETWEEN_LOOKS == 0):
             tasks = self._plan(manifest)
+            self._has_more = False
             if tasks:
-                self._running = self._runtime.run_background(partial(compact, self._backend, self._storage), tasks)
+                work = partial(compact, self._backend, self._storage)
+                self._running = self._runtime.run_background(work, tasks, gives_way=True)
 
     def restarted(self) -> None:
         """The job goes on from its newest manifest, and no file is there any more that the manifest does not need."""
@@ -82,6 +88,7 @@ class CompactionCoordinator:
             self._delete(results, needed=())
         else:
             self._offered = results
+            self._has_more = bool(results)
 
     def _plan(self, manifest: Manifest) -> list[CompactionWork]:
         return [

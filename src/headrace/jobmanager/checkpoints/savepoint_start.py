@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.checkpoint.directory import folder_name
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
-from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError
+from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_in, named_files, put
+from headrace.savepoint.state_files import copy_state_file
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
@@ -195,11 +196,9 @@ class SavepointStart:
 
 def _copy_file(source: Folder, target: Folder, name: str) -> None:
     try:
-        file = source.map(name)
-        file.fetch(0, file.buffer.size)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        copy_state_file(source, target, name)
+    except StateCorruptedError as error:
         raise SavepointError(f"{source.locate(name)} is missing, which the savepoint refers to; put it back") from error
-    target.write(name, [file.buffer])
 
 
 def _newest_checkpoint(directory: Folder) -> Manifest | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.pins import Pin
+from headrace.checkpoint.pins import NAMES, Pin
 from headrace.common.errors import (
     HeadraceError,
     JobCancelledError,
@@ -205,7 +205,7 @@ def _begun(
     outcome: CompletableFuture[str],
     completed: Callable[[], None] | None,
 ) -> _Running:
-    name = f"savepoint-{manifest.job_id[:6]}-{uuid.uuid4().hex[:12]}"
+    name = f"{NAMES}{manifest.job_id[:6]}-{uuid.uuid4().hex[:12]}"
     folder = open_storage(request.directory, options=job.storage_options).folder(name)
     is_native = request.format == "native"
     job.store.pin(name, Pin(str(folder), tuple(manifest.state_files()), lasts=False))
@@ -220,7 +220,7 @@ def _begun(
             return _Running(name, folder, metadata, outcome, completed=completed)
         refs = [ref for stage in manifest.stages for part in stage.partitions if (ref := part.version) and _holds(ref)]
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
-        tables = job.runtime.run_background(export, refs) if refs else None
+        tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _Running(name, folder, metadata, outcome, tables, completed)
     except BaseException:
         _given_up(job, name, folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -124,4 +125,5 @@ def _list_of(returned: Any, what: str) -> list[Any]:
     if isinstance(returned, Iterable) and not isinstance(returned, _NO_LISTS):
         return list(returned)
     given = "None" if returned is None else with_article(type(returned))
-    raise InvalidTypeError(f"{given} was returned, which is no list of results: return a list, {what}")
+    todo = "await it" if inspect.isawaitable(returned) else f"return a list, {what}"
+    raise InvalidTypeError(f"{given} was returned, which is no list of results: {todo}")

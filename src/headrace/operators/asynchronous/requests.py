@@ -217,7 +217,12 @@ class Requests:
         finally:
             request.watch.cancel()
         self.timeouts += 1
-        returned = on_timeout(argument)
+        try:
+            returned = on_timeout(argument)
+        except TimeoutError as error:
+            if len(error.args) == 1:  # tell the limit, which may have been meant in another unit
+                error.args = (f"{error.args[0]} (the timeout is {self._seconds * 1000:g} ms)",)
+            raise
         return await returned if inspect.isawaitable(returned) else returned, on_timeout
 
     def _watch(self, request: Request) -> None:

@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect, refused, shown
+from headrace.common.errors import InvalidTypeError
+from headrace.common.signatures import check_call
 from headrace.common.time import to_millis
 from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import OUT
@@ -97,7 +99,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         Raises:
             InvalidProgramError: when a number is not positive.
         """
-        pause = to_millis(backoff_time_millis)
+        pause = to_millis(backoff_time_millis, "backoff_time_millis")
         return FixedDelayRetryStrategy(max_attempts, pause, result_predicate, exception_predicate)
 
     @staticmethod
@@ -123,7 +125,7 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         Raises:
             InvalidProgramError: when a number is not positive.
         """
-        first, longest = to_millis(initial_delay), to_millis(max_retry_delay)
+        first, longest = to_millis(initial_delay, "initial_delay"), to_millis(max_retry_delay, "max_retry_delay")
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, first, longest, multiplier, result_predicate, exception_predicate
         )
@@ -191,6 +193,7 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
     def __post_init__(self) -> None:
         _check_positive("fixed_delay", max_attempts=self.max_attempts, backoff_time_millis=self.backoff_time_millis)
+        _check_predicates("fixed_delay", self)
 
     def can_retry(self, current_attempts: int) -> bool:
         return current_attempts <= self.max_attempts
@@ -223,6 +226,16 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
     def __post_init__(self) -> None:
         numbers = {name: getattr(self, name) for name in ("initial_delay", "max_retry_delay", "multiplier")}
         _check_positive("exponential_backoff", max_attempts=self.max_attempts, **numbers)
+        if self.initial_delay > self.max_retry_delay:
+            raise refused(
+                f"exponential_backoff: the initial_delay of {self.initial_delay} ms is above the max_retry_delay of "
+                f"{self.max_retry_delay} ms"
+            )
+        if self.multiplier < 1:
+            raise refused(
+                f"exponential_backoff: with a multiplier of {self.multiplier} pauses would shrink: give 1.0 or more"
+            )
+        _check_predicates("exponential_backoff", self)
 
     def can_retry(self, current_attempts: int) -> bool:
         return current_attempts <= self.max_attempts
@@ -235,6 +248,16 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy[OUT]):
 
     def get_retry_predicate(self) -> AsyncRetryPredicate[OUT]:
         return RetryPredicate(self.result_predicate, self.exception_predicate)
+
+
+def _check_predicates(method: str, strategy: FixedDelayRetryStrategy | ExponentialBackoffDelayRetryStrategy) -> None:
+    for name, argument in (("result_predicate", "results"), ("exception_predicate", "exception")):
+        predicate = getattr(strategy, name)
+        if predicate is None:
+            continue
+        if not callable(predicate):
+            raise refused(f"{method}: {name} takes a function, not {shown(predicate)}", InvalidTypeError)
+        check_call(predicate, name, argument)
 
 
 def _check_positive(method: str, **numbers: float) -> None:

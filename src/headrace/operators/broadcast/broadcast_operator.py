@@ -32,7 +32,7 @@ ELEMENTS: Final = 0
 BROADCAST: Final = 1
 """The inputs of operators with a broadcast stream."""
 
-_NO_KEY: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
+NO_TIMERS: Final = "records of the broadcast stream have no key: timers are set in process_element, or in on_timer"
 _OTHER_NAMES_OF_BROADCAST_SIDE: Final = {
     **OTHER_NAMES_OF_CONTEXTS,
     "get_current_key": "records of the broadcast stream have no key; apply_to_keyed_state tells those that have state",
@@ -188,7 +188,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         return found
 
     def _contexts(self) -> Sequence[Any]:
-        times = FollowingTimerService(self.context.name, _NO_KEY, self._service)
+        times = FollowingTimerService(self.context.name, NO_TIMERS, self._service)
         for_broadcast = KeyedBroadcastContext(times, self._states, self._states.writable)
         for_broadcast._keyed = self._backend
         return [self._context, for_broadcast]

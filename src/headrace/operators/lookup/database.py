@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row
 from headrace.operators.lookup.reader import LookupReader, add_by_key, key_at
+from headrace.operators.lookup.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -147,7 +147,7 @@ class _Connection:
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
         self._connection: Any = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="lookup")
+        self._thread = DaemonThreads(1, "lookup")
 
     async def run(self, query: Callable[[Any, Any], T], argument: Any) -> T:
         """What a function makes of the connection."""

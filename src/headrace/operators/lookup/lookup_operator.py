@@ -122,9 +122,11 @@ class LookupOperator(RequestingOperator):
     async def _read_all(self) -> None:
         settings = self._lookup.requests
         try:
-            async with asyncio.timeout(settings.timeout / 1000 if settings.timeout else None):
+            async with asyncio.timeout(settings.timeout / 1000 if settings.timeout else None) as limit:
                 self._lookup_intake.cache = FullCache(await self._reader.read_all())
         except BaseException as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                error.args = (f"the whole of it was not read in {settings.timeout} ms: give more time",)
             told = user_error(error, self.context)
             raise told from (None if told is error else error)
 

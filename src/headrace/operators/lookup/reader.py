@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import with_article
@@ -13,6 +12,7 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import method_of_object
 from headrace.operators.lookup.comparable import check_comparable
+from headrace.operators.lookup.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,11 +76,11 @@ class FunctionReader(LookupReader):
         self._is_awaited = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
         )
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads: DaemonThreads | None = None
 
     def open(self, runtime_context: Any) -> Any:
         if not self._is_awaited:
-            self._threads = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="lookup")
+            self._threads = DaemonThreads(_MOST_THREADS, "lookup")
         opened = method_of_object(self._function, "open")
         return None if opened is None else opened(runtime_context)
 

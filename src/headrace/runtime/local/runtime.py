@@ -76,8 +76,8 @@ class LocalRuntime:
     def check(self) -> None:
         """This process can always run tasks."""
 
-    def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
-        """Do it at once. All of it is pickled, as it would be for another process."""
+    def run_background(self, work: Callable[[T], R], items: Sequence[T], *, gives_way: bool = False) -> Future[list[R]]:
+        """Do it at once, between two epochs. All of it is pickled, as it would be for another process."""
         done: Future[list[R]] = Future()
         try:
             pickled = pickle_by_value(work)

@@ -69,6 +69,14 @@ _FATAL: Final = re.compile(
 
 _FRAME: Final = re.compile(r'^ +File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
+_TRACED: Final = re.compile(r'^ +File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
+"""A line of a traceback."""
+
+_IMPORTED: Final = (
+    ", when a task imported the module: what it does when it is imported, it does in the tasks as well, where sys.argv "
+    "and the environment are others"
+)
+
 _NO_WORKERS: Final = (
     "the process that starts Spark's Python workers died while it was being started, and Spark starts no other in this "
     "executor. Run the program again: with a checkpoint directory it goes on where it was"
@@ -87,13 +95,24 @@ def failure(what: str, error: Exception) -> HeadraceError:
             f"{what} failed: the Java process of Spark's driver has ended. Run the program again: with a checkpoint "
             "directory it goes on where it was"
         )
-    return _kind_of(error)(f"{what} failed in Spark: {first_line(error)}{_remedy(error)}")
+    return _kind_of(error)(f"{what} failed in Spark: {first_line(error)}{_place(error)}{_remedy(error)}")
 
 
 def not_started(error: Exception) -> JobExecutionError:
     """The error to be raised in place of one of :data:`SPARK_ERRORS` that hindered a session from being made."""
     why = "its Java process has ended" if isinstance(error, _LOST) else first_line(error)
     return JobExecutionError(f"Spark did not start: {why}; what Java said is above")
+
+
+def _place(error: Exception) -> str:
+    """Where the program has failed in a task, outside of its functions, whose errors are told otherwise."""
+    if _has_crashed(error):
+        return ""
+    frames = (CallSite(file, int(line), function) for file, line, function in _TRACED.findall(str(error)))
+    site = next((frame for frame in reversed([*frames]) if is_of_program(frame.file)), None)
+    if site is None:
+        return ""
+    return f" at {site}{_IMPORTED if site.function == '<module>' else ''}"
 
 
 def _remedy(error: Exception) -> str:

@@ -11,18 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from pyspark import SparkFiles
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.common.errors import JobExecutionError
 from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
+from headrace.runtime.spark.background_process import BackgroundProcess
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.spark.payload_files import files_in, make_folder, remove
 from headrace.runtime.spark.session import session_of_epochs
 from headrace.runtime.spark.shipping import Parts, ShippedFiles
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
+from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path
 
 if TYPE_CHECKING:
@@ -71,6 +74,7 @@ class SparkRuntime:
         self._tasks_run_here = handle.tasks_run_here
         self._tag = f"headrace-{uuid.uuid4().hex[:12]}"
         self._background = ThreadPoolExecutor(_BACKGROUND_QUERIES, "headrace-background")
+        self._beside = self._process_beside()
         self._cleaning = ThreadPoolExecutor(1, "headrace-cleaning")
         self._parallelism: list[int] = []
         self._job: ShippedJob | None = None
@@ -151,19 +155,27 @@ class SparkRuntime:
         if is_stopped:
             raise _stopped()
 
-    def run_background(self, work: Callable[[T], R], items: Sequence[T]) -> Future[list[R]]:
-        """Do it in a query of its own, which runs beside the epochs."""
-        return self._background.submit(self._run_background, work, items)
+    def run_background(self, work: Callable[[T], R], items: Sequence[T], *, gives_way: bool = False) -> Future[list[R]]:
+        """Do it in a query of its own, which runs beside the epochs; what gives way to them in its own process.
+
+        That is where all tasks run on this machine. Elsewhere other executors may be free.
+        """
+        run = self._run_background if self._beside is None or not gives_way else self._run_beside
+        return self._background.submit(run, work, items)
 
     def cancel(self) -> None:
-        """Interrupt the query that runs."""
+        """Interrupt the query that runs, and what runs beside it."""
         # Not interruptTag() of the session: it finds only what the same thread has tagged.
         with contextlib.suppress(*_STOPPED):
             self._session.sparkContext.cancelJobsWithTag(self._tag)
+        if self._beside is not None:
+            self._beside.end()
 
     def close(self) -> None:
         """Let go of the job; the session stays, for the next job and for the user's own queries."""
         self._background.shutdown(wait=True, cancel_futures=True)
+        if self._beside is not None:
+            self._beside.end()
         self._cleaning.shutdown(wait=True, cancel_futures=True)  # the folder goes as a whole
         for name in self._job_files:
             assert self._files is not None
@@ -240,6 +252,20 @@ class SparkRuntime:
                 .mapInArrow(LaterStage(self._job, stage), ENVELOPES)
             )
         return query
+
+    def _process_beside(self) -> BackgroundProcess | None:
+        """The process for work that gives way to the epochs, where all tasks run on this machine."""
+        if not self._tasks_run_here or not is_found_by_new_interpreters():
+            return None
+        return BackgroundProcess(SparkFiles.getRootDirectory())
+
+    def _run_beside(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        assert self._beside is not None
+        assert self._job is not None
+        self._bring_back_the_job()
+        pickled = [pickle.dumps(item, protocol=5) for item in items]
+        outcomes = self._beside.run(self._job, pickle_by_value(work), pickled)
+        return [pickle.loads(outcome).result() for outcome in outcomes]
 
     def _run_background(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         assert self._files is not None

@@ -62,7 +62,7 @@ def daemon_settings(theirs: Mapping[str, str]) -> dict[str, str]:
         Nothing where they say otherwise, or a new interpreter would not find headrace, or forking a process that has
         imported this much is not safe (macOS).
     """
-    if sys.platform != "linux" or not _EXCLUDING.isdisjoint(theirs) or not _is_found_by_new_interpreters():
+    if sys.platform != "linux" or not _EXCLUDING.isdisjoint(theirs) or not is_found_by_new_interpreters():
         return {}
     return dict(_SETTINGS)
 
@@ -88,7 +88,7 @@ def _run_small_job(context: SparkContext) -> None:
         logger.info("the daemon of Python workers was not started early: %s", error)
 
 
-def _is_found_by_new_interpreters() -> bool:
+def is_found_by_new_interpreters() -> bool:
     """Whether headrace comes from where every interpreter looks, not from a folder that the program has added."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return Path(__file__).resolve().parents[3] in {

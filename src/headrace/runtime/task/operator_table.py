@@ -17,6 +17,7 @@ from headrace.graph.process_specs import (
     KeyedCoProcessSpec,
     KeyedProcessSpec,
     ProcessSpec,
+    StateBootstrapSpec,
     TwoInputSpec,
 )
 from headrace.graph.window_specs import (
@@ -51,6 +52,7 @@ from headrace.operators.lookup.lookup_operator import LookupOperator
 from headrace.operators.process import ProcessOperator
 from headrace.operators.rolling import RollingOperator, rolling_aggregate, rolling_reduce
 from headrace.operators.sink import SinkOperator
+from headrace.operators.state_bootstrap import StateBootstrapOperator
 from headrace.operators.stateless import FilterOperator, FlatMapOperator, MapBatchesOperator, MapOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import OperatorPlace
@@ -144,6 +146,9 @@ class OperatorMaker:
     def _keyed_process(self, planned: PlannedOperator, spec: KeyedProcessSpec) -> Operator:
         is_batch = self._plan.settings.is_batch
         return KeyedProcessOperator(spec.function, planned.output_type, planned.side_types_read, is_batch=is_batch)
+
+    def _state_bootstrap(self, planned: PlannedOperator, spec: StateBootstrapSpec) -> Operator:
+        return StateBootstrapOperator(spec.function, planned.output_type, planned.side_types_read)
 
     def _co_process(self, planned: PlannedOperator, spec: CoProcessSpec) -> Operator:
         operator = ProcessOperator(spec.function, planned.output_type, planned.side_types_read, TWO_INPUTS)
@@ -335,6 +340,7 @@ _MAKERS: dict[type[specs.OperatorSpec], Make] = {
     specs.TimestampsSpec: OperatorMaker._timestamps,
     ProcessSpec: OperatorMaker._process,
     KeyedProcessSpec: OperatorMaker._keyed_process,
+    StateBootstrapSpec: OperatorMaker._state_bootstrap,
     CoProcessSpec: OperatorMaker._co_process,
     KeyedCoProcessSpec: OperatorMaker._keyed_co_process,
     BroadcastProcessSpec: OperatorMaker._broadcast,

@@ -13,22 +13,20 @@ from headrace.state.compaction import (
     mapped,
     plan_compaction,
     run_compaction,
-    run_of_entry,
 )
-from headrace.state.exporting import exported
 from headrace.state.rocksdb.local_tables import LocalTables
-from headrace.state.rocksdb.merging import becomes_table, is_worth_a_table, merge_into_table, merged_for_export
+from headrace.state.rocksdb.merging import becomes_table, is_worth_a_table, merge_into_table
 from headrace.state.rocksdb.settings import RocksDBSettings
 from headrace.state.rocksdb.table import rocksdict
 from headrace.state.rocksdb.table_section import TABLE, TableSection
+from headrace.state.run_entries import run_of_entry
 from headrace.state.runs.sections import Section
-from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
+from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from headrace.common.configuration import Configuration
-    from headrace.state.exported import ExportedTable
     from headrace.state.task_state import SectionOf
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder, MappedFile
@@ -51,11 +49,6 @@ class RocksDBStateBackend(HashMapStateBackend):
 
     def sections(self, storage: Folder) -> SectionOf:
         return _Sections(LocalTables(storage, self.settings))
-
-    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
-        if ref.name or ref.inline:
-            runs = HashMapTaskStates.stored_runs(storage, ref, self.sections(storage))
-            yield from exported(runs, now, merged_for_export)
 
     def plan_compaction(
         self,

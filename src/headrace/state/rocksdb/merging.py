@@ -1,29 +1,28 @@
-"""Merging runs of keyed state into a table: range of hashes by range of hashes, so that memory is bounded.
+"""Merging runs of keyed state into a table, range of hashes by range of hashes.
 
-What merges a range is what merges whole runs in ``hashmap``; only where the rows come from and where they go differs.
+What merges a range is what merges runs in ``hashmap``; only where the rows come from and where they go differs.
 """
 
 from __future__ import annotations
 
 import base64
 from hashlib import blake2b
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.state.compaction import CompactionResult, entry_of_run
-from headrace.state.exporting import merged_as_a_whole
-from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
+from headrace.state.compaction import CompactionResult
 from headrace.state.keys import KeyColumn
 from headrace.state.rocksdb.local_tables import PIECE
 from headrace.state.rocksdb.rows import RowCodec, row_keys
 from headrace.state.rocksdb.table import TableWriter
 from headrace.state.rocksdb.table_section import TABLE
+from headrace.state.run_entries import entry_of_run
 from headrace.state.runs import ELEMENT_COUNT, HASH, Run
 from headrace.state.runs.layout import HALF_EXPIRED, KEY
-from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.range_merging import merged_in_ranges
+from headrace.state.runs.run import hashes_of
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName
 
@@ -32,29 +31,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.state.compaction import CompactionTask
-    from headrace.state.exporting import Piece
     from headrace.state.rocksdb.local_tables import LocalTables
     from headrace.state.rocksdb.settings import RocksDBSettings
-    from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
-
-CHUNK_ROWS: Final = 1 << 16
-CHUNK_BYTES: Final = 8 << 20
-"""So many rows, or elements of lists, and bytes are merged at once, as far as hashes are spread evenly."""
 
 
 def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
     """Whether a table is made of the runs that a task merges."""
-    if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
-        return False
-    return any(TABLE in entry for entry in task.runs) or _size(task) >= settings.smallest_table
+    return task.is_of_keys and (any(TABLE in entry for entry in task.runs) or task.size >= settings.smallest_table)
 
 
 def is_worth_a_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
     """Whether runs of columns are to become a table for their size alone."""
-    if not task.store.startswith((STORE_PREFIX, NAMESPACED_PREFIX)):
-        return False
-    return TABLE not in task.runs[-1] and _size(task) >= settings.largest_columns
+    return task.is_of_keys and TABLE not in task.runs[-1] and task.size >= settings.largest_columns
 
 
 def merge_into_table(
@@ -79,7 +68,7 @@ def merge_into_table(
         name = str(CompactedName(task.generation, task.stage, task.partition, _digest(path)))
         storage.write(name, _pieces(path))
         size = path.stat().st_size
-    whole = Run(Section(pa.RecordBatch.from_pylist([], made.schema)), made.meta, _hashes(runs), origin=task.partition)
+    whole = Run(Section(pa.RecordBatch.from_pylist([], made.schema)), made.meta, hashes_of(runs), origin=task.partition)
     return CompactionResult(
         task, {**entry_of_run(whole), "at": 0, "rows": made.rows, "size": size, TABLE: about, "file": name}
     )
@@ -129,44 +118,6 @@ class _TableBuilder:
         half = sorted(self._half_expired)[len(self._half_expired) // 2]
         if half < MAX_WATERMARK:
             self.meta[HALF_EXPIRED] = half
-
-
-def merged_in_ranges(runs: Sequence[Run], *, is_oldest: bool, now: int) -> Iterator[Piece]:
-    """What runs make together, range of hashes by range of hashes; arguments as of ``merge_runs``."""
-    low, high = _hashes(runs)
-    rows, size = sum(run.weight for run in runs), sum(run.section.size for run in runs)
-    chunks = 1 + max(rows // CHUNK_ROWS, size // CHUNK_BYTES)
-    bounds = [low + (high - low) * number // chunks for number in range(chunks + 1)]
-    for bounds_of_chunk in pairwise(bounds):
-        parts = [_part(run, bounds_of_chunk) for run in runs]
-        if any(part.rows for part in parts):  # all of them, since a row has the columns of all
-            batch, meta = merge_runs(parts, is_oldest=is_oldest, now=now)
-            if batch is not None:
-                yield batch, meta
-
-
-def merged_for_export(runs: Sequence[Run], now: int) -> Iterator[Piece]:
-    """The rows of a whole store: where some are in tables, in pieces."""
-    if any(run.section.is_table for run in runs):
-        yield from merged_in_ranges(runs, is_oldest=True, now=now)
-    else:
-        yield from merged_as_a_whole(runs, now)
-
-
-def _part(run: Run, hashes: HashRange) -> Run:
-    """The rows of a run with these hashes, as far as they count."""
-    start, stop = max(hashes[0], run.hashes[0]), min(hashes[1], run.hashes[1])
-    if start < stop:
-        return Run(Section(run.section.between((start, stop))), run.meta, hashes)
-    return Run(Section(pa.RecordBatch.from_pylist([], run.section.schema)), run.meta, hashes)
-
-
-def _hashes(runs: Sequence[Run]) -> HashRange:
-    return min(run.hashes[0] for run in runs), max(run.hashes[1] for run in runs)
-
-
-def _size(task: CompactionTask) -> int:
-    return sum(entry["size"] for entry in task.runs)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.runs.layout import HASH, KEY
-from headrace.state.runs.run import Run
+from headrace.state.runs.run import ALL_HASHES
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.keys.codecs import KeyColumn
+    from headrace.state.runs.run import Run
     from headrace.state.runs.sections import Section
 
     Indices = npt.NDArray[np.int64]
@@ -32,11 +33,8 @@ def order_of_keys(keys: KeyColumn) -> Indices:
 
 def narrowed(run: Run, keys: KeyColumn) -> Run:
     """A run that has the rows of keys, sorted by hash; where it lies in a table, others are not read."""
-    start, stop = (0, len(keys)) if run.whole else _own_keys(run, keys)
-    section = run.section.narrowed(keys.slice(start, stop))
-    if section is run.section:
-        return run
-    return Run(section, run.meta, run.hashes, whole=run.whole, origin=run.origin)
+    section = run.section.narrowed(keys.slice(*_own_keys(run, keys)))
+    return run if section is run.section else run.with_rows(section)
 
 
 def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
@@ -44,8 +42,6 @@ def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
 
     Keys whose rows do not count in this run are not found.
     """
-    if run.whole:
-        return _find(run.section, keys)
     start, stop = _own_keys(run, keys)
     found, rows = _find(run.section, keys.slice(start, stop))
     return found + start, rows
@@ -53,8 +49,6 @@ def find_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
 
 def find_all_own_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
     """As :func:`find_all_rows`, of the section of a run; keys whose rows do not count in this run are not found."""
-    if run.whole:
-        return find_all_rows(run.section, keys)
     start, stop = _own_keys(run, keys)
     found, rows = find_all_rows(run.section, keys.slice(start, stop))
     return found + start, rows
@@ -62,6 +56,8 @@ def find_all_own_rows(run: Run, keys: KeyColumn) -> tuple[Indices, Indices]:
 
 def _own_keys(run: Run, keys: KeyColumn) -> tuple[int, int]:
     """First and last of those keys, sorted by hash, whose rows count in a run."""
+    if run.hashes == ALL_HASHES:
+        return 0, len(keys)
     low, last = np.uint64(run.hashes[0]), np.uint64(run.hashes[1] - 1)
     return int(np.searchsorted(keys.hashes, low)), int(np.searchsorted(keys.hashes, last, side="right"))
 

@@ -18,7 +18,7 @@ from headrace.state.runs.keyed_mergers import merge_lists, merge_maps, merge_val
 from headrace.state.runs.layout import ELEMENT_COUNT, KIND, SORT, SUBTASK_LIST, TIMERS, VALUE
 from headrace.state.runs.merge_input import MergeInput
 from headrace.state.runs.ordered import described, newest, ordered_merger
-from headrace.state.runs.run import one_batch
+from headrace.state.runs.run import one_batch, starts_of_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,14 +37,16 @@ MANY_RUNS: Final = 5
 """From more runs than this on, compaction merges even what is small or of unequal size."""
 
 MAX_RUNS: Final = 20
-"""How many runs a store may have when nobody compacts; then the newest are merged, however large they are."""
+"""In how many runs a key may be when nobody compacts; then the newest are merged, however large they are."""
 
 GROWTH: Final = 2
 """A run is merged with newer ones once these have half as many rows: a row is rewritten log2(rows) times or so."""
 
 MOST_BYTES: Final = 1 << 28
-"""Ordered runs of more bytes together, or any within a task, are not merged, which takes three times as much memory."""
+"""Ordered runs of more bytes together are not merged, which takes three times as much memory."""
 
+MOST_INLINE_BYTES: Final = 1 << 26
+"""The same for any runs within a task, which has an epoch in memory besides."""
 
 _MOST_TIMES: Final = 4
 """An epoch that has added many rows can afford to write so many times as many anew."""
@@ -155,8 +157,9 @@ def _start_of_merge(runs: Sequence[Run], most_rows: int) -> int:
     while start > lowest and runs[start - 1].weight <= GROWTH * rows and rows + runs[start - 1].weight <= most_rows:
         start -= 1
         rows += runs[start].weight
-    # Too many: merge so that half of the allowed runs are left, and it is some time until that is due again.
-    return _start_of_fitting(runs, start if start < MAX_RUNS else max(lowest, MAX_RUNS // 2 - 1))
+    # Too many: merge so that half of the allowed levels are left, and it is some time until that is due again.
+    levels = starts_of_levels([run.hashes for run in runs[:start]])
+    return _start_of_fitting(runs, start if len(levels) < MAX_RUNS else max(lowest, levels[MAX_RUNS // 2 - 1]))
 
 
 def _start_of_fitting(runs: Sequence[Run], start: int) -> int:
@@ -164,7 +167,7 @@ def _start_of_fitting(runs: Sequence[Run], start: int) -> int:
     size = 0
     for index in range(len(runs) - 1, start - 1, -1):
         size += runs[index].section.nbytes
-        if size > MOST_BYTES:
+        if size > MOST_INLINE_BYTES:
             return index + 1
     return start
 

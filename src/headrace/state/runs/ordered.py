@@ -116,8 +116,7 @@ def brought_to(run: Run, floor: int) -> Run | None:
     bound = rows_above(run, floor)
     if bound.row == run.rows:
         return None
-    meta = {**run.meta, FLOOR: floor, LOW: bound.row, NEXT: bound.next}
-    return type(run)(run.section, meta, run.hashes, whole=run.whole, origin=run.origin)
+    return run.with_meta({**run.meta, FLOOR: floor, LOW: bound.row, NEXT: bound.next})
 
 
 def ordered_merger(combine: Combine) -> Callable[[MergeInput], pa.RecordBatch]:

@@ -32,20 +32,29 @@ class Run:
         hashes: the hashes of the keys whose rows count.
         whole: whether every row counts, so that nothing needs to be left out.
         origin: the partition that wrote it.
+        span: the hashes that all rows of the table have; as many as ``hashes`` where that is not known.
     """
 
-    __slots__ = ("_own", "hashes", "meta", "origin", "section", "whole")
+    __slots__ = ("_own", "hashes", "meta", "origin", "section", "span", "whole")
 
     _own: slice | npt.NDArray[np.bool_] | None
 
     def __init__(
-        self, section: Section, meta: dict[str, Any], hashes: HashRange, *, whole: bool = True, origin: int = 0
+        self,
+        section: Section,
+        meta: dict[str, Any],
+        hashes: HashRange,
+        *,
+        whole: bool = True,
+        origin: int = 0,
+        span: HashRange | None = None,
     ) -> None:
         self.section = section
         self.meta = meta
         self.hashes = hashes
         self.whole = whole
         self.origin = origin
+        self.span = span or hashes
         self._own = None
 
     @property
@@ -61,11 +70,13 @@ class Run:
     @property
     def batch(self) -> pa.RecordBatch:
         """The rows that count. Not copied, unless rows in the middle of a run must be left out."""
+        if self.whole:
+            return self.section.batch
+        if self._is_by_hash:
+            return self.section.between(self.hashes)
         own = self.own_rows()
         batch = self.section.batch
-        if isinstance(own, slice):
-            return batch if self.whole else batch.slice(own.start, own.stop - own.start)
-        return batch.filter(pa.array(own))
+        return batch.slice(own.start, own.stop - own.start) if isinstance(own, slice) else batch.filter(pa.array(own))
 
     @property
     def table(self) -> pa.Table:
@@ -91,12 +102,15 @@ class Run:
     def _find_own_rows(self) -> slice | npt.NDArray[np.bool_]:
         if HASH not in self.section.schema.names:
             return slice(0, self.rows)
+        if self._is_by_hash:
+            return slice(*self.section.rows_between(self.hashes))
         hashes = self.section.column(HASH).to_numpy()
-        low, last = np.uint64(self.hashes[0]), np.uint64(self.hashes[1] - 1)
-        if self.meta.get(SORT, [""])[0] == HASH:
-            return slice(int(np.searchsorted(hashes, low)), int(np.searchsorted(hashes, last, side="right")))
-        own: npt.NDArray[np.bool_] = (hashes >= low) & (hashes <= last)
+        own: npt.NDArray[np.bool_] = (hashes >= np.uint64(self.hashes[0])) & (hashes <= np.uint64(self.hashes[1] - 1))
         return own
+
+    @property
+    def _is_by_hash(self) -> bool:
+        return bool(self.meta.get(SORT, [""])[0] == HASH)
 
     def restricted(self, hashes: HashRange) -> Run | None:
         """The same run for the keys that are within ``hashes`` as well; None when none can be."""
@@ -104,7 +118,20 @@ class Run:
         if low >= high:
             return None
         whole = self.whole and (low, high) == self.hashes
-        return Run(self.section, self.meta, (low, high), whole=whole, origin=self.origin)
+        return Run(self.section, self.meta, (low, high), whole=whole, origin=self.origin, span=self.span)
+
+    def without(self, hashes: HashRange) -> list[Run]:
+        """The same run for the keys below ``hashes``, and for those above, as far as there can be any."""
+        parts = (self.restricted((0, hashes[0])), self.restricted((hashes[1], HASH_END)))
+        return [part for part in parts if part is not None]
+
+    def with_rows(self, section: Section) -> Run:
+        """A run that has others of the rows of the same keys."""
+        return Run(section, self.meta, self.hashes, whole=self.whole, origin=self.origin, span=self.span)
+
+    def with_meta(self, meta: dict[str, Any]) -> Run:
+        """A run of the same rows, of which something else is said."""
+        return Run(self.section, meta, self.hashes, whole=self.whole, origin=self.origin, span=self.span)
 
 
 class RunStore:
@@ -157,14 +184,14 @@ class RunStore:
         """Puts one run, or nothing, in the place of runs that follow one another."""
         start = self._span(old_runs)
         new = [] if new_table is None or not new_table.num_rows else [one_batch(new_table)]
-        runs = [Run(Section(batch), meta, self._hashes, origin=self._partition) for batch in new]
+        runs = [Run(Section(batch), meta, hashes_of(old_runs), origin=self._partition) for batch in new]
         self._runs[start : start + len(old_runs)] = runs
         self.changed = True
         return runs[0] if runs else None
 
     def rewrite(self, run: Run, batch: pa.RecordBatch, meta: dict[str, Any]) -> Run:
         """Puts rows that stand for those of a run that count in its place; the run that holds them."""
-        renewed = Run(Section(batch), meta, self._hashes, origin=self._partition)
+        renewed = Run(Section(batch), meta, run.hashes, origin=self._partition)
         self.substitute([run], [renewed])
         return renewed
 
@@ -176,8 +203,7 @@ class RunStore:
 
     def annotate(self, run: Run, **changes: Any) -> Run:
         """Changes entries of a run's ``meta``; the run is replaced by one with the same rows, which is returned."""
-        meta = {**run.meta, **changes}
-        renewed = Run(run.section, meta, run.hashes, whole=run.whole, origin=run.origin)
+        renewed = run.with_meta({**run.meta, **changes})
         self._runs[self._index(run)] = renewed
         self.changed = True
         return renewed
@@ -197,6 +223,24 @@ class RunStore:
         if [*map(id, self._runs[start : start + len(runs)])] != [*map(id, runs)]:
             raise StateError(f"the runs to be replaced do not follow one another in the store {self.name!r}")
         return start
+
+
+def hashes_of(runs: Iterable[Run]) -> HashRange:
+    """The hashes from the first to the last of some runs."""
+    lows, highs = zip(*(run.hashes for run in runs), strict=True)
+    return min(lows), max(highs)
+
+
+def starts_of_levels(ranges: Sequence[HashRange]) -> list[int]:
+    """Where the levels of a store begin, given the hashes of its runs.
+
+    A level is of runs that follow one another, and so do their hashes: a key is in one of them at most.
+
+    >>> starts_of_levels([(0, 10), (10, 20), (0, 20), (0, 5)])
+    [0, 2, 3]
+    """
+    later = [index for index in range(1, len(ranges)) if ranges[index][0] < ranges[index - 1][1]]
+    return [0, *later] if ranges else []
 
 
 def weight_of(meta: dict[str, Any], rows: int) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import StateCorruptedError, StateError
+from headrace.state.keys.groups import HASH_END
 from headrace.state.runs.layout import HASH
 from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
 
@@ -147,11 +148,14 @@ class Section:
         return self
 
     def between(self, hashes: tuple[int, int]) -> pa.RecordBatch:
-        """The rows of a range of hashes, where rows are in the order of these."""
-        column = self.column(HASH).to_numpy()
-        start = int(np.searchsorted(column, np.uint64(hashes[0])))
-        stop = int(np.searchsorted(column, np.uint64(hashes[1] - 1), side="right"))
-        return self.batch.slice(start, stop - start)
+        """The rows of a range of hashes, where rows are in the order of these; no others are verified."""
+        return self.slice(*self.rows_between(hashes))
+
+    def rows_between(self, hashes: tuple[int, int]) -> tuple[int, int]:
+        """The first row of a range of hashes, and the first behind it, where rows are in the order of these."""
+        start = self.lower_bound(HASH, np.uint64(hashes[0]), 0, self.rows)
+        stop = self.lower_bound(HASH, np.uint64(hashes[1]), start, self.rows) if hashes[1] < HASH_END else self.rows
+        return start, stop
 
     def column(self, name: str) -> pa.Array:
         """One column; only the blocks that hold it are verified.

@@ -16,9 +16,11 @@ from headrace.datastream.streams.checks import check_methods, check_same_environ
 from headrace.datastream.streams.connected.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
+from headrace.datastream.streams.timer_misuse import check_has_no_timers, check_sets_no_timers
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
 from headrace.graph.process_specs import BroadcastProcessSpec, KeyedBroadcastProcessSpec
+from headrace.operators.broadcast.broadcast_operator import NO_TIMERS
 from headrace.operators.functions import BROADCAST_INPUT
 from headrace.state.descriptors import MapStateDescriptor
 
@@ -158,6 +160,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
 
         Raises:
             InvalidTypeError: when it is no such function.
+            InvalidProgramError: when its source shows that it misuses broadcast state, or timers.
         """
         is_keyed = isinstance(self._stream, KeyedStream)
         base, other = BroadcastProcessFunction, KeyedBroadcastProcessFunction
@@ -168,6 +171,10 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
             raise refused(f"expected a {base.__name__}, got {shown(func)}: {hint}", InvalidTypeError)
         check_methods(func, base, *BROADCAST_INPUT)
         check_broadcast_use(func, self._broadcast._descriptors)
+        if is_keyed:
+            check_sets_no_timers(func, ("process_broadcast_element",), NO_TIMERS)
+        else:
+            check_has_no_timers(func, BROADCAST_INPUT, "call key_by(...) before connect(...)")
         warn_without_results(func, *BROADCAST_INPUT, "on_timer")
         make = KeyedBroadcastProcessSpec if is_keyed else BroadcastProcessSpec
         found = result_type(output_type, func, Role.MANY)

@@ -23,6 +23,7 @@ from headrace.datastream.streams.checks import check_methods, check_same_environ
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.timer_misuse import check_has_no_timers
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
 from headrace.graph.process_specs import CoProcessSpec, KeyedCoProcessSpec
@@ -210,8 +211,8 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             text = f"{type(func).__name__} is for a broadcast stream: connect(rules.broadcast(descriptor))"
             raise refused(text, InvalidTypeError)
         check_methods(func, KeyedCoProcessFunction if self._is_keyed else CoProcessFunction, *TWO_INPUTS)
-        if not self._is_keyed and (isinstance(func, KeyedCoProcessFunction) or has_timers(func)):
-            raise refused(f"{type(func).__name__} wants keys: call key_by(...) of the connected streams first")
+        if not self._is_keyed:
+            check_has_no_timers(func, TWO_INPUTS, self._how_to_key())
         warn_without_results(func, *TWO_INPUTS, "on_timer")
         name = "Co-Keyed-Process" if self._is_keyed else "Co-Process"
         return self._transform(func, name, result_type(output_type, func, Role.MANY), output_type)
@@ -219,6 +220,12 @@ class ConnectedStreams(Generic[T_co, T2_co]):
     @property
     def _is_keyed(self) -> bool:
         return isinstance(self._first, KeyedStream) and isinstance(self._second, KeyedStream)
+
+    def _how_to_key(self) -> str:
+        keyed = [isinstance(stream, KeyedStream) for stream in (self._first, self._second)]
+        if not any(keyed):
+            return "call key_by(...) of the connected streams first"
+        return f"the {'second' if keyed[0] else 'first'} stream has none, so call its key_by(...) before connect(...)"
 
     def _transform(
         self, function: Any, name: str, found: TypeInformation, declared: Any, *, sees_time: bool = True
@@ -239,8 +246,3 @@ class ConnectedStreams(Generic[T_co, T2_co]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._first!r}, {self._second!r})"
-
-
-def has_timers(func: Any) -> bool:
-    """Whether a function without a base class of ours has a method for timers."""
-    return not isinstance(func, CoProcessFunction) and callable(getattr(func, "on_timer", None))

@@ -65,7 +65,7 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         check_same_environment(left.get_execution_environment(), right.get_execution_environment(), "interval_join")
         check_same_keys(left.get_key_type(), right.get_key_type(), "interval_join")
         self._left, self._right = left, right
-        self._outer = shown_alone(how, "interval_join")
+        self._outer = shown_alone(how, "interval_join", "the keys are those of key_by(...)")
 
     def in_event_time(self) -> Self:
         """Joins by event time, as it does anyway."""
@@ -89,7 +89,7 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         Raises:
             InvalidProgramError: when the upper bound is below the lower one, or one has no 64 bits.
         """
-        lower, upper = to_millis(lower_bound), to_millis(upper_bound)
+        lower, upper = to_millis(lower_bound, "between"), to_millis(upper_bound, "between")
         for bound in (lower, upper):
             if not -MAX_WATERMARK // 4 <= bound <= MAX_WATERMARK // 4:
                 raise refused(f"between takes bounds of less than 73 million years, not {bound} ms")

@@ -88,7 +88,7 @@ class Where(Generic[T_co, V_co, W_co]):
             InvalidTypeError: when keys of the two streams are of different types.
         """
         second = self._streams._second.key_by(key_selector, *more, key_type=key_type)
-        check_same_keys(self._first.get_key_type(), second.get_key_type(), "equal_to")
+        check_same_keys(self._first.get_key_type(), second.get_key_type(), "equal_to", "where(...) and equal_to(...)")
         return EqualTo(self._streams, self._first, second)
 
 
@@ -323,7 +323,7 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
         super().__init__(first, second, "join")
-        self._outer = shown_alone(how, "join")
+        self._outer = shown_alone(how, "join", "the keys are told by where(...).equal_to(...)")
 
     def _windows(
         self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]

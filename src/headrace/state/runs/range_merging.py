@@ -1,0 +1,76 @@
+"""Merging runs of keyed state range of hashes by range of hashes, so that memory does not grow with the state.
+
+Runs that are sorted by hash can be cut anywhere: what is merged of the keys of a range follows from the rows of that
+range alone.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from headrace.state.runs.layout import KEY_ORDER, KIND, SORT
+from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.run import Run, hashes_of
+from headrace.state.runs.sections import Section
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from headrace.state.runs.run import HashRange
+
+Piece = tuple[pa.RecordBatch, dict[str, Any]]
+"""Merged rows, and what their run would say about itself."""
+
+CHUNK_ROWS: Final = 1 << 16
+CHUNK_BYTES: Final = 8 << 20
+"""So many rows, or elements of lists, and bytes are merged at once, as far as hashes are spread evenly."""
+
+_BY_KEY: Final = frozenset({"value", "reducing", "aggregating", "list", "map"})
+"""The kinds of keyed state, which have one row for each key."""
+
+
+def is_by_key(meta: dict[str, Any]) -> bool:
+    """Whether what is merged of a key in runs that say this about themselves follows from its own rows alone."""
+    return meta.get(KIND) in _BY_KEY and meta.get(SORT) == KEY_ORDER
+
+
+def merged_pieces(runs: Sequence[Run], now: int) -> Iterator[Piece]:
+    """All rows of a store, in pieces where that can be; arguments as of ``merge_runs``."""
+    if is_by_key(runs[-1].meta):
+        yield from merged_in_ranges(runs, is_oldest=True, now=now)
+        return
+    batch, meta = merge_runs(runs, is_oldest=True, now=now)
+    if batch is not None:
+        yield batch, meta
+
+
+def merged_in_ranges(runs: Sequence[Run], *, is_oldest: bool, now: int) -> Iterator[Piece]:
+    """What runs by key make together, range of hashes by range of hashes; arguments as of ``merge_runs``."""
+    rows, size = sum(run.weight for run in runs), sum(run.section.nbytes for run in runs)
+    for hashes in equal_ranges(hashes_of(runs), 1 + max(rows // CHUNK_ROWS, size // CHUNK_BYTES)):
+        parts = [_part(run, hashes) for run in runs]
+        if any(part.rows for part in parts):  # all of them, since a row has the columns of all
+            batch, meta = merge_runs(parts, is_oldest=is_oldest, now=now)
+            if batch is not None:
+                yield batch, meta
+
+
+def equal_ranges(hashes: HashRange, count: int) -> list[HashRange]:
+    """A range of hashes in so many parts of the same size.
+
+    >>> equal_ranges((0, 100), 4)
+    [(0, 25), (25, 50), (50, 75), (75, 100)]
+    """
+    low, high = hashes
+    return list(pairwise(low + (high - low) * number // count for number in range(count + 1)))
+
+
+def _part(run: Run, hashes: HashRange) -> Run:
+    """The rows of a run with these hashes, as far as they count."""
+    start, stop = max(hashes[0], run.hashes[0]), min(hashes[1], run.hashes[1])
+    if start < stop:
+        return Run(Section(run.section.between((start, stop))), run.meta, hashes)
+    return Run(Section(pa.RecordBatch.from_pylist([], run.section.schema)), run.meta, hashes)

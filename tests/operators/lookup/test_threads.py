@@ -1,0 +1,59 @@
+"""Threads that lookups call functions in."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future
+
+import pytest
+
+from headrace.operators.lookup.threads import DaemonThreads
+
+
+def test_no_more_threads_than_are_needed_and_than_may_be() -> None:
+    threads, begun, goes_on = DaemonThreads(3, "test"), threading.Semaphore(0), threading.Event()
+
+    def call(number: int) -> tuple[int, int]:
+        begun.release()
+        assert goes_on.wait(60)
+        return number, threading.get_ident()
+
+    calls = [threads.submit(call, number) for number in range(20)]
+    for _ in range(3):
+        assert begun.acquire(timeout=60)
+    assert not begun.acquire(blocking=False)
+    goes_on.set()
+    results = [future.result(60) for future in calls]
+    assert [number for number, _ in results] == [*range(20)]
+    assert len({thread for _, thread in results}) <= 3
+    threads.shutdown()
+
+
+def test_one_after_the_other_they_share_a_thread() -> None:
+    threads = DaemonThreads(1, "test")
+    assert len({threads.submit(threading.get_ident).result(60) for _ in range(5)}) == 1
+    threads.shutdown()
+
+
+def test_what_a_call_raises_is_raised_by_its_future() -> None:
+    threads = DaemonThreads(2, "test")
+    with pytest.raises(SystemExit):
+        threads.submit(exit, 3).result(60)
+    assert threads.submit(int, "7").result(60) == 7
+    threads.shutdown()
+
+
+def test_calls_that_have_not_begun_are_cancelled_or_made_before_the_end() -> None:
+    for cancels in (True, False):
+        threads, begun, goes_on = DaemonThreads(1, "test"), threading.Event(), threading.Event()
+        first: Future[bool] = threads.submit(lambda: begun.set() or goes_on.wait(60))  # noqa: B023 - called before the next
+        second = threads.submit(int, "7")
+        assert begun.wait(60)
+        threads.shutdown(wait=False, cancel_futures=cancels)
+        goes_on.set()
+        assert first.result(60)
+        if cancels:
+            with pytest.raises(CancelledError):
+                second.result(60)
+        else:
+            assert second.result(60) == 7
