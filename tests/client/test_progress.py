@@ -18,7 +18,7 @@ from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
 from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
-from headrace.jobmanager.source_progress import SourceProgress
+from headrace.jobmanager.sources.progress import SourceProgress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -59,7 +59,7 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from headrace.jobmanager import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.state.rocksdb.settings import RocksDBSettings
 from tests.savepoint.jobs import DEADLINE, wait_for_records, wait_until
 

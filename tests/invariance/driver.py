@@ -33,9 +33,9 @@ from headrace.connectors.source import (
 )
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.jobmanager.failover.restart import FixedDelay, NoRestart
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.rescaling import PlannedJob
-from headrace.jobmanager.restart import FixedDelay, NoRestart
+from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions

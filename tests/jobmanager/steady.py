@@ -17,9 +17,9 @@ from headrace.connectors.collect import CollectSink
 from headrace.connectors.ranges import plan_range
 from headrace.connectors.source import Boundedness, ReadBudget, Source, SourceReader, SourceRecords, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.rescaling import PlannedJob
-from headrace.jobmanager.restart import NoRestart
+from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.time.clock import ManualClock

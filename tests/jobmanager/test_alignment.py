@@ -12,7 +12,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.alignment import FIRST_RECORDS
+from headrace.jobmanager.sources.alignment import FIRST_RECORDS
 from tests.jobmanager.steady import TIMES, Driven, Steady
 
 

@@ -15,8 +15,8 @@ from headrace.common.errors import CheckpointFailedError
 from headrace.connectors.collect import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.progress import EpochStatistics
-from headrace.jobmanager.rescaling import PlannedJob
 from tests.jobmanager.test_settings import settings
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import SmallJob, expected

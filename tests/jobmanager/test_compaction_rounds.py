@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.jobmanager.compaction import EPOCHS_BETWEEN_LOOKS, CompactionCoordinator
+from headrace.jobmanager.checkpoints.compaction import EPOCHS_BETWEEN_LOOKS, CompactionCoordinator
 
 WORK = SimpleNamespace(stage=0, partition=0, is_shared=False)
 OUTCOME = SimpleNamespace(task=WORK, file="merged")

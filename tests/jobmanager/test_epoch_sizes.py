@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
+from headrace.jobmanager.epochs.size import EpochLimits, EpochSizer
 
 
 def test_the_first_epoch_has_the_size_that_is_configured() -> None:

@@ -16,10 +16,10 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.epochs.size import EpochSizer
+from headrace.jobmanager.failover.restart import FixedDelay, NoRestart, Restarts
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.progress import JobListener
-from headrace.jobmanager.restart import FixedDelay, NoRestart, Restarts
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.storage.posix import PosixFolder

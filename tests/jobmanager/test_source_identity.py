@@ -20,8 +20,8 @@ from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.recovery import check_compatible, without_unclaimed
-from headrace.jobmanager.source_identity import identity_of
+from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
+from headrace.jobmanager.sources.identity import identity_of
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.testing import JobHarness

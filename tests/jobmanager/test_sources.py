@@ -12,7 +12,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitEnumerator
 from headrace.datastream.functions import KeyedProcessFunction
-from headrace.jobmanager.sources import SourceCoordinator
+from headrace.jobmanager.sources.coordinator import SourceCoordinator
 from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
 from headrace.testing.manual_source import Feed, ManualSource

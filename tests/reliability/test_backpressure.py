@@ -16,8 +16,8 @@ from headrace.common.batch import Batch
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.commits import MAX_PENDING_EPOCHS
 from headrace.jobmanager.progress import EpochStatistics, JobListener
+from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS
 
 RECORDS, EACH, SUBTASKS = 2_000, 50, 2
 _CLOCK_DIGITS = 64

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import HeadraceError
-from headrace.jobmanager import commits
+from headrace.jobmanager.sinks import commits
 from headrace.storage import posix_output
 from tests.reliability.support.file_sinks import KINDS, Kind
 from tests.reliability.support.full_disk import FullDisk

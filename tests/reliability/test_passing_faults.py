@@ -26,7 +26,7 @@ from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.progress import JobListener
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state import task_state
@@ -167,7 +167,7 @@ def test_without_a_checkpoint_directory(name: str, tmp_path: Path, monkeypatch: 
         "commit": FileCommitter,
     }
     monkeypatch.setattr(submission, "open_store", lambda configuration: TemporaryStore())
-    monkeypatch.setattr("headrace.jobmanager.commits._ATTEMPTS", 1)
+    monkeypatch.setattr("headrace.jobmanager.sinks.commits._ATTEMPTS", 1)
     kind, output = KINDS[1], tmp_path / "output"
     faults = strike(Point(where[name], name), monkeypatch, after=True)
     SmallJob(tmp_path, kind.make(output), PATIENT).run()
@@ -227,8 +227,8 @@ def test_what_only_the_living_driver_can_show_is_shown_once(
 def test_a_commit_that_fails_for_long_makes_the_job_begin_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.jobmanager.commits._ATTEMPTS", 2)
-    monkeypatch.setattr("headrace.jobmanager.commits._FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("headrace.jobmanager.sinks.commits._ATTEMPTS", 2)
+    monkeypatch.setattr("headrace.jobmanager.sinks.commits._FIRST_RETRY_SECONDS", 0.001)
     kind, output = KINDS[1], tmp_path / "output"
     faults = strike(Point(FileCommitter, "commit", frozenset(range(3, 8))), monkeypatch, after=False)
     SmallJob(tmp_path, kind.make(output), PATIENT).run()

@@ -19,7 +19,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ListStateDescriptor
-from headrace.jobmanager import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state.task_state import HashMapTaskStates
 from tests.reliability.support.file_sinks import KINDS

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+from typer.testing import CliRunner
 
 from headrace.checkpoint.store import CheckpointStore
+from headrace.cli.main import app
 from headrace.common import Configuration, Types
 from headrace.common.errors import UserFunctionError
+from headrace.connectors.collect import CollectSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
@@ -66,3 +70,42 @@ def test_what_user_code_raises_is_told(spark: SparkSession, raised: str, monkeyp
     assert "operator 'failing' (uid failing" in str(told.value)
     assert "record: 3" in str(told.value)
     assert epochs.calls == 1
+
+
+def test_a_job_begins_again_in_the_same_java_and_the_command_tells_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Operator, record, attempt and process of each failure are kept; no session was made anew for it."""
+    attempts = tmp_path / "attempts"
+    attempts.mkdir()
+
+    def fails_twice(number: int) -> int:
+        if number == 3 and len(found := list(attempts.iterdir())) < 3:
+            (java,) = (process for process in psutil.Process().parents() if process.name() == "java")
+            (attempts / f"{len(found)}").write_text(str(java.pid))
+            if len(found) < 2:
+                raise ValueError("three is too many")
+        return number
+
+    settings = {
+        "headrace.runtime": "spark",
+        "parallelism.default": "2",
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "2",
+        "restart-strategy.fixed-delay.delay": "1 ms",
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+    }
+    application = spark.sparkContext.applicationId
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    shown: list[int] = []
+    numbers = env.from_sequence(1, 8).uid("numbers").map(fails_twice, Types.LONG()).name("careful").uid("the-careful")
+    numbers.sink_to(CollectSink(shown.extend)).uid("out")
+    env.execute("careful")
+    assert sorted(shown) == [*range(1, 9)]
+    javas = {path.read_text() for path in attempts.iterdir()}
+    assert len(list(attempts.iterdir())) == 3, "it failed twice, and then it did not"
+    assert len(javas) == 1
+    assert spark.sparkContext.applicationId == application
+
+    told = CliRunner().invoke(app, ["failures", str(tmp_path / "checkpoints")], env={"COLUMNS": "200"})
+    assert told.exit_code == 0, told.output
+    for word in ("careful", "the-careful", "record: 3", "restart 1 of the run", "restart 2 of the run", "process "):
+        assert word in told.output, told.output

@@ -17,7 +17,7 @@ from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import PassingSpec
-from headrace.jobmanager import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.operator_table import register_operator

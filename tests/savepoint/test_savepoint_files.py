@@ -13,7 +13,7 @@ import pytest
 
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointStorageError, HeadraceError, SavepointError, StateMigrationError
-from headrace.jobmanager import savepoints
+from headrace.jobmanager.commands import savepoints
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.savepoint.tasks import Export

@@ -94,6 +94,14 @@ UidMapping = Annotated[
     list[str] | None,
     typer.Option("--map-uid", metavar="OLD=NEW", help="The program's uid of what has another one in that savepoint."),
 ]
+OnChangedWindows = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--changed-windows",
+        metavar="UID=drop|reaggregate",
+        help="What becomes of what windows hold that are declared otherwise now.",
+    ),
+]
 ClaimMode = Annotated[
     str | None, typer.Option("--claim-mode", metavar="no_claim|claim", help="Whose that savepoint is from then on.")
 ]
@@ -125,6 +133,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
     from_savepoint: FromSavepoint = None,
     claim_mode: ClaimMode = None,
     map_uid: UidMapping = None,
+    changed_windows: OnChangedWindows = None,
     allow_non_restored_state: NonRestored = False,
     progress: Progress = None,
     traceback: Traceback = False,
@@ -136,6 +145,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
         options.RECOVERY_PATH.key: from_savepoint,
         options.CLAIM_MODE.key: claim_mode,
         options.UID_MAPPING.key: ";".join(map_uid) if map_uid else None,
+        options.CHANGED_WINDOWS.key: ";".join(changed_windows) if changed_windows else None,
     }
     define = [*(define or []), *(f"{key}={value}" for key, value in start.items() if value is not None)]
     settings = _settings(

@@ -19,8 +19,8 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.jobmanager.rescaling import Rescale
-from headrace.jobmanager.savepoints import SavepointRequest
+from headrace.jobmanager.commands.rescaling import Rescale
+from headrace.jobmanager.commands.savepoints import SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.queries import query
 

@@ -26,7 +26,7 @@ from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 from headrace.connectors.collect import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.rescaling import PlannedJob
+from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
@@ -38,6 +38,7 @@ from headrace.savepoint.metadata import METADATA
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.task_state import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
+from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,6 +147,7 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             fresh_instances=configuration.get(options.FRESH_FUNCTIONS),
             inline_threshold=configuration.get(options.CHECKPOINT_INLINE_THRESHOLD),
             state_backend=_state_backend(configuration),
+            changed_windows=_changed_windows(configuration),
         ),
     )
 
@@ -162,6 +164,22 @@ def _replanned(
     changed.set(options.PARALLELISM, str(parallelism))
     plan = plan_graph(graph, changed, job_name, parallelism)
     return PlannedJob(plan, ship(plan), job_settings(changed, plan))
+
+
+def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
+    """What becomes of what windows hold, by uid.
+
+    Raises:
+        ConfigurationError: when it is none of what can be asked for.
+    """
+    asked = configuration.get(options.CHANGED_WINDOWS)
+    known = [each.value for each in ChangedWindows]
+    for uid, wanted in asked.items():
+        if wanted not in known:
+            raise ConfigurationError(
+                f"{options.CHANGED_WINDOWS.key}: {uid}={wanted}: windows can be told to {', '.join(known)}"
+            )
+    return {uid: ChangedWindows(wanted) for uid, wanted in asked.items()}
 
 
 def _state_backend(configuration: Configuration) -> StateBackend:

@@ -187,6 +187,13 @@ UID_MAPPING: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
     "The program's uids of operators, sources and sinks that have another one in what the job starts from: "
     "`old=new; other=newer`. All change at once.",
 )
+CHANGED_WINDOWS: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
+    "execution.state-recovery.changed-windows",
+    text_mapping,
+    MappingProxyType({}),
+    "What becomes of what windows hold that the program declares otherwise now, by the uid of their operator: "
+    "`uid=drop; other=reaggregate`. Else the job is refused.",
+)
 CLAIM_MODE: Final = ConfigOption(
     "execution.state-recovery.claim-mode",
     choice("NO_CLAIM", "CLAIM", others={"legacy": "NO_CLAIM"}),

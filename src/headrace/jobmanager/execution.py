@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Self
 
 from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.broadcast_check import check_broadcast_state
-from headrace.jobmanager.commits import CommitCoordinator
-from headrace.jobmanager.epoch_planner import EpochPlanner
-from headrace.jobmanager.epoch_run import EpochRun
+from headrace.jobmanager.checkpoints.manifests import next_manifest
+from headrace.jobmanager.epochs.broadcast_check import check_broadcast_state
+from headrace.jobmanager.epochs.outcome import committables_by_sink, raise_reported, records_read
+from headrace.jobmanager.epochs.planner import EpochPlanner
+from headrace.jobmanager.epochs.run import EpochRun
 from headrace.jobmanager.function_metrics import FunctionMetrics
-from headrace.jobmanager.outcome import committables_by_sink, next_manifest, raise_reported, records_read
 from headrace.jobmanager.progress import EpochStatistics
-from headrace.jobmanager.sources import SourceCoordinator, restore_sources
+from headrace.jobmanager.sinks.commits import CommitCoordinator
+from headrace.jobmanager.sources.coordinator import SourceCoordinator, restore_sources
 from headrace.jobmanager.watermark_progress import WatermarkProgress
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
-    from headrace.jobmanager.checkpoints import CheckpointCoordinator
-    from headrace.jobmanager.compaction import CompactionCoordinator
-    from headrace.jobmanager.epoch_planner import EpochPlan
-    from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.checkpoints.compaction import CompactionCoordinator
+    from headrace.jobmanager.checkpoints.coordinator import CheckpointCoordinator
+    from headrace.jobmanager.epochs.planner import EpochPlan
+    from headrace.jobmanager.epochs.size import EpochSizer
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.sinks import JobSinks
-    from headrace.jobmanager.source_progress import SourceProgress
+    from headrace.jobmanager.sinks.job_sinks import JobSinks
+    from headrace.jobmanager.sources.progress import SourceProgress
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import TaskReport
     from headrace.time.clock import Clock

@@ -20,13 +20,13 @@ from headrace.common.errors import (
     UnsupportedOperationError,
 )
 from headrace.common.logs import LogFields, get_logger, logging_of
-from headrace.jobmanager.commands import CommandQueue
+from headrace.jobmanager.checkpoints.recovery import holds_state
+from headrace.jobmanager.checkpoints.retention import Ending
+from headrace.jobmanager.commands.queue import CommandQueue
+from headrace.jobmanager.commands.request_watch import RequestWatch
+from headrace.jobmanager.commands.rescaling import SlotWatcher
+from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
-from headrace.jobmanager.recovery import holds_state
-from headrace.jobmanager.request_watch import RequestWatch
-from headrace.jobmanager.rescaling import SlotWatcher
-from headrace.jobmanager.retention import Ending
-from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.common.job_failure import JobFailure
-    from headrace.jobmanager.commands import Command
+    from headrace.jobmanager.commands.queue import Command
+    from headrace.jobmanager.commands.savepoints import SavepointRequest
+    from headrace.jobmanager.planned_job import PlannedJob, Replan
     from headrace.jobmanager.progress import EpochStatistics, JobListener
-    from headrace.jobmanager.rescaling import PlannedJob, Replan
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.savepoints import SavepointRequest
     from headrace.jobmanager.settings import JobSettings
-    from headrace.jobmanager.sources import SourceCoordinator
+    from headrace.jobmanager.sources.coordinator import SourceCoordinator
     from headrace.jobmanager.watermark_progress import WatermarkProgress
     from headrace.plan.job_plan import JobPlan
     from headrace.time.clock import Clock

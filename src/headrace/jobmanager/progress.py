@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.checkpoint.manifest import Manifest
-    from headrace.jobmanager.source_progress import SourceProgress
+    from headrace.jobmanager.sources.progress import SourceProgress
     from headrace.jobmanager.watermark_progress import WatermarkProgress
 
 logger = get_logger(__name__)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common import options
 from headrace.common.errors import ConfigurationError
-from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.checkpoints.retention import Retention
+from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
+from headrace.jobmanager.epochs.size import EpochLimits
+from headrace.jobmanager.failover.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.failure_enricher import load_enrichers
-from headrace.jobmanager.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
-from headrace.jobmanager.retention import Retention
-from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
 
 if TYPE_CHECKING:

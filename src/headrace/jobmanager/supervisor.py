@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.common.errors import CheckpointFailedError, InfrastructureError
-from headrace.jobmanager.checkpoints import CheckpointCoordinator
-from headrace.jobmanager.compaction import CompactionCoordinator
-from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.checkpoints.compaction import CompactionCoordinator
+from headrace.jobmanager.checkpoints.coordinator import CheckpointCoordinator
+from headrace.jobmanager.checkpoints.recovery import check_compatible
+from headrace.jobmanager.epochs.size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
-from headrace.jobmanager.failure_handler import FailureHandler, FailureRules
-from headrace.jobmanager.failure_recorder import FailureRecorder
-from headrace.jobmanager.recovery import check_compatible
+from headrace.jobmanager.failover.handler import FailureHandler, FailureRules
+from headrace.jobmanager.failover.recorder import FailureRecorder
 from headrace.jobmanager.runtime import run_in_tasks
-from headrace.jobmanager.sinks import JobSinks
+from headrace.jobmanager.sinks.job_sinks import JobSinks
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.planned_job import PlannedJob
     from headrace.jobmanager.progress import JobListener
-    from headrace.jobmanager.rescaling import PlannedJob
     from headrace.jobmanager.runtime import Runtime
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock

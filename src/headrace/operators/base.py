@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.metrics.metricbase import MetricRegistry
+from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,6 +75,9 @@ class OperatorContext:
             leaves it for later ones. It is empty where the process is another one, an epoch has failed, or memory is
             short.
         metrics: those that functions have made.
+        watermark: the event time that it has reached when it is opened.
+        changed_windows: what becomes of what windows hold that are declared otherwise now.
+        counted: counters of what happens while it is opened, which belong to the epoch that follows.
     """
 
     name: str
@@ -86,6 +90,9 @@ class OperatorContext:
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     learnt: dict[str, Learnt] = field(default_factory=dict)
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
+    watermark: int = MIN_WATERMARK
+    changed_windows: ChangedWindows = ChangedWindows.FAIL
+    counted: dict[str, int] = field(default_factory=dict)
 
 
 class Operator(ABC):

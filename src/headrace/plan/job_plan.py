@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.graph.partitioning import Partitioning, Receivers
     from headrace.state.backend import StateBackend
     from headrace.state.kinds import StateKinds
+    from headrace.windowing.changed_windows import ChangedWindows
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
 """What the states of all tasks may take inside a manifest, which is written as a whole in every epoch."""
@@ -160,6 +161,7 @@ class PlanSettings:
         inline_threshold: up to how many bytes a state travels inside the manifest, unless there are so many tasks that
             all together would be too much.
         state_backend: keeps the state of the job's tasks.
+        changed_windows: by uid, what becomes of what windows hold that are declared otherwise now.
     """
 
     name: str
@@ -171,6 +173,7 @@ class PlanSettings:
     fresh_instances: bool = False
     inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default
     state_backend: StateBackend = field(default_factory=lambda: HashMapStateBackend(DEFAULT_BACKEND))
+    changed_windows: Mapping[str, ChangedWindows] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

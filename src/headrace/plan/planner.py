@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from headrace.common import options
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.logs import get_logger
 from headrace.graph.partitioning import ForwardByKey, Receivers
 from headrace.graph.specs import SinkSpec, TimestampsSpec
@@ -14,6 +15,7 @@ from headrace.plan.event_time import check_event_time
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
 from headrace.plan.rewrites import with_columnar_windows, with_parallelism, with_two_phase_windows, with_uids
 from headrace.plan.stage_cut import stages_of
+from headrace.plan.window_paths import is_join, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -47,6 +49,7 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     Raises:
         InvalidProgramError: when the graph cannot be run; the message names the operator and the user's line.
         InvalidTypeError: when a sink cannot write what reaches it.
+        ConfigurationError: when it is said what becomes of windows that the program does not have.
     """
     check_program(graph, settings.max_parallelism, is_batch=settings.is_batch)
     explicit = frozenset(node.id for node in graph if node.uid is not None)
@@ -59,7 +62,20 @@ def plan_job(graph: StreamGraph, settings: PlanSettings) -> JobPlan:
     _check_partitioned(graph, stage_of)
     stages = _stages(graph, stage_of, explicit)
     _check_strategies(stages)
+    _check_changed_windows(stages, settings)
     return JobPlan(settings, stages)
+
+
+def _check_changed_windows(stages: Iterable[Stage], settings: PlanSettings) -> None:
+    """Refuse to be told of windows that are not there: a uid that is misspelled would do nothing."""
+    specs = {operator.uid: operator.node.spec for stage in stages for operator in stage.operators}
+    windows = {uid for uid, spec in specs.items() if path_of(spec) is not None or is_join(spec)}
+    strange = settings.changed_windows.keys() - windows
+    if strange:
+        raise ConfigurationError(
+            f"{options.CHANGED_WINDOWS.key} is about operators with uid {', '.join(sorted(strange))}, which are no "
+            f"windows or joins of the program; it has {', '.join(sorted(windows)) or 'none'}"
+        )
 
 
 def _validate(graph: StreamGraph, max_parallelism: int) -> None:

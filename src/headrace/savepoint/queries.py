@@ -37,7 +37,8 @@ def query(
     """
     if not isinstance(descriptor, StateDescriptor):
         raise InvalidProgramError(
-            f"expected the descriptor of a state, such as ValueStateDescriptor('total', Types.LONG()), got {descriptor!r}"
+            "expected the descriptor of a state, such as ValueStateDescriptor('total', Types.LONG()), got "
+            f"{descriptor!r}"
         )
     if job.state is None:
         raise SavepointError(

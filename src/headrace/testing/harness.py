@@ -43,10 +43,10 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.epochs.size import EpochLimits
+from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.rescaling import PlannedJob
-from headrace.jobmanager.restart import NoRestart
+from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.storage.locations import options_for_tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.jobmanager import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.state.backend import ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.settings import RocksDBSettings

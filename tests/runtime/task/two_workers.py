@@ -15,7 +15,7 @@ from headrace.common.configuration import Configuration
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.rescaling import PlannedJob
+from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
-from headrace.state.keyed.backend import NAMESPACED_PREFIX
+from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.timers import NO_TIMER
+from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import pyarrow as pa
 
@@ -54,6 +55,9 @@ EARLY_STORE: Final = "early-windows"
 FIRING_TIMES_STORE: Final = "firing-times"
 """The store of the times at which these fire."""
 
+ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
+"""Counts what windows held that was dropped, since they are declared otherwise now."""
+
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
 
@@ -77,7 +81,10 @@ _KINDS: Final = {
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
-_ADVICE: Final = "give it another uid, or restore the old declaration"
+_ADVICE: Final = (
+    "give it another uid, or restore the old declaration; to drop what they hold for good, or move it, set "
+    "execution.state-recovery.changed-windows (headrace run --changed-windows)"
+)
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
@@ -100,7 +107,18 @@ def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE
     Raises:
         StateMigrationError: when windows of another kind have stored something.
     """
+    _drop_states_of_functions(context, stores)
     _check(context, lambda name: name in stores, _KINDS[stores[0]], advice)
+
+
+def _drop_states_of_functions(context: OperatorContext, stores: Collection[str]) -> None:
+    """Where old windows are dropped, also what their functions and assigners kept by key: here are none any more."""
+    assert context.state is not None
+    others = [name for name in context.state.stored() if name not in stores]
+    is_asked_for = context.changed_windows is ChangedWindows.DROP
+    if is_asked_for and others and all(name.startswith(STORE_PREFIX) for name in others):
+        rows = context.state.drop_windows(*(name.removeprefix(STORE_PREFIX) for name in others))
+        context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
 
 
 def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = _ADVICE) -> None:
@@ -112,16 +130,26 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
 
 
 def check_has_no_keyed_contents(context: OperatorContext) -> None:
-    """Refuse timers and contents as state of keys, for windows that fire at their ends alone, which have neither.
+    """Refuse contents as state of keys, for windows that fire at their ends alone, which have none.
 
     Raises:
         StateMigrationError: when others have stored some.
     """
     assert context.state is not None
-    if not _KEYED_CONTENTS.isdisjoint(context.state.stored()) or context.state.timers.event.next_due != NO_TIMER:
+    if not _KEYED_CONTENTS.isdisjoint(context.state.stored()):
+        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+
+
+def check_has_no_timers(context: OperatorContext) -> None:
+    """Refuse timers, of which such windows have none either; they are there only when an epoch begins.
+
+    Raises:
+        StateMigrationError: when others have left some.
+    """
+    assert context.state is not None
+    if context.state.timers.event.next_due != NO_TIMER:
         error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
-        # The chain names the operator where one is opened; timers are there only when an epoch begins.
-        raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")
+        raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")  # as where one is opened
 
 
 def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
@@ -150,7 +178,7 @@ def contents_layout(
         about: what has to be the same besides.
     """
     about = {"keys": codec.to_json(), **windows.shape, **about}
-    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values)
+    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, _ADVICE)
 
 
 def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:

@@ -26,6 +26,7 @@ from headrace.operators.functions import objects_of
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import calling_user_code
+from headrace.operators.window.changed_windows import drop_changed
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.operator_table import OperatorMaker
@@ -37,6 +38,7 @@ from headrace.runtime.task.outputs import (
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
+from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,7 +171,8 @@ class OperatorChain:
             if not planned.node.inputs:
                 self.sources[planned.node.id] = self._source(planned, reader_context)
             elif partition < planned.parallelism:
-                self.members[planned.node.id] = self._member(planned, maker)
+                watermark = MIN_WATERMARK if start is None else start.watermark_of(planned.node.id)
+                self.members[planned.node.id] = self._member(planned, maker, watermark)
         self._wire()
         for member in self.members.values():
             self._open(member, context.goes_on_from)
@@ -179,9 +182,14 @@ class OperatorChain:
         output = BroadcastingOutput(context)
         return ChainedSource(planned=planned, context=context, output=output, reader_context=reader_context)
 
-    def _member(self, planned: PlannedOperator, maker: OperatorMaker) -> ChainedOperator:
+    def _member(self, planned: PlannedOperator, maker: OperatorMaker, watermark: int) -> ChainedOperator:
         learnt = self.learnt.setdefault(planned.uid, {})
-        context = replace(operator_context(self.plan, planned, self.partition, self.state), learnt=learnt)
+        context = replace(
+            operator_context(self.plan, planned, self.partition, self.state),
+            learnt=learnt,
+            watermark=watermark,
+            changed_windows=self.plan.settings.changed_windows.get(planned.uid, ChangedWindows.FAIL),
+        )
         operator = maker.make(planned)
         return ChainedOperator(
             planned=planned,
@@ -196,10 +204,21 @@ class OperatorChain:
         try:
             if member.checkpointed:
                 initialize(member.checkpointed, member.context, goes_on_from)
-            member.operator.open(member.context, member.output)
+            self._open_operator(member)
         except StateMigrationError as error:
             context = member.context
             raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}") from error
+
+    @staticmethod
+    def _open_operator(member: ChainedOperator) -> None:
+        """Open an operator; what windows hold that it cannot go on with is dropped where that was asked for."""
+        try:
+            member.operator.open(member.context, member.output)
+        except StateMigrationError as error:
+            if member.context.changed_windows is not ChangedWindows.DROP:
+                raise
+            drop_changed(member.context, error)
+            member.operator.open(member.context, member.output)
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
         """Tell every operator what is fixed for the epoch; their state is what the epoch starts from."""
@@ -211,6 +230,8 @@ class OperatorChain:
             source.records = 0
         for node, member in self.members.items():
             member.operator.counters.clear()
+            member.operator.counters.update(member.context.counted)
+            member.context.counted.clear()
             member.valve.records = 0
             if member.context.state is not None:
                 watermark = watermarks.get(node, MIN_WATERMARK)

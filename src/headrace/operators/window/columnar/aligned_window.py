@@ -9,18 +9,19 @@ one gives: by moment of firing, and within one moment by (window end, hash of ke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.base import Operator
+from headrace.operators.window.changed_windows import MovedWindows
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.firing import Emission, result_batch
 from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
-from headrace.operators.window.columnar.window_store import WindowStore
+from headrace.operators.window.columnar.window_store import WindowStore, combined
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
 from headrace.operators.window.stores import EARLIER_STORE, STORE, accumulators_layout, check_has_only
@@ -29,9 +30,10 @@ from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import Assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.pane_store import PaneStore
     from headrace.operators.window.held_windows import HeldWindow
+    from headrace.state.ordered_table import OrderedLayout
     from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -85,7 +88,21 @@ class AlignedWindowOperator(Operator):
     def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:
         assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._assigner)
-        return WindowStore(self._layout, kept_as, context.state.store(STORE), context.learnt)
+        runs = context.state.store(STORE)
+        self._moved_into(self._assigner, context, kept_as).take_over(runs)
+        return WindowStore(self._layout, kept_as, runs, context.learnt)
+
+    def _moved_into(self, rows_of: RegularWindows, context: OperatorContext, kept_as: OrderedLayout) -> MovedWindows:
+        """What moves the contents of windows of another shape; ``rows_of`` are the windows or panes that are kept."""
+        aggregators, schema = self._layout.aggregators, self._layout.state_schema
+
+        def combine(_: dict[str, Any], batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+            return combined(aggregators, batches)
+
+        def regrouped(rows: pa.RecordBatch) -> pa.RecordBatch:
+            return Accumulators.regrouped(aggregators, [Accumulators.of_batch(rows)]).to_batch(schema)
+
+        return MovedWindows(context, self._assigner, kept_as, rows_of, combine, regrouped)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""

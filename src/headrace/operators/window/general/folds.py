@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.values import handler_of
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import check_none, note_returned
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Fold(ABC):
-    """Turns elements into one value a key and window: read, modify, write. Values are never merged."""
+    """Turns elements into one value a key and window: read, modify, write."""
 
     @abstractmethod
     def first(self, element: Any) -> Any:
@@ -31,6 +31,10 @@ class Fold(ABC):
     @abstractmethod
     def result(self, value: Any) -> Any:
         """What the value stands for when the window fires; may be a part of it."""
+
+    @abstractmethod
+    def merge(self, value: Any, other: Any) -> Any:
+        """The value of the elements of both; only where windows of another shape are declared."""
 
 
 class ReduceFold(Fold):
@@ -63,9 +67,12 @@ class ReduceFold(Fold):
     def result(self, value: Any) -> Any:
         return value
 
+    def merge(self, value: Any, other: Any) -> Any:
+        return self.add(value, other)
+
 
 class AggregateFold(Fold):
-    """``aggregate(AggregateFunction)``: the value is an accumulator; ``merge`` is not called.
+    """``aggregate(AggregateFunction)``: the value is an accumulator; ``merge`` is called by :meth:`merge` alone.
 
     Args:
         function: the ``AggregateFunction``.
@@ -84,6 +91,15 @@ class AggregateFold(Fold):
 
     def result(self, value: Any) -> Any:
         return self._function.get_result(value)
+
+    def merge(self, value: Any, other: Any) -> Any:
+        merged = self._function.merge(value, other)
+        if merged is None:
+            raise StateMigrationError(
+                f"{type(self._function).__name__}.merge returns None, so what windows hold cannot move into windows of "
+                "another shape: have it return the accumulator of both"
+            )
+        return _coerced(merged, self._coerce, self._function.merge)
 
 
 def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:

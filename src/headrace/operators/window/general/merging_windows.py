@@ -11,6 +11,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import W
 from headrace.common.typeinfo import Types
 from headrace.operators.user_code import note_returned, record_text
+from headrace.operators.window.changed_windows import MERGING_WINDOWS
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys.entries import NO_KEY
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.windowing.serializers import WindowSerializer
 
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
-_WINDOWS: Final = ValueStateDescriptor("merging-window-set", Types.LIST(Types.TUPLE([_BYTES, _BYTES])))
+_WINDOWS: Final = ValueStateDescriptor(MERGING_WINDOWS, Types.LIST(Types.TUPLE([_BYTES, _BYTES])))
 """Pairs of a window and the one that its state is kept under, as bytes, in the order in which they came to be."""
 
 

@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values
 from headrace.common.errors import InvalidProgramError
+from headrace.operators.window.changed_windows import MovedWindows
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.general.contents import WindowContents
 from headrace.operators.window.lateness import cleaned_end
-from headrace.operators.window.stores import STORE, check_has_no_keyed_contents, contents_layout
+from headrace.operators.window.stores import STORE, check_has_no_keyed_contents, check_has_no_timers, contents_layout
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
 
@@ -84,6 +85,7 @@ class OrderedContents(WindowContents):
         lateness: int,
     ) -> None:
         assert context.state is not None
+        check_has_no_keyed_contents(context)
         self._context = context
         self._keyed = context.state.keyed
         self._type = type_
@@ -92,7 +94,9 @@ class OrderedContents(WindowContents):
         types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
         kept_as = contents_layout(kind, pa.schema(types), codec, windows, values=type_)
         self._schema, self._meta = kept_as.schema, kept_as.meta
-        self._table = OrderedTable(context.state.store(STORE), kept_as, combine, spills=self.spills, trims=self.trims)
+        runs = context.state.store(STORE)
+        MovedWindows(context, windows, kept_as, windows, combine, self._regrouped).take_over(runs)
+        self._table = OrderedTable(runs, kept_as, combine, spills=self.spills, trims=self.trims)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 
@@ -108,6 +112,10 @@ class OrderedContents(WindowContents):
     def recall(self, ends: Longs, keys: KeyColumn) -> None:
         """Reads together what windows hold for keys that single elements will be added to."""
 
+    @abstractmethod
+    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a run, of what windows of another shape held: rows that are not in its order any more."""
+
     def clear(self, namespace: GivenNamespace) -> NoReturn:
         raise InvalidProgramError(
             "the trigger says of itself that it fires at the end of a window and does nothing else "
@@ -117,7 +125,7 @@ class OrderedContents(WindowContents):
     # --- time --------------------------------------------------------------------------------------------------------
 
     def begin_epoch(self) -> None:
-        check_has_no_keyed_contents(self._context)
+        check_has_no_timers(self._context)
         self._table.begin_epoch()
 
     @abstractmethod

@@ -122,6 +122,9 @@ class OrderedElements(OrderedContents):
     def _take_up(self, window: Held, key: Any, value: Any) -> None:
         window.setdefault(key, []).append(value)
 
+    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return all_rows(self._meta, [rows])
+
     def _append_new(self) -> None:
         if self._late:
             self._new.append(self._late_rows())

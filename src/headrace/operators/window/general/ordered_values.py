@@ -6,12 +6,13 @@ newest run that has a key and window is right.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.columns import values_to_array
+from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents, drop_windows, end_of
 from headrace.operators.window.lateness import passed_end
@@ -52,8 +53,8 @@ class OrderedValues(OrderedContents):
     def __init__(
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int, fold: Fold
     ) -> None:
-        super().__init__(context, VALUES_KIND, newest, windows, type_, lateness)
         self._fold = fold
+        super().__init__(context, VALUES_KIND, newest, windows, type_, lateness)
         self._windows: dict[int, Held] = {}
 
     def begin_epoch(self) -> None:
@@ -116,6 +117,19 @@ class OrderedValues(OrderedContents):
 
     def _take_up(self, window: Held, key: Any, value: Any) -> None:
         window[key] = value
+
+    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        ordered = all_rows(self._meta, [rows])
+        ends, hashes, keys, held = ordered.columns
+        groups = group_rows(ends.to_numpy(), hashes.to_numpy(), keys)
+        values = array_to_values(self._type, held)
+        windows = np.split(groups.order, groups.segments.starts[1:])
+        try:
+            folded = [reduce(self._fold.merge, [values[row] for row in window.tolist()]) for window in windows]
+        except BaseException as error:
+            raise user_error(error, self._context) from error
+        firsts = pa.array(groups.first_rows)
+        return self._rows(ends.take(firsts), KeyColumn.of(keys.take(firsts)), values_to_array(self._type, folded))
 
     def _append_new(self) -> None:
         keys = [key for window in self._windows.values() for key in window]

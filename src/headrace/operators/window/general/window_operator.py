@@ -20,6 +20,7 @@ from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
+from headrace.operators.window.changed_windows import are_of, cannot_move, count_dropped
 from headrace.operators.window.general.contents import KeyedContents, WindowContents
 from headrace.operators.window.general.former_results import FormerResults
 from headrace.operators.window.general.intake import Intake, OneByOne, OnTimeTogether
@@ -35,6 +36,8 @@ from headrace.operators.window.stores import check_has_no_tables
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner
+from headrace.windowing.changed_windows import ChangedWindows
+from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer
 from headrace.windowing.trigger import Firing, TriggerResult
 
@@ -79,6 +82,7 @@ class WindowOperator(FunctionOperator):
         self._time = OperatorTime()
         self._lifetimes = Lifetimes(self._time, layout.lateness, is_event_time=self._is_event_time)
         self._merging: MergingWindows[Any] | None = None
+        self._may_have_former = False
         self._fixed = self._fixed_windows()
         self._windows: WindowSerializer[Any] = (
             window_serializer(layout.assigner.get_window_serializer())
@@ -87,8 +91,12 @@ class WindowOperator(FunctionOperator):
         )
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self._take_up(context)
-        super().open(context, output)
+        if context.changed_windows is ChangedWindows.REAGGREGATE:  # functions merge what windows hold
+            super().open(context, output)
+            self._take_up(context)
+        else:
+            self._take_up(context)
+            super().open(context, output)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
@@ -127,6 +135,7 @@ class WindowOperator(FunctionOperator):
     def _keep_by_timers(self, context: OperatorContext) -> None:
         """Any windows: contents are state of key and window, ends are timers, the trigger is asked each time."""
         check_has_no_tables(context)
+        self._may_have_former = context.changed_windows is not ChangedWindows.FAIL
         kept = KeptWindows(self._assigner, self._windows)
         if isinstance(self._assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self._assigner, self._windows, kept, self._keyed)
@@ -149,6 +158,9 @@ class WindowOperator(FunctionOperator):
         self._ends.begin_epoch(scope.watermark)
         if self._merging is not None:
             self._merging.begin_epoch()
+        if self._may_have_former:
+            self._may_have_former = False
+            self._drop_former()
         if not self._layout.is_batch:
             self._fire_processing_time(scope.processing_time, scope.watermark)
             self._flush()
@@ -189,6 +201,22 @@ class WindowOperator(FunctionOperator):
         self._contents.end_epoch(self._time.watermark)
         if self._merging is not None:
             self._merging.end_epoch()
+
+    def _drop_former(self) -> None:
+        """Drops windows that the assigner does not have any more; of unknown ones, all come to their own ends."""
+        regular, contents = self._assigner.regular, self._contents
+        if not (isinstance(regular, AlignedWindows) and isinstance(contents, KeyedContents)):
+            return
+        held = [(key, self.window_of(namespace), namespace) for key, namespace in contents.stored()]
+        former = [each for each in held if not are_of(regular, each[1].start, each[1].end)]
+        if former and self.context.changed_windows is ChangedWindows.REAGGREGATE:
+            raise cannot_move(self.context, "they have a trigger, evictor or clock of their own, so some were shown")
+        for key, window, namespace in former:
+            self._keyed.current = key
+            self._clear(window, namespace, namespace)
+            self._ends.release(self._lifetimes.end(window), namespace)
+        self._keyed.current = NO_KEY
+        count_dropped(self, len(former))
 
     def _fixed_windows(self) -> RegularWindows | None:
         """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""

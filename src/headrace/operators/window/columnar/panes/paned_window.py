@@ -11,6 +11,7 @@ from headrace.operators.window.columnar.aligned_window import MOST_PAIRS, Aligne
 from headrace.operators.window.columnar.panes.pane_store import PaneStore
 from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.operators.window.lateness import cleanup_times, passed_end
+from headrace.operators.window.stores import PANE, STORE, accumulators_layout
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import Assignment
 
@@ -73,6 +74,8 @@ class PanedWindowOperator(AlignedWindowOperator):
 
     def _open_store(self, context: OperatorContext) -> PaneStore:
         assert context.state is not None
+        kept_as = accumulators_layout(self._layout, self._assigner, **{PANE: self._panes.length})
+        self._moved_into(self._panes.as_windows, context, kept_as).take_over(context.state.store(STORE))
         return PaneStore(self._layout, self._assigner, self._panes, context.state.store, context.learnt)
 
     def begin_epoch(self, scope: EpochScope) -> None:

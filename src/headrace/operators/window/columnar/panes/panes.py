@@ -44,6 +44,11 @@ class Panes:
         pane = windows.pane
         return None if pane is None else Panes(windows, pane)
 
+    @property
+    def as_windows(self) -> AlignedWindows:
+        """The panes as windows that do not overlap."""
+        return self._pane
+
     def assign(self, timestamps: Longs) -> Assignment:
         """Each timestamp with the end of its pane."""
         return self._pane.assign(timestamps)

@@ -15,7 +15,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from headrace.jobmanager.splits import Split, SplitPlan
+    from headrace.jobmanager.sources.splits import Split, SplitPlan
     from headrace.time.watermark_strategy import WatermarkAlignment
 
 FIRST_RECORDS: Final = 100

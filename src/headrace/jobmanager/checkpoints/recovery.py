@@ -10,7 +10,7 @@ from headrace.common import options
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.graph.specs import SinkSpec, SourceSpec
-from headrace.jobmanager.source_identity import misplaced_positions, warn_of_moved_sources
+from headrace.jobmanager.sources.identity import misplaced_positions, warn_of_moved_sources
 from headrace.runtime.task.messages import PartitionContext
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common import options
 from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
 from headrace.common.logs import get_logger, with_fields
-from headrace.jobmanager.sink_failures import label_of, told
+from headrace.jobmanager.sinks.failures import label_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -11,7 +11,7 @@ from headrace.common.errors import CheckpointFailedError, InfrastructureError, J
 from headrace.common.logs import get_logger, with_fields
 
 if TYPE_CHECKING:
-    from headrace.jobmanager.epoch_planner import EpochPlan
+    from headrace.jobmanager.epochs.planner import EpochPlan
     from headrace.jobmanager.runtime import Runtime
     from headrace.runtime.task.messages import TaskReport
 

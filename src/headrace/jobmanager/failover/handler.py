@@ -20,9 +20,9 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     import threading
 
-    from headrace.jobmanager.failure_recorder import FailureRecorder
+    from headrace.jobmanager.failover.recorder import FailureRecorder
+    from headrace.jobmanager.failover.restart import Restarts
     from headrace.jobmanager.progress import JobListener
-    from headrace.jobmanager.restart import Restarts
 
 logger = get_logger(__name__)
 

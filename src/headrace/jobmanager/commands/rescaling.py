@@ -8,45 +8,16 @@ program sets a parallelism keep it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.jobmanager.job_manager import JobManager
-    from headrace.jobmanager.settings import JobSettings
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
 
 LOOK_MILLIS = 1_000
 """How often a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedJob:
-    """A job at one parallelism.
-
-    Attributes:
-        plan: its plan.
-        blob: the same, as it travels to the tasks.
-        settings: how it is run.
-    """
-
-    plan: JobPlan
-    blob: JobBlob
-    settings: JobSettings
-
-
-class Replan(Protocol):
-    """Plans a job anew."""
-
-    def __call__(self, parallelism: int) -> PlannedJob:
-        """The job with so many subtasks of each operator that does not say otherwise.
-
-        Raises:
-            InvalidProgramError: when it cannot be planned so.
-        """
 
 
 @dataclass(frozen=True, slots=True)

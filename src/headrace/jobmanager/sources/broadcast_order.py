@@ -10,7 +10,7 @@ from headrace.operators.broadcast.broadcast_operator import BROADCAST
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Set
 
-    from headrace.jobmanager.sources import SourceCoordinator
+    from headrace.jobmanager.sources.coordinator import SourceCoordinator
     from headrace.plan.job_plan import JobPlan, PlannedOperator
 
 

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.jobmanager.alignment import WatermarkAligner
-from headrace.jobmanager.broadcast_order import BroadcastOrder
-from headrace.jobmanager.recovery import partition_contexts
+from headrace.jobmanager.checkpoints.recovery import partition_contexts
+from headrace.jobmanager.sources.alignment import WatermarkAligner
+from headrace.jobmanager.sources.broadcast_order import BroadcastOrder
 from headrace.runtime.task.messages import EpochContext
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.connectors.source import ReadBudget
-    from headrace.jobmanager.compaction import CompactionCoordinator
-    from headrace.jobmanager.epoch_size import EpochSizer
-    from headrace.jobmanager.sinks import JobSinks
-    from headrace.jobmanager.sources import SourceCoordinator
-    from headrace.jobmanager.splits import SplitPlan
+    from headrace.jobmanager.checkpoints.compaction import CompactionCoordinator
+    from headrace.jobmanager.epochs.size import EpochSizer
+    from headrace.jobmanager.sinks.job_sinks import JobSinks
+    from headrace.jobmanager.sources.coordinator import SourceCoordinator
+    from headrace.jobmanager.sources.splits import SplitPlan
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import SplitAssignment
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, JobSupersededError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.outcome import first_manifest
-from headrace.jobmanager.recovery import check_compatible, without_unclaimed
+from headrace.jobmanager.checkpoints.manifests import first_manifest
+from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.savepoint_start import SavepointStart
-    from headrace.jobmanager.sinks import JobSinks
+    from headrace.jobmanager.sinks.job_sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
 
 

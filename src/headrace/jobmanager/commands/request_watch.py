@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logs import get_logger
-from headrace.jobmanager.rescaling import Rescale
-from headrace.jobmanager.savepoints import SavepointRequest
+from headrace.jobmanager.commands.rescaling import Rescale
+from headrace.jobmanager.commands.savepoints import SavepointRequest
 from headrace.savepoint.requests import JobAnswer, RequestFolder
 
 if TYPE_CHECKING:

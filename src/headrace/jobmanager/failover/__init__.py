@@ -1,0 +1,1 @@
+"""What becomes of failures: restarts, and the history of what a job has failed with."""

@@ -1,0 +1,1 @@
+"""Sources in the driver: splits and positions, who waits for whom, how far behind they are."""
