@@ -235,6 +235,23 @@ class DictionaryOperator:
         found += [f"keyed/{name}" for (name, _), table in self._record.tables.items() if table.cells]
         return found + [f"timers/{domain}" for domain, timers in self._record.timers.items() if timers]
 
+    def drop_windows(self, *states: str) -> int:
+        of_windows = [name for name in self._record.tables if name[1] or name[0] in states]
+        rows = sum(len(self._record.tables.pop(name).cells) for name in of_windows)
+        for timers in self._record.timers.values():
+            rows += len(timers)
+            timers.clear()
+        for name, log in self._logs.items():
+            if kind_of_store(name) is None:
+                rows += log.rows
+                for run in log.runs:
+                    log.drop(run)
+        if self._keyed is not None:
+            self._keyed = DictionaryKeyed(self._keyed.codec, self._record.tables)
+            self._timers = DictionaryTimers(self._keyed, self._record.timers)
+            self.begin_epoch(*self._epoch)
+        return rows
+
     def earliest_processing_time(self) -> int | None:
         earliest = NO_TIMER if self._timers is None else self._timers.processing.next_due
         return None if earliest == NO_TIMER else earliest

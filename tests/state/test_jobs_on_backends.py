@@ -20,7 +20,7 @@ from headrace.common.time import Time
 from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.jobmanager import compaction
+from headrace.jobmanager.checkpoints import compaction
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,

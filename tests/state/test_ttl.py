@@ -251,6 +251,21 @@ def test_a_configuration_says_what_was_asked_for() -> None:
     assert plain.get_incremental_cleanup_strategy() is not None
 
 
+@pytest.mark.parametrize(
+    ("setter", "given", "told"),
+    [
+        ("set_update_type", "OnReadAndWrite", "UpdateType.OnReadAndWrite"),
+        ("set_update_type", None, "UpdateType.OnCreateAndWrite"),
+        ("set_state_visibility", 0, "StateVisibility.NeverReturnExpired"),
+        ("set_ttl_time_characteristic", "event", "TtlTimeCharacteristic.EventTime"),
+    ],
+)
+def test_a_setting_that_is_none_of_its_kind_is_refused_and_not_ignored(setter: str, given: Any, told: str) -> None:
+    builder = getattr(StateTtlConfig.new_builder(1), setter)(given)
+    with pytest.raises(InvalidProgramError, match=rf"must be one of .*StateTtlConfig\.{told}.*, not {given!r}"):
+        builder.build()
+
+
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidProgramError, match="positive"):
         StateTtlConfig.new_builder(0).build()
@@ -262,3 +277,5 @@ def test_nonsense_is_refused() -> None:
         ReducingStateDescriptor("a", 5)
     with pytest.raises(InvalidProgramError, match="name"):
         ValueStateDescriptor("", int)
+    with pytest.raises(InvalidProgramError, match="must be a string, not 5"):
+        ValueStateDescriptor(5, int)  # type: ignore[arg-type]

@@ -201,6 +201,18 @@ class OperatorStates(Protocol):
     def stored(self) -> Sequence[str]:
         """The names of all stores that hold something, those with a slash of states and timers included."""
 
+    def drop_windows(self, *states: str) -> int:
+        """Drops all that windows hold, for good, before an epoch begins: timers, logs, states of key and namespace.
+
+        States of keys alone, and states without keys, stay. What was taken of others before is of no use any more.
+
+        Args:
+            states: the names of states of keys that are dropped as well.
+
+        Returns:
+            How many rows, or timers, that is.
+        """
+
     def earliest_processing_time(self) -> int | None:
         """When the earliest timer in processing time is due (or earlier); None when there is none."""
 

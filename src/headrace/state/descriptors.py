@@ -55,6 +55,8 @@ class StateDescriptor:
     """How the state is stored; states of different kinds cannot take each other's place."""
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:
+        if name is not None and not isinstance(name, str):
+            raise InvalidProgramError(f"the name of a state must be a string, not {name!r}")
         if not name:
             raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
         self.name = name

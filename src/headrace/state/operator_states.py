@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
-from headrace.state.keyed.backend import KeyedStateBackend
+from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
 from headrace.state.kinds import KEYED
+from headrace.state.operator.redistribution import kind_of_store
 from headrace.state.operator.store import OperatorStateStore
+from headrace.state.runs.ordered import LOW
 from headrace.state.timers import HashMapTimers
 
 if TYPE_CHECKING:
@@ -94,6 +96,22 @@ class HashMapOperatorStates:
         if "/" in name:
             raise StateError(f"the name of a store must not contain a slash: {name!r}")
         return self._store(name)
+
+    def drop_windows(self, *states: str) -> int:
+        """Drops timers, logs, states of key and namespace, and these states of keys; returns how many rows."""
+        of_windows = {STORE_PREFIX + name for name in states}
+        rows = 0
+        for name in self.stored():
+            if kind_of_store(name) is None and (name in of_windows or not name.startswith(STORE_PREFIX)):
+                store = self._store(name)
+                rows += sum(run.rows - run.meta.get(LOW, 0) for run in store.runs)
+                for run in store.runs:
+                    store.drop(run)
+        if self._backend is not None:
+            self._backend = KeyedStateBackend(self._backend.codec, self._store)
+            self._backend.begin_epoch(self._clock, self._watermark)
+        self._timers = None
+        return rows
 
     def earliest_processing_time(self) -> int | None:
         """When the earliest timer in processing time is due (or earlier); None when there is none."""

@@ -70,6 +70,7 @@ class OrderedLayout:
         about: what its runs say about themselves besides, which has to be the same as long as there are any.
         words: what the entries of ``about`` are called in errors.
         values: the type of the column ``value``, where values of an earlier type may become those of this one.
+        advice: what to do when something else is stored.
     """
 
     what: str
@@ -79,6 +80,7 @@ class OrderedLayout:
     about: Mapping[str, Any]
     words: Mapping[str, str] = field(default_factory=dict)
     values: TypeInformation | None = None
+    advice: str = "give the operator another uid, or restore the old declaration"
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -124,9 +126,7 @@ class OrderedLayout:
             raise self._other(f"other columns: stored {run.section.schema.names}, declared {self.schema.names}")
 
     def _other(self, difference: str) -> StateMigrationError:
-        return StateMigrationError(
-            f"{self.what} were stored with {difference}; give the operator another uid, or restore the old declaration"
-        )
+        return StateMigrationError(f"{self.what} were stored with {difference}; {self.advice}")
 
 
 class OrderedTable:

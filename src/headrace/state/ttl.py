@@ -162,6 +162,9 @@ class StateTtlConfig:
     ) -> None:
         if to_millis(ttl) <= 0:
             raise InvalidProgramError(f"the time to live must be positive, not {ttl}")
+        _check("update type", update_type, TtlUpdateType, "UpdateType")
+        _check("visibility", state_visibility, TtlVisibility, "StateVisibility")
+        _check("time characteristic", ttl_time_characteristic, TtlTimeScale, "TtlTimeCharacteristic")
         self._update_type = update_type
         self._state_visibility = state_visibility
         self._ttl_time_characteristic = ttl_time_characteristic
@@ -296,12 +299,18 @@ class Builder:
         """The configuration.
 
         Raises:
-            InvalidProgramError: when the time to live is not positive.
+            InvalidProgramError: when the time to live is not positive, or a setting is none of its kind.
         """
         cleanup = TtlCleanup(dict(self._strategies), self._is_cleanup_in_background)
         return StateTtlConfig(
             self._update_type, self._state_visibility, self._ttl_time_characteristic, self._ttl, cleanup
         )
+
+
+def _check(what: str, given: Any, expected: type[Enum], name: str) -> None:
+    if not isinstance(given, expected):
+        known = ", ".join(f"StateTtlConfig.{name}.{member.name}" for member in expected)
+        raise InvalidProgramError(f"the {what} of a time to live must be one of {known}, not {given!r}")
 
 
 def _warn(setting: str) -> None:
