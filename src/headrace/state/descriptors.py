@@ -30,6 +30,14 @@ __all__ = [
 ]
 
 
+def _checked_name(name: Any) -> str:
+    if not name:
+        raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
+    if not isinstance(name, str):
+        raise InvalidProgramError(f"the name of a state must be a string, not {name!r}")
+    return name
+
+
 @hides_engine_of_methods
 class StateDescriptor:
     """What a program says about one of its states.
@@ -55,11 +63,7 @@ class StateDescriptor:
     """How the state is stored; states of different kinds cannot take each other's place."""
 
     def __init__(self, name: str, type_info: TypeInformation) -> None:
-        if name is not None and not isinstance(name, str):
-            raise InvalidProgramError(f"the name of a state must be a string, not {name!r}")
-        if not name:
-            raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
-        self.name = name
+        self.name = _checked_name(name)
         self.type_info = type_info
         self.namespaces: str | None = None
         self.evolves = True
