@@ -1,4 +1,4 @@
-"""What joins and co-groups hold of windows that are declared otherwise now: it is dropped, or moves into the new ones."""
+"""What joins and co-groups hold of windows that are declared otherwise now is dropped, or moves into the new ones."""
 
 from __future__ import annotations
 
