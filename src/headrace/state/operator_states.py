@@ -104,7 +104,7 @@ class HashMapOperatorStates:
         for name in self.stored():
             if kind_of_store(name) is None and (name in of_windows or not name.startswith(STORE_PREFIX)):
                 store = self._store(name)
-                rows += sum(run.rows - run.meta.get(LOW, 0) for run in store.runs)
+                rows += sum(run.count_own_rows(run.meta.get(LOW, 0)) for run in store.runs)
                 for run in store.runs:
                     store.drop(run)
         if self._backend is not None:

@@ -99,6 +99,11 @@ class Run:
             self._own = self._find_own_rows()
         return self._own
 
+    def count_own_rows(self, first: int = 0) -> int:
+        """How many rows count, of those from ``first`` on."""
+        own = self.own_rows()
+        return max(0, own.stop - max(own.start, first)) if isinstance(own, slice) else int(own[first:].sum())
+
     def _find_own_rows(self) -> slice | npt.NDArray[np.bool_]:
         if HASH not in self.section.schema.names:
             return slice(0, self.rows)
