@@ -35,7 +35,7 @@ def one(descriptor: Any, value: Any, key: Any = "ann") -> Callable[[], StateTabl
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "an unknown column": (
         lambda: tables().with_state(TOTAL, {"key": ["ann"], "value": [1], "amount": [2]}),
-        "value state 'total': there is no column 'amount' in it: it takes key, key_encoded, value",
+        "value state 'total': it takes no column 'amount', but key, key_encoded, value",
     ),
     "no value": (
         lambda: tables().with_state(TOTAL, {"key": ["ann"]}),
@@ -276,3 +276,12 @@ def test_whatever_file_fails_there_is_no_savepoint(first: str, tmp_path: Path, m
         else:
             break
     assert failed == written == 4, "three tables and what makes it a savepoint"
+
+
+@pytest.mark.parametrize("uid", ["", 7])
+def test_a_uid_is_a_text_that_is_not_empty(first: str, uid: Any) -> None:
+    given = OperatorTransformation.from_tables(Types.STRING())
+    with pytest.raises(InvalidProgramError, match="a string that is not empty, not"):
+        SavepointWriter.new_savepoint().with_operator(uid, given)
+    with pytest.raises(InvalidProgramError, match="a string that is not empty, not"):
+        SavepointWriter.from_existing_savepoint(Path(first)).change_operator_identifier("totals", uid)

@@ -157,7 +157,7 @@ def test_rows_of_a_dataframe_that_are_no_state(tmp_path: Path, numbers: DataFram
     refused(TOTAL, nulls, r"operator 'totals': value state 'total': row \d+: 'value' is null")
     texts = numbers.select(numbers.id.alias("key"), sql.format_string("%d", "id").alias("value"))
     refused(TOTAL, texts, "operator 'totals': value state 'total': a column of type string cannot be read as int64")
-    with pytest.raises(SavepointError, match="there is no column 'id' in it"):
+    with pytest.raises(SavepointError, match="it takes no column 'id', but"):
         OperatorTransformation.from_tables(Types.LONG()).with_state(TOTAL, numbers)
 
 

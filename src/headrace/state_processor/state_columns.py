@@ -153,7 +153,7 @@ class StateColumns:
         takes = self._takes()
         for name in names:
             if name not in takes:
-                raise self._refused(f"there is no column {name!r} in it: it takes {', '.join(takes)}")
+                raise self._refused(f"it takes no column {name!r}, but {', '.join(takes)}")
             if names.count(name) > 1:
                 raise self._refused(f"the column {name!r} is there twice")
         for name in takes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -12,6 +13,7 @@ from headrace.common import options as config
 from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, SavepointError
+from headrace.datastream.streams.handle import checked_text
 from headrace.savepoint.metadata import METADATA, SavepointMetadata
 from headrace.savepoint.source_files import write_source_file
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
@@ -95,7 +97,9 @@ class SavepointWriter:
         return cls(manifest, StoredJob("the new savepoint", manifest), options)
 
     @classmethod
-    def from_existing_savepoint(cls, path: str, options: Mapping[str, str] = MappingProxyType({})) -> Self:
+    def from_existing_savepoint(
+        cls, path: str | os.PathLike[str], options: Mapping[str, str] = MappingProxyType({})
+    ) -> Self:
         """A savepoint after the model of another one, which is not touched.
 
         Args:
@@ -136,8 +140,9 @@ class SavepointWriter:
             transformation: its state.
 
         Raises:
-            InvalidProgramError: when it has state already.
+            InvalidProgramError: when it has state already, or the uid is empty.
         """
+        checked_text("uid", uid)
         expect(transformation, StateTransformation, "with_operator")
         place = place_of(self._manifest, uid)
         if uid in self._given or (place is not None and self._kinds_of(uid)):
@@ -200,8 +205,9 @@ class SavepointWriter:
 
         Raises:
             SavepointError: when there is no operator of the old uid.
-            InvalidProgramError: when there is one of the new uid.
+            InvalidProgramError: when there is one of the new uid, or that is empty.
         """
+        checked_text("new_uid", new_uid)
         self._check_known(old_uid)
         if new_uid in known_uids(self._manifest):
             raise InvalidProgramError(f"there is an operator with uid {new_uid!r} already: rename that first")
@@ -211,7 +217,7 @@ class SavepointWriter:
         self._replaced = {(new_uid if u == old_uid else u, s): rows for (u, s), rows in self._replaced.items()}
         return self
 
-    def write(self, path: str) -> str:
+    def write(self, path: str | os.PathLike[str]) -> str:
         """Write it; it is complete, and only then a savepoint, when this returns.
 
         Args:
@@ -225,6 +231,7 @@ class SavepointWriter:
                 made from has output that its job has yet to publish.
             OSError: when a file cannot be written. What was written may be removed then.
         """
+        path = os.fspath(path)
         folder = open_storage(path, options=self._options)
         self._check_published()
         _check_empty(folder)
