@@ -19,6 +19,7 @@ from headrace.connectors.collection import CollectionSource
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sequence import NumberSequenceSource
 from headrace.connectors.source import Boundedness, ReadBudget
+from headrace.datastream import CheckpointedFunction
 from tests.connectors.harness import SourceRun, read_all
 
 if TYPE_CHECKING:
@@ -146,6 +147,24 @@ def test_a_rate_per_checkpoint_bounds_an_epoch() -> None:
 def test_a_rate_is_above_nothing(rate: float) -> None:
     with pytest.raises(InvalidProgramError):
         RateLimiterStrategy.per_second(rate)
+
+
+class RemembersWhatItMade(CheckpointedFunction):
+    """A generator with state."""
+
+    def __call__(self, number: int) -> int:
+        return number
+
+    def snapshot_state(self, context: Any) -> None:
+        """Nothing."""
+
+    def initialize_state(self, context: Any) -> None:
+        """Nothing."""
+
+
+def test_a_generator_has_no_state() -> None:
+    with pytest.raises(InvalidProgramError, match="no state in checkpoints.*leave CheckpointedFunction out"):
+        DataGeneratorSource(RemembersWhatItMade(), 3, None, Types.LONG())
 
 
 def test_a_generator_is_refused_when_it_cannot_work() -> None:

@@ -82,6 +82,11 @@ class DataGeneratorSource(Source[T_co]):
             raise InvalidProgramError("DataGeneratorSource takes either a generator_function or a batch_generator")
         if count is not None and count < 0:
             raise InvalidProgramError(f"a count is not below 0: {count}")
+        if hasattr(type(generator_function or batch_generator), "initialize_state"):
+            raise InvalidProgramError(
+                "a generator function has no state in checkpoints: a record follows from its number alone, which is the "
+                "position of the source; leave CheckpointedFunction out"
+            )
         if not isinstance(rate_limiter_strategy, RateLimiterStrategy | None):
             raise InvalidTypeError(
                 f"rate_limiter_strategy is a RateLimiterStrategy, not {rate_limiter_strategy!r}: the type of the "
