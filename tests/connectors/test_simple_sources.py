@@ -163,7 +163,7 @@ class RemembersWhatItMade(CheckpointedFunction):
 
 
 def test_a_generator_has_no_state() -> None:
-    with pytest.raises(InvalidProgramError, match="no state in checkpoints.*leave CheckpointedFunction out"):
+    with pytest.raises(InvalidProgramError, match=r"no state in checkpoints.*leave CheckpointedFunction out"):
         DataGeneratorSource(RemembersWhatItMade(), 3, None, Types.LONG())
 
 

@@ -84,8 +84,8 @@ class DataGeneratorSource(Source[T_co]):
             raise InvalidProgramError(f"a count is not below 0: {count}")
         if hasattr(type(generator_function or batch_generator), "initialize_state"):
             raise InvalidProgramError(
-                "a generator function has no state in checkpoints: a record follows from its number alone, which is the "
-                "position of the source; leave CheckpointedFunction out"
+                "a generator function has no state in checkpoints: a record follows from its number alone, which is "
+                "the position of the source; leave CheckpointedFunction out"
             )
         if not isinstance(rate_limiter_strategy, RateLimiterStrategy | None):
             raise InvalidTypeError(
