@@ -113,7 +113,7 @@ def evolution(stored: TypeInformation, declared: TypeInformation, renamed: Mappi
     return Evolution(tuple(plan.changes), convert)
 
 
-def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json) -> Run:
+def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column: str = VALUE) -> Run:
     """Puts a run with values of the declared type in the place of one with values of an earlier type.
 
     That happens once, in the first epoch of a program that declares another type: everything is rewritten, so that runs
@@ -122,16 +122,17 @@ def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json) -> Run
     Args:
         store: it has the run.
         run: it has some rows of its own.
-        change: what becomes of its column ``value``.
+        change: what becomes of its values.
         types: what the run says about its types from now on.
+        column: the column of the values.
 
     Raises:
         StateMigrationError: when a value cannot be taken over.
     """
     batch = run.batch
     convert = change.convert_nested if CLEAR in batch.schema.names else change.convert
-    place = batch.schema.get_field_index(VALUE)
-    renewed = batch.set_column(place, VALUE, convert(batch.column(place)))
+    place = batch.schema.get_field_index(column)
+    renewed = batch.set_column(place, column, convert(batch.column(place)))
     return store.rewrite(run, renewed, {**run.meta, TYPES: types})
 
 

@@ -22,7 +22,7 @@ from headrace.state.evolution import Incompatible, evolution, evolve_run
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
 from headrace.state.runs.known_keys import OrderedKeys
-from headrace.state.runs.layout import KIND, TYPES
+from headrace.state.runs.layout import KIND, TYPES, VALUE
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs
 from headrace.state.runs.ordered import (
     FLOOR,
@@ -69,8 +69,9 @@ class OrderedLayout:
         order: how many columns the order has; rows that are equal in them are combined.
         about: what its runs say about themselves besides, which has to be the same as long as there are any.
         words: what the entries of ``about`` are called in errors.
-        values: the type of the column ``value``, where values of an earlier type may become those of this one.
+        values: the type of the column of values, where values of an earlier type may become those of this one.
         advice: what to do when something else is stored.
+        column: the column of values.
     """
 
     what: str
@@ -81,6 +82,7 @@ class OrderedLayout:
     words: Mapping[str, str] = field(default_factory=dict)
     values: TypeInformation | None = None
     advice: str = "give the operator another uid, or restore the old declaration"
+    column: str = VALUE
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -107,7 +109,7 @@ class OrderedLayout:
             told = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
             raise self._other(told) from error
         logger.info("%s: what was stored becomes what is declared: %s", self.what, change)
-        return evolve_run(store, run, change, self.values.to_json())
+        return evolve_run(store, run, change, self.values.to_json(), self.column)
 
     def _differs(self, entry: str, stored: Any, declared: Any) -> str:
         return f"another {self.words.get(entry, entry)}: {difference(stored, declared)}"

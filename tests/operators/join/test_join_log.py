@@ -26,7 +26,7 @@ def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBat
     """Rows of hash, key and time, in order; the record of each is its place."""
     hashes, keys, times = zip(*rows, strict=True)
     columns = [pa.array(hashes, pa.uint64()), keys, times, [lingers] * len(rows), range(len(rows))]
-    schema = log_layout(CODEC, pa.int64(), KEPT, is_outer=False).schema
+    schema = log_layout(CODEC, Types.LONG(), KEPT, is_outer=False).schema
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
     order, _ = key_time_order(whole.column(HASH).to_numpy(), whole.column(KEY), whole.column(TIME).to_numpy())
@@ -34,7 +34,7 @@ def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBat
 
 
 def log_of(store: RunStore) -> JoinLog:
-    log = JoinLog(store, log_layout(CODEC, pa.int64(), KEPT, is_outer=False), KEPT)
+    log = JoinLog(store, log_layout(CODEC, Types.LONG(), KEPT, is_outer=False), KEPT)
     log.begin_epoch()
     return log
 
@@ -112,7 +112,7 @@ def test_state_with_keys_of_another_type_is_refused() -> None:
     log = log_of(store)
     log.append(batch_of((1, "a", 5)), watermark=0)
     log.end_epoch(0)
-    other = log_layout(KeyCodec.for_type(Types.LONG()), pa.int64(), KEPT, is_outer=False)
+    other = log_layout(KeyCodec.for_type(Types.LONG()), Types.LONG(), KEPT, is_outer=False)
     with pytest.raises(StateMigrationError, match="another key type"):
         JoinLog(store, other, KEPT)
 

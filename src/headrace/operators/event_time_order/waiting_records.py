@@ -19,7 +19,7 @@ from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows
 
@@ -137,7 +137,9 @@ class WaitingInTable(WaitingRecords):
             pa.schema(columns),
             len(columns) - 1,
             about,
-            {"keys": "key type"},
+            {"keys": "key type", TYPES: "type of records"},
+            type_,
+            column=_RECORD,
         )
         self._type = type_
         self._table = OrderedTable(store, self._layout, all_rows)

@@ -74,7 +74,7 @@ class IntervalJoinOperator(FunctionOperator):
         assert context.state is not None
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
         layouts = [
-            log_layout(codec, types[side].storage_type, interval.kept(side), is_outer=side in self._sides_shown)
+            log_layout(codec, types[side], interval.kept(side), is_outer=side in self._sides_shown)
             for side in (LEFT, RIGHT)
         ]
         stores = [context.state.store(name) for name in _STORES]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.grouping import sorted_by
-from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merge_input import concat, same_values
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.state.keys import KeyCodec
     from headrace.state.runs import Run, RunStore
     from headrace.state.runs.merge_input import MergeInput
@@ -50,22 +51,27 @@ _KIND: Final = "join-log"
 _KEPT: Final = "kept"
 _REACHED: Final = "reached"
 _OVER: Final = "over"
-_WORDS: Final = {"keys": "key type", _KEPT: "interval, for which a record is kept so long (in milliseconds)"}
+_WORDS: Final = {
+    "keys": "key type",
+    TYPES: "type of records",
+    _KEPT: "interval, for which a record is kept so long (in milliseconds)",
+}
 
 
-def log_layout(codec: KeyCodec, record: pa.DataType, kept: int, *, is_outer: bool) -> OrderedLayout:
+def log_layout(codec: KeyCodec, record: TypeInformation, kept: int, *, is_outer: bool) -> OrderedLayout:
     """What the log of an input holds.
 
     Args:
         codec: how keys are stored.
-        record: the type of the column of records.
+        record: the type of the records.
         kept: for how long after its time a record is kept, in milliseconds.
         is_outer: whether records without a partner are shown.
     """
     met = {MET: pa.bool_()} if is_outer else {}
-    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), **met, RECORD: record}
+    columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), **met}
+    schema = pa.schema({**columns, RECORD: record.storage_type})
     about = {"keys": codec.to_json(), _KEPT: kept}
-    return OrderedLayout("the records of a join", _KIND, pa.schema(columns), 3, about, _WORDS)
+    return OrderedLayout("the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD)
 
 
 class JoinLog:
@@ -81,8 +87,7 @@ class JoinLog:
     """
 
     def __init__(self, runs: RunStore, layout: OrderedLayout, kept: int) -> None:
-        for run in runs.runs:
-            layout.check(run)
+        layout.take_over(runs)
         self._runs, self._meta, self._kept = runs, layout.meta, kept
         self._written: list[Section] = []
 
