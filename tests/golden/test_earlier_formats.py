@@ -14,8 +14,8 @@ from headrace.checkpoint import manifest, manifest_formats
 from headrace.checkpoint.manifest import Manifest
 from headrace.cli.main import app
 from headrace.common.errors import CheckpointError
-from headrace.jobmanager import upgrade as upgrade_module
-from headrace.jobmanager.upgrade import upgrade
+from headrace.jobmanager.checkpoints import upgrade as upgrade_module
+from headrace.jobmanager.checkpoints.upgrade import upgrade
 from headrace.storage.posix import PosixFolder
 from headrace.testing import Checkpoint, JobHarness
 from tests.golden.archives import ARCHIVES, MOST_BYTES, names, unpack

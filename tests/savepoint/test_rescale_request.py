@@ -33,9 +33,12 @@ def test_a_job_is_rescaled_from_outside(tmp_path: Path) -> None:
     assert "1000" in shown
     client.stop_with_savepoint(False).result(DEADLINE)
     assert place.totals("out-job") == {f"k{key}": 3 for key in range(20)}
+    code, shown = headrace("rescale", str(tmp_path / "job"), "-p", "2", "--timeout", "0.3")
+    assert code == 1
+    assert "no job has taken the request within 0.3 s" in shown, "when it has ended"
 
 
-def test_where_no_job_runs_it_is_told(tmp_path: Path) -> None:
+def test_where_no_job_has_begun_it_is_told(tmp_path: Path) -> None:
     code, shown = headrace("rescale", str(tmp_path), "-p", "2", "--timeout", "0.3")
     assert code == 1
-    assert "no job has taken the request within 0.3 s" in shown
+    assert "is no checkpoint directory: no job has begun there" in shown

@@ -110,7 +110,7 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
     directory = open_storage(os.fspath(location), options=options)
     if _is_savepoint(directory):
         return _of_savepoint(directory, read_metadata(directory), options)
-    manifest = _newest(directory)
+    manifest = newest_manifest(directory)
     if manifest is None:
         raise SavepointError(f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it")
     return _of_files(str(directory), directory, manifest)
@@ -215,10 +215,14 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
     return replace(job, task_tables=task_tables, source_files=source_files)
 
 
-def _newest(directory: Folder) -> Manifest | None:
-    """The newest manifest; a job that runs may remove the one that was listed."""
+def newest_manifest(directory: Folder) -> Manifest | None:
+    """The newest manifest of a checkpoint directory; None where there is none. The job may run meanwhile.
+
+    Raises:
+        CheckpointError: naming it, when it is damaged.
+    """
     folder = directory.folder("manifests")
-    for _ in range(_ATTEMPTS):
+    for _ in range(_ATTEMPTS):  # a job that runs may remove the one that was listed
         try:
             numbers = manifest_numbers(folder)
         except (FileNotFoundError, NotADirectoryError):

@@ -9,14 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.checkpoint.directory import folder_name
-from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_in, named_files, put
 from headrace.savepoint.state_files import copy_state_file
+from headrace.savepoint.stored_job import newest_manifest
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
@@ -24,6 +23,7 @@ from headrace.storage.locations import open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.runtime import Runtime
@@ -142,7 +142,7 @@ class SavepointStart:
         try:
             return read_metadata(self._directory)
         except SavepointError:
-            checkpoint = _newest_checkpoint(self._directory)
+            checkpoint = newest_manifest(self._directory)
             if checkpoint is None:
                 raise
             return SavepointMetadata(checkpoint, "native", directory=self._location)
@@ -199,16 +199,3 @@ def _copy_file(source: Folder, target: Folder, name: str) -> None:
         copy_state_file(source, target, name)
     except StateCorruptedError as error:
         raise SavepointError(f"{source.locate(name)} is missing, which the savepoint refers to; put it back") from error
-
-
-def _newest_checkpoint(directory: Folder) -> Manifest | None:
-    """The newest checkpoint, if that is a checkpoint directory."""
-    folder = directory.folder("manifests")
-    try:
-        numbers = manifest_numbers(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if not numbers:
-        return None
-    name = name_of(max(numbers))
-    return Manifest.from_bytes(folder.read(name), folder.locate(name))
