@@ -127,7 +127,9 @@ class KeyedElementContext(KeyedProcessContext, _BroadcastAccess):
 class KeyedBroadcastContext(BroadcastContext):
     """What ``process_broadcast_element`` learns."""
 
-    _keyed: KeyedStates
+    def __init__(self, timer_service: ReadOnlyTimerService, states: BroadcastStates, keyed: KeyedStates) -> None:
+        super().__init__(timer_service, states, states.writable)
+        self._keyed = keyed
 
     def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], object]) -> None:
         """Calls ``function(key, state)`` for each key of this subtask that has something in a keyed state."""
@@ -189,9 +191,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
 
     def _contexts(self) -> Sequence[Any]:
         times = FollowingTimerService(self.context.name, NO_TIMERS, self._service)
-        for_broadcast = KeyedBroadcastContext(times, self._states, self._states.writable)
-        for_broadcast._keyed = self._backend
-        return [self._context, for_broadcast]
+        return [self._context, KeyedBroadcastContext(times, self._states, self._backend)]
 
     def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:
         return super()._entries(input_index, batch) if input_index == ELEMENTS else repeat(NO_KEY, len(batch))
