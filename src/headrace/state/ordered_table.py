@@ -104,7 +104,7 @@ class OrderedLayout:
         if self.values is None or stored is None or stored == self.values.to_json():
             return run
         try:
-            change = evolution(type_from_json(stored), self.values, {})
+            change = evolution(type_from_json(stored), self.values)
         except Incompatible as error:
             told = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
             raise self._other(told) from error
