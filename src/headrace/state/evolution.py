@@ -119,7 +119,7 @@ def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column
     """Puts a run with values of the declared type in the place of one with values of an earlier type.
 
     That happens once, in the first epoch of a program that declares another type: everything is rewritten, so that runs
-    can be merged without knowing more than one type. Of a run that other tasks have as well, or of which a part is over,
+    can be merged without knowing more than one type. Of a run that other tasks have too, or of which a part is over,
     the rows that count are written, as a merge of it alone leaves them, with what it says of its rows.
 
     Args:
