@@ -281,7 +281,7 @@ WRITE: dict[str, Callable[[Any, Any], None]] = {
 }
 READ: dict[str, Callable[[Any], Any]] = {
     "value": lambda state: state.value(),
-    "list": lambda state: state.get()[-1],
+    "list": lambda state: (state.get() or [None])[-1],
     "map": lambda state: state.get("a"),
     "reducing": lambda state: state.get(),
     "aggregating": lambda state: state.get(),
@@ -330,21 +330,41 @@ def test_state_of_namespaces_is_taken_over() -> None:
     assert keyed.namespaced_state(ListStateDescriptor("s", Longer)).get() == [Longer(1.0, "ann")]
 
 
+@pytest.mark.parametrize("expires", [False, True])
+@pytest.mark.parametrize("kind", ["value", "list", "map"])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_state_is_taken_over_at_another_parallelism(parallelism: int) -> None:
-    """A run that two subtasks share is rewritten by each for its own keys."""
-    before, after = of_type("value", Visit), of_type("value", Longer)
+def test_state_is_taken_over_at_another_parallelism(parallelism: int, kind: str, expires: bool) -> None:
+    """A run that two subtasks share is rewritten by each for its own keys, and merged with what they add."""
+    before, after = of_type(kind, Visit), of_type(kind, Longer)
+    if expires:
+        before.enable_time_to_live(WITH_TTL)
+        after.enable_time_to_live(WITH_TTL)
     job, keys = Job(), list(range(200))
+
+    def write(operator: Any, key: int, descriptor: StateDescriptor, visit: Any) -> None:
+        state = operator.keyed.state(descriptor)
+        for _ in range(key % 3 + 1):
+            WRITE[kind](state, visit)
+        if kind == "map":
+            state.put(f"of {key}", visit)
+
     operators = job.begin()
-    job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(before).update(Visit(str(key), key)))
+    job.on_keys(operators, keys, lambda operator, key, _: write(operator, key, before, Visit(str(key), key)))
     job.end()
     job.rescale(parallelism)
-    for _ in range(3):
+    for epoch in range(1, 4):
+        job.clock = epoch  # what is written from now on expires later
         operators = job.begin()
-        found = job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(after).value())
+        found = job.on_keys(operators, keys, lambda operator, key, _: READ[kind](operator.keyed.state(after)))
         assert found == [Longer(float(key), str(key)) for key in keys]
+        job.on_keys(operators, keys[:9], lambda operator, key, _: write(operator, key, after, Longer(key, str(key))))
         job.end()
         job.rescale(1 if job.parallelism > 1 else 4)
+    if expires:
+        job.clock = 24 * 60 * 60 * 1000  # a day after the first epoch
+        operators = job.begin()
+        found = job.on_keys(operators, keys, lambda operator, key, _: READ[kind](operator.keyed.state(after)))
+        assert [key for key, visit in zip(keys, found, strict=True) if visit is not None] == keys[:9]
 
 
 def test_a_merge_of_earlier_runs_that_comes_too_late_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:

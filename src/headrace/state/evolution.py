@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import values_to_array
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.collection import MapTypeInfo, SequenceTypeInfo
@@ -31,6 +32,7 @@ from headrace.common.typeinfo.composite import (
 )
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields, inside
 from headrace.state.runs.layout import CLEAR, TYPES, VALUE
+from headrace.state.runs.merging import merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,27 +117,34 @@ def evolution(
     return Evolution(tuple(plan.changes), convert)
 
 
-def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column: str = VALUE) -> Run:
+def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column: str = VALUE) -> Run | None:
     """Puts a run with values of the declared type in the place of one with values of an earlier type.
 
     That happens once, in the first epoch of a program that declares another type: everything is rewritten, so that runs
-    can be merged without knowing more than one type.
+    can be merged without knowing more than one type. Of a run that other tasks have too, or of which a part is over,
+    the rows that count are written, as a merge of it alone leaves them, with what it says of its rows.
 
     Args:
         store: it has the run.
-        run: it has some rows of its own.
+        run: the run.
         change: what becomes of its values.
         types: what the run says about its types from now on.
         column: the column of the values.
 
+    Returns:
+        The run that is there now; None when no row of it counts, so that it was dropped.
+
     Raises:
         StateMigrationError: when a value cannot be taken over.
     """
-    batch = run.batch
+    batch, meta = merge_runs([run], is_oldest=False, now=MIN_WATERMARK)
+    if batch is None:
+        store.drop(run)
+        return None
     convert = change.convert_nested if CLEAR in batch.schema.names else change.convert
     place = batch.schema.get_field_index(column)
     renewed = batch.set_column(place, column, convert(batch.column(place)))
-    return store.rewrite(run, renewed, {**run.meta, TYPES: types})
+    return store.rewrite(run, renewed, {**meta, TYPES: types})
 
 
 class _Plan:
@@ -269,8 +278,9 @@ def _default_of(declared: CompositeTypeInfo, name: str) -> Any:
     """What a field has that a stored record lacks; rows and dicts have None in it."""
     if isinstance(declared, DataclassTypeInfo):
         found = next(each for each in dataclasses.fields(declared.record_class) if each.name == name)
-        if not _is_missing(found.default_factory):
-            return found.default_factory()
+        make: Any = found.default_factory
+        if not _is_missing(make):
+            return make()
         return _REQUIRED if _is_missing(found.default) else found.default
     if isinstance(declared, NamedTupleTypeInfo):
         return declared.record_class._field_defaults.get(name, _REQUIRED)

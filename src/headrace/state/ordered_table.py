@@ -97,9 +97,11 @@ class OrderedLayout:
             StateMigrationError: when they hold something else.
         """
         for run in store.runs:
-            self.check(self._evolved(store, run))
+            left = self._evolved(store, run)
+            if left is not None:
+                self.check(left)
 
-    def _evolved(self, store: RunStore, run: Run) -> Run:
+    def _evolved(self, store: RunStore, run: Run) -> Run | None:
         stored = run.meta.get(TYPES)
         if self.values is None or stored is None or stored == self.values.to_json():
             return run
