@@ -437,7 +437,7 @@ def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:
     folders = [Path(str(store.source_folder(uid))) for uid in uids]
     assert len(set(folders)) == len(uids)
     for folder in folders:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         assert folder.parent == root(store) / "sources"
 
 

@@ -56,5 +56,3 @@ def test_keys_of_classes_that_only_the_program_knows() -> None:
     shown = readable(stored, about)
     assert shown.column("key").to_pylist() == [None, "('b', 1)"]
     assert as_stored(shown, about, stored.schema).equals(stored)
-
-

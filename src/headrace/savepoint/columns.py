@@ -30,8 +30,8 @@ def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
     """The rows of an exported table, with columns that other programs understand.
 
     ``key`` has the declared type of keys, if they and all parts of them are of one; else the text that Python shows for
-    them, beside the bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are windows, and
-    ``window_end`` alone where they are told by that.
+    them, beside the bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are
+    windows, and ``window_end`` alone where they are told by that.
     """
     columns: dict[str, pa.Array] = {}
     for name, column in zip(rows.schema.names, rows.columns, strict=True):

@@ -1,9 +1,9 @@
 """Requests to a running job of another process: files in its checkpoint directory, and answers beside them.
 
 A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job that owns the directory creates
-``….accepted`` before it begins, and writes ``….done`` with the outcome. Whoever gives up creates ``….accepted`` as well:
-of the two one succeeds, so a request is carried out, or whoever asked is told that it is not. Whoever asks removes all
-of them; what has been left there for an hour, the job removes.
+``….accepted`` before it begins, and writes ``….done`` with the outcome. Whoever gives up waiting creates ``….accepted``
+as well: of the two one succeeds, so a request is carried out, or whoever asked is told that it is not. Whoever asks
+removes all of them; what has been left there for an hour, the job removes.
 """
 
 from __future__ import annotations
