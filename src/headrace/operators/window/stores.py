@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
+from headrace.metrics.own_names import ROWS_DROPPED
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.renamed_fields import NOTHING_RENAMED
@@ -57,9 +58,6 @@ EARLY_STORE: Final = "early-windows"
 """The store of windows that fire at intervals before their end."""
 FIRING_TIMES_STORE: Final = "firing-times"
 """The store of the times at which these fire."""
-
-ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
-"""Counts what windows held that was dropped, since they are declared otherwise now."""
 
 RESULT: Final = "result"
 """What paths to fields of results begin with, where windows keep what they have shown."""
