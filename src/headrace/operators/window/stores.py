@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
 from headrace.metrics.own_names import ROWS_DROPPED
+from headrace.operators.base import cannot_go_on
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.renamed_fields import NOTHING_RENAMED
@@ -130,7 +131,7 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
     for name in context.state.stored():
         if not is_own(name):
             stored = _KINDS.get(name, "have a trigger, assigner or evictor of their own")
-            raise _of_others(context, stored, declared, advice)
+            raise _of_others(stored, declared, advice)
 
 
 def check_has_no_keyed_contents(context: OperatorContext) -> None:
@@ -141,7 +142,7 @@ def check_has_no_keyed_contents(context: OperatorContext) -> None:
     """
     assert context.state is not None
     if not _KEYED_CONTENTS.isdisjoint(context.state.stored()):
-        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        raise _of_others("have a trigger, assigner or evictor of their own", "fire at their ends alone")
 
 
 def check_has_no_timers(context: OperatorContext) -> None:
@@ -152,15 +153,12 @@ def check_has_no_timers(context: OperatorContext) -> None:
     """
     assert context.state is not None
     if context.state.timers.event.next_due != NO_TIMER:
-        error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
-        raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")  # as where one is opened
+        error = _of_others("have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        raise cannot_go_on(context, error)  # as where one is opened
 
 
-def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
-    return StateMigrationError(
-        f"there is state of windows that {stored}, and now they {declared}: {advice}\n"
-        f"  operator defined at {context.call_site}"
-    )
+def _of_others(stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
+    return StateMigrationError(f"there is state of windows that {stored}, and now they {declared}: {advice}")
 
 
 def contents_layout(
