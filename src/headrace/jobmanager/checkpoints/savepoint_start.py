@@ -40,9 +40,6 @@ logger = get_logger(__name__)
 
 _SAME_UIDS: Final[Mapping[str, str]] = MappingProxyType({})
 
-_FIRST_EPOCH: Final = 1
-"""The number of the manifest that is made of a savepoint: sinks know no epoch of the job yet."""
-
 _COPIES_AT_ONCE: Final = 8
 
 
@@ -133,7 +130,9 @@ class SavepointStart:
         """
         metadata = self._metadata
         assert metadata is not None, "first_manifest() comes first"
-        manifest = replace(manifest, epoch=_FIRST_EPOCH)
+        # Numbers of records rise with those of epochs, and open windows hold some: the first and the last one are told
+        # by them. So epochs are counted on from there.
+        manifest = replace(manifest, epoch=max(1, metadata.checkpoint.epoch))
         for file in metadata.files:
             uid = self._uids.of(file.uid)
             if uid in manifest.sources:
