@@ -48,10 +48,8 @@ def start(place: Place, name: str, settings: dict[str, str]) -> JobClient:
     windows = events.key_by("key").window(TumblingEventTimeWindows.of(Time.seconds(10)))
     general = windows.evictor(CountEvictor.of(100)).aggregate(*asked).uid("general")
     sink = FileSink.for_row_format(str(place.root / f"out-{name}"), Encoder.simple_string_encoder()).build()
-    shown = [
-        found.map(lambda row: f"{row.first} {row.last} {row.all}", Types.STRING()) for found in (columnar, general)
-    ]
-    shown[0].union(shown[1]).sink_to(sink).uid("out")
+    shown = columnar.union(general).map(lambda row: f"{row.first} {row.last} {row.all}", Types.STRING())
+    shown.sink_to(sink).uid("out")
     return env.execute_async("arrivals")
 
 
