@@ -241,8 +241,8 @@ def test_without_the_names_built_in_aggregates_are_others(kind: str) -> None:
         harness.run_epoch()
         held = harness.checkpoint()
     with (
-        JobHarness(job(SUMS[kind], Dear, None, lambda stream: stream), restore=held) as harness,
         pytest.raises(StateMigrationError, match=r"uid kept\).*(amount.*price|set_renamed_fields\(\) that it was)"),
+        JobHarness(job(SUMS[kind], Dear, None, lambda stream: stream), restore=held) as harness,
     ):
         harness.run_epoch()
 

@@ -9,9 +9,11 @@ from headrace.common.arguments import expect
 from headrace.state_processor.bootstrap import BootstrapTransformation, Records, keyed, without_keys
 from headrace.state_processor.functions import KeyedStateBootstrapFunction, StateBootstrapFunction
 from headrace.state_processor.state_tables import StateTables
+from headrace.state_processor.windowed_transformation import WindowedOperatorTransformation, in_counts, in_windows
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
+    from headrace.windowing.assigner import WindowAssigner
 
 
 class OperatorTransformation:
@@ -111,6 +113,19 @@ class KeyedOperatorTransformation:
         self._records = records
         self._selector = key_selector
         self._key_type = key_type
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedOperatorTransformation:
+        """Puts the records into windows of event time, or without end; they need timestamps for the former.
+
+        Raises:
+            InvalidTypeError: when it is no window assigner.
+            InvalidProgramError: when its windows are of the clock.
+        """
+        return in_windows(self._records, self._selector, self._key_type, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedOperatorTransformation:
+        """Cuts the records of each key into windows of ``size`` records; those that are not full are kept."""
+        return in_counts(self._records, self._selector, self._key_type, size, slide)
 
     def transform(self, function: KeyedStateBootstrapFunction[Any, Any]) -> BootstrapTransformation:
         """What a function makes of the records of each key: states and timers.

@@ -78,7 +78,7 @@ def test_what_waits_is_taken_over_or_refused(is_keyed: bool) -> None:
         harness.finish()
         assert sorted(harness.results("out")) == [str(LongerPrice("pie", 4, "USD")), str(LongerPrice("tea", 3))]
     with (
-        JobHarness(job(OTHER, is_keyed), restore=checkpoint) as harness,
         pytest.raises(StateMigrationError, match=r"price' was stored as Long and is declared as String"),
+        JobHarness(job(OTHER, is_keyed), restore=checkpoint) as harness,
     ):
         harness.run_epoch()

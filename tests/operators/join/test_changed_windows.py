@@ -86,7 +86,7 @@ def test_it_moves_into_windows_that_are_unions(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_else_it_is_refused(kind: str) -> None:
     with (
-        JobHarness(join(kind, TWENTY), restore=held(kind, TEN, "hashmap")) as harness,
         pytest.raises(StateMigrationError, match=r"(?s)stored 10, declared 20.*--changed-windows"),
+        JobHarness(join(kind, TWENTY), restore=held(kind, TEN, "hashmap")) as harness,
     ):
         harness.run_epoch()

@@ -127,7 +127,7 @@ def test_what_does_not_fit_is_told_field_by_field(kind: str) -> None:
         harness.run_epoch()
         checkpoint = harness.checkpoint()
     with (
-        JobHarness(job(kind, OTHER), restore=checkpoint) as harness,
         pytest.raises(StateMigrationError, match=r"amount' was stored as Long and is declared as String"),
+        JobHarness(job(kind, OTHER), restore=checkpoint) as harness,
     ):
         harness.run_epoch()

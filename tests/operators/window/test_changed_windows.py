@@ -361,8 +361,8 @@ def test_where_that_cannot_be_right_it_is_refused_with_the_reason(name: str, con
     before, after, reason = REFUSED[name]
     checkpoint = left(moving(before, contents), [(("a", 7), 4)])
     with (
-        JobHarness(moving(after, contents), restore=checkpoint, configuration=told("reaggregate")) as harness,
         pytest.raises(StateMigrationError, match=reason) as error,
+        JobHarness(moving(after, contents), restore=checkpoint, configuration=told("reaggregate")) as harness,
     ):
         harness.run_epoch()
     assert "execution.state-recovery.changed-windows" in str(error.value)
@@ -372,8 +372,8 @@ def test_other_aggregates_or_keys_do_not_move() -> None:
     checkpoint = left(over(tumbling(10), "summed"), [(("a", 7), 4)])
     build = moving(tumbling(20), "aggregates")
     with (
-        JobHarness(build, restore=checkpoint, configuration=told("reaggregate")) as harness,
         pytest.raises(StateMigrationError, match="another set of aggregates"),
+        JobHarness(build, restore=checkpoint, configuration=told("reaggregate")) as harness,
     ):
         harness.run_epoch()
 
@@ -405,8 +405,8 @@ def test_windows_with_a_trigger_of_their_own_do_not_move() -> None:
     checkpoint = left(numbered(tumbling(10), CountTrigger.of(9)), [(("a", 7), 4)])
     build = numbered(tumbling(20), CountTrigger.of(9))
     with (
-        JobHarness(build, restore=checkpoint, configuration=told("reaggregate")) as harness,
         pytest.raises(StateMigrationError, match="they have a trigger, evictor or clock of their own"),
+        JobHarness(build, restore=checkpoint, configuration=told("reaggregate")) as harness,
     ):
         harness.run_epoch()
 

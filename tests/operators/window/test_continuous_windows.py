@@ -220,10 +220,12 @@ def test_what_others_have_stored_is_refused(before: Any, after: Any, message: st
     with JobHarness(partial(build, **before)) as job:
         job.push("visits", ("a", "b"), 1)
         checkpoint = job.checkpoint()
-    with JobHarness(partial(build, **after), restore=checkpoint) as job:
+    with (
+        pytest.raises(StateMigrationError, match=message),
+        JobHarness(partial(build, **after), restore=checkpoint) as job,
+    ):
         job.push("visits", ("a", "b"), 2)
-        with pytest.raises(StateMigrationError, match=message):
-            job.run_epoch()
+        job.run_epoch()
 
 
 def test_another_interval_takes_over_what_is_stored() -> None:

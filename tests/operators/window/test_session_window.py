@@ -245,10 +245,12 @@ def test_sessions_that_were_kept_record_by_record_are_refused() -> None:
     with JobHarness(partial(stays, 5, Derived())) as job:
         job.push("visits", ("a", "1"), 0)
         checkpoint = job.checkpoint()
-    with JobHarness(partial(stays, 5, None), restore=checkpoint) as job:
+    with (
+        pytest.raises(StateMigrationError, match="a trigger of a class derived from EventTimeTrigger"),
+        JobHarness(partial(stays, 5, None), restore=checkpoint) as job,
+    ):
         job.push("visits", ("a", "2"), 0)
-        with pytest.raises(StateMigrationError, match="a trigger of a class derived from EventTimeTrigger"):
-            job.run_epoch()
+        job.run_epoch()
 
 
 def test_sessions_of_all_records() -> None:

@@ -122,10 +122,12 @@ def test_the_same_holds_for_what_was_merged_in_the_background() -> None:
             harness.push("events", (f"key {number}", 7), 4)
             harness.run_epoch()
         checkpoint = harness.checkpoint()
-    with JobHarness(over(ASSIGNERS["tumbling"], "summed"), restore=checkpoint) as harness:
+    with (
+        pytest.raises(StateMigrationError, match="another slide"),
+        JobHarness(over(ASSIGNERS["tumbling"], "summed"), restore=checkpoint) as harness,
+    ):
         harness.push("events", ("a", 7), 4)
-        with pytest.raises(StateMigrationError, match="another slide"):
-            harness.run_epoch()
+        harness.run_epoch()
 
 
 class OwnTrigger(EventTimeTrigger):
@@ -245,10 +247,9 @@ def test_sessions_of_another_gap_or_other_aggregates_are_refused() -> None:
             r"set of aggregates: stored count rows and sum integers of f1, declared .* extreme of f1 \(is largest\)",
         ),
     ]:
-        with JobHarness(declared, restore=checkpoint) as harness:
+        with pytest.raises(StateMigrationError, match=message), JobHarness(declared, restore=checkpoint) as harness:
             harness.push("events", ("a", 7), 4)
-            with pytest.raises(StateMigrationError, match=message):
-                harness.run_epoch()
+            harness.run_epoch()
 
 
 def test_sessions_that_have_discarded_what_they_held_cannot_accumulate() -> None:
@@ -263,10 +264,12 @@ def test_sessions_that_have_discarded_what_they_held_cannot_accumulate() -> None
     with JobHarness(sessions(AccumulationMode.DISCARDING)) as harness:
         harness.push("events", ("a", 7), 4)
         checkpoint = harness.checkpoint()
-    with JobHarness(sessions(AccumulationMode.ACCUMULATING), restore=checkpoint) as harness:
+    with (
+        pytest.raises(StateMigrationError, match="sessions were stored with another accumulation mode"),
+        JobHarness(sessions(AccumulationMode.ACCUMULATING), restore=checkpoint) as harness,
+    ):
         harness.push("events", ("a", 7), 4)
-        with pytest.raises(StateMigrationError, match="sessions were stored with another accumulation mode"):
-            harness.run_epoch()
+        harness.run_epoch()
 
 
 class DerivedTrigger(CountTrigger):
@@ -286,10 +289,12 @@ def test_count_windows_tell_what_to_do_with_what_was_kept_record_by_record() -> 
     with JobHarness(counting(DerivedTrigger(2))) as harness:
         harness.push("events", ("a", 7), 4)
         checkpoint = harness.checkpoint()
-    with JobHarness(counting(), restore=checkpoint) as harness:
+    with (
+        pytest.raises(StateMigrationError, match="go on so with a trigger of a class derived from CountTrigger"),
+        JobHarness(counting(), restore=checkpoint) as harness,
+    ):
         harness.push("events", ("a", 1), 4)
-        with pytest.raises(StateMigrationError, match="go on so with a trigger of a class derived from CountTrigger"):
-            harness.run_epoch()
+        harness.run_epoch()
     with JobHarness(counting(DerivedTrigger(2)), restore=checkpoint) as harness:
         harness.push("events", ("a", 1), 4)
         harness.finish()

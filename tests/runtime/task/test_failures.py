@@ -29,10 +29,12 @@ def test_the_operator_is_named_whose_state_does_not_fit() -> None:
     with JobHarness(summing(10)) as job:
         job.push("in", ("a", 1), 0)
         checkpoint = job.checkpoint()
-    with JobHarness(summing(20), restore=checkpoint) as job:
+    with (
+        pytest.raises(StateMigrationError, match=r"operator 'totals' \(uid totals-of-keys\): .*size in milli"),
+        JobHarness(summing(20), restore=checkpoint) as job,
+    ):
         job.push("in", ("a", 1), 0)
-        with pytest.raises(StateMigrationError, match=r"operator 'totals' \(uid totals-of-keys\): .*size in milli"):
-            job.checkpoint()
+        job.checkpoint()
 
 
 def test_a_damaged_state_file_is_told_with_its_folder_and_what_to_do() -> None:
