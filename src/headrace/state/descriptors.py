@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
+from headrace.common.arguments import refused
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.signatures import method_of_object
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
 from headrace.state.evolution import Incompatible, evolution
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ class StateDescriptor:
     Attributes:
         namespaces: what the namespaces are that an operator keeps the state in, in words: what was stored in others is
             refused. None where that does not matter.
+        renamed_fields: which fields of the values have other names than in what is stored.
         evolves: whether values of an earlier type may become those of this one. Not so where an operator has made the
             type of its own parts, so that a field of another name is another thing.
     """
@@ -67,7 +70,7 @@ class StateDescriptor:
         self.type_info = type_info
         self.namespaces: str | None = None
         self.evolves = True
-        self._renamed: Mapping[str, str] = {}
+        self.renamed_fields = NOTHING_RENAMED
         self._ttl_config: StateTtlConfig | None = None
 
     @property
@@ -104,13 +107,20 @@ class StateDescriptor:
             renamed: new names by old ones. A field of an inner record is given by its path in the stored type, as in
                 ``{"address.zip": "postcode"}``.
 
+        Raises:
+            InvalidProgramError: when it is no such mapping, or the declared type has no field of a new name there.
+
         Examples:
             >>> from headrace.common import Types
             >>> from headrace.datastream.state import ValueStateDescriptor
             >>> seen = ValueStateDescriptor("seen", Types.ROW_NAMED(["visits"], [int]))
             >>> seen.set_renamed_fields({"count": "visits"})
         """
-        self._renamed = dict(renamed)
+        given = RenamedFields.given(renamed)
+        unfit = given.unfit({"": self._value_type})
+        if unfit:
+            raise refused(f"{self.label}: {'; '.join(unfit)}")
+        self.renamed_fields = given
 
     def evolution_of(self, stored: Json) -> Evolution | None:
         """How values that were stored under types that :meth:`stored_types` gave become those that are declared.
@@ -127,7 +137,7 @@ class StateDescriptor:
         if not self.evolves or stored.keys() != declared.keys() or stored.get("key") != declared.get("key"):
             raise self._other_type(stored)
         try:
-            return evolution(type_from_json(stored["value"]), self._value_type, self._renamed)
+            return evolution(type_from_json(stored["value"]), self._value_type, self.renamed_fields)
         except Incompatible as error:
             raise self._other_type(stored, error.differences) from error
 

@@ -97,14 +97,16 @@ class OrderedLayout:
             StateMigrationError: when they hold something else.
         """
         for run in store.runs:
-            self.check(self._evolved(store, run))
+            left = self._evolved(store, run)
+            if left is not None:
+                self.check(left)
 
-    def _evolved(self, store: RunStore, run: Run) -> Run:
+    def _evolved(self, store: RunStore, run: Run) -> Run | None:
         stored = run.meta.get(TYPES)
         if self.values is None or stored is None or stored == self.values.to_json():
             return run
         try:
-            change = evolution(type_from_json(stored), self.values, {})
+            change = evolution(type_from_json(stored), self.values)
         except Incompatible as error:
             told = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
             raise self._other(told) from error
