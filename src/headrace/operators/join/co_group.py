@@ -8,7 +8,6 @@ from headrace.operators.join.elements_of_sides import ElementsOfSides
 from headrace.operators.join.tagged import tagged
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.general.window_operator import WindowOperator
-from headrace.operators.window.stores import LEFT_STORE, RIGHT_STORE, STORE, check_has_tables_of
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
@@ -34,7 +33,6 @@ class CoGroupOperator(WindowOperator):
         self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS)
 
     def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
-        check_has_tables_of(context, STORE, LEFT_STORE, RIGHT_STORE)
         return ElementsOfSides(context, windows, self._layout.input_type, self._layout.lateness)
 
     def begin_epoch(self, scope: EpochScope) -> None:

@@ -17,7 +17,7 @@ from headrace.operators.join.tagged import is_tagged, tagged_types, untagged
 from headrace.operators.window.general.ordered_contents import OrderedContents
 from headrace.operators.window.general.ordered_elements import OrderedElements, keys_of_window
 from headrace.operators.window.general.stored_elements import ColumnPieces
-from headrace.operators.window.stores import ELEMENTS_KIND, LEFT_STORE, RIGHT_STORE, STORE
+from headrace.operators.window.stores import ELEMENTS_KIND, LEFT_STORE, RIGHT_STORE, STORE, check_has_tables_of
 from headrace.state.runs.layout import KIND, TYPES
 from headrace.state.runs.ordered import described, floor_of, rest_of
 
@@ -55,6 +55,7 @@ class ElementsOfSides(OrderedContents):
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int
     ) -> None:
         _set_apart(context)
+        check_has_tables_of(context, *_STORES)
         self._types = tagged_types(type_)
         self._sides = [
             OrderedElements(context, windows, of_side, lateness, store)
@@ -136,7 +137,7 @@ def _set_apart(context: OperatorContext) -> None:
         stored = run.meta.get(TYPES)
         type_ = None if stored is None else type_from_json(stored)
         if run.meta.get(KIND) != ELEMENTS_KIND or type_ is None or not is_tagged(type_):
-            continue  # who looks at what is stored refuses it
+            continue  # of windows over one stream: refused
         rows = rest_of(run, floor_of(run))
         is_left, *records = untagged(rows.column(-1))
         for name, own_type, values, is_own in zip(

@@ -150,7 +150,7 @@ def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
     assert context.state is not None
     for name in context.state.stored():
         if name in _KEYED_CONTENTS or (name in _KINDS and name not in stores):
-            raise _of_others(context, _KINDS.get(name, _OF_THEIR_OWN), "fire at their ends alone")
+            raise _of_others(context, _KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
 
 
 def check_has_no_timers(context: OperatorContext) -> None:
