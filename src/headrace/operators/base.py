@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.metrics.metricbase import MetricRegistry
+from headrace.metrics.registry import MetricRegistry
 from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:

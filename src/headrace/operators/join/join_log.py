@@ -116,9 +116,7 @@ class JoinLog:
         Returns:
             Whether all runs were written anew.
         """
-        for run in self._runs.runs:
-            if run.meta[_OVER] <= watermark:
-                self._runs.drop(run)
+        self._bring_to(watermark)
         added = 0
         if self._written:
             batch = _merged([section.batch for section in self._written], self._kept, watermark)
@@ -129,12 +127,26 @@ class JoinLog:
         merge_small_runs(self._runs, now=0)
         return self._leave_out_what_is_over(watermark, added)
 
+    def _bring_to(self, watermark: int) -> None:
+        """Drops runs that are over as a whole; what is left knows of no watermark that the task has not reached.
+
+        At another parallelism a task begins with the lowest watermark of those before it. One that was ahead has left
+        runs of its own keys, by which merging must not take the rows of others to be over.
+        """
+        for run in self._runs.runs:
+            if run.meta[_OVER] <= watermark:
+                self._runs.drop(run)
+            elif run.meta[_REACHED] > watermark:
+                self._runs.annotate(run, **{_REACHED: watermark})
+
     def _leave_out_what_is_over(self, watermark: int, added: int) -> bool:
         """Writes all runs anew when most rows of the oldest one are over, unless they are too large for an epoch."""
         runs = self._runs.runs
         size = sum(run.section.nbytes for run in runs)
         is_due = bool(runs) and _is_mostly_over(runs[0], watermark) and can_be_rewritten(self._runs.rows, size, added)
         if is_due:
+            self._runs.annotate(runs[-1], **{_REACHED: watermark})  # an epoch without records has no run that says so
+            runs = self._runs.runs
             self._runs.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
         return is_due
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
+from headrace.metrics.own_names import ROWS_DROPPED, ROWS_MOVED
 from headrace.operators.window.lateness import passed_end
-from headrace.operators.window.stores import PANE, ROWS_DROPPED
+from headrace.operators.window.stores import PANE
 from headrace.state.runs.ordered import described, floor_of, rest_of
 from headrace.windowing.changed_windows import ChangedWindows
 from headrace.windowing.intervals import AlignedWindows
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 logger = get_logger(__name__)
-
-ROWS_MOVED: Final = "numRowsOfChangedWindowsMoved"
 
 MERGING_WINDOWS: Final = "merging-window-set"
 """The state of keys that windows which merge are known by."""

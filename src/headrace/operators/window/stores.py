@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
+from headrace.metrics.own_names import ROWS_DROPPED
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.timers import NO_TIMER
@@ -58,9 +59,6 @@ EARLY_STORE: Final = "early-windows"
 """The store of windows that fire at intervals before their end."""
 FIRING_TIMES_STORE: Final = "firing-times"
 """The store of the times at which these fire."""
-
-ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
-"""Counts what windows held that was dropped, since they are declared otherwise now."""
 
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""

@@ -16,7 +16,7 @@ from headrace.windowing.trigger import Trigger, TriggerResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.metrics.metricbase import MetricRegistry
+    from headrace.metrics.registry import MetricRegistry
     from headrace.state.backend import KeyedStates, Timers
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keyed.namespaces import GivenNamespace

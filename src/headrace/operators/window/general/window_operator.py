@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
+from headrace.metrics.own_names import LATE_DROPPED
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
@@ -31,7 +32,7 @@ from headrace.operators.window.general.trigger_context import OperatorTime, Wind
 from headrace.operators.window.general.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
 from headrace.operators.window.general.window_functions import WindowContext, maker_of
 from headrace.operators.window.held_windows import held_by_key, held_in_order
-from headrace.operators.window.lateness import LATE_DROPPED, LateRecords, Lifetimes, check_timestamps
+from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
 from headrace.operators.window.stores import STORE, check_has_no_tables, check_has_tables_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
