@@ -70,6 +70,9 @@ class StateDescriptor:
         self._renamed: Mapping[str, str] = {}
         self._ttl_config: StateTtlConfig | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info})"
+
     @property
     def label(self) -> str:
         """What errors call the state."""
