@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from headrace.common.typeinfo import type_from_json
 from headrace.operators.arrays import gather
-from headrace.operators.join.interval import LEFT, RIGHT
+from headrace.operators.join.interval import LEFT, RIGHT, SIDES
 from headrace.operators.join.tagged import is_tagged, tagged_types, untagged
 from headrace.operators.window.general.ordered_contents import OrderedContents
-from headrace.operators.window.general.ordered_elements import OrderedElements, keys_of_window
+from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as, keys_of_window
 from headrace.operators.window.general.stored_elements import ColumnPieces
 from headrace.operators.window.stores import ELEMENTS_KIND, LEFT_STORE, RIGHT_STORE, STORE, check_has_tables_of
 from headrace.state.runs.layout import KIND, TYPES
@@ -56,10 +56,10 @@ class ElementsOfSides(OrderedContents):
     ) -> None:
         _set_apart(context)
         check_has_tables_of(context, *_STORES)
-        self._types = tagged_types(type_)
+        self._types, renamed = tagged_types(type_), context.renamed_fields
         self._sides = [
-            OrderedElements(context, windows, of_side, lateness, store)
-            for of_side, store in zip(self._types, _STORES, strict=True)
+            OrderedElements(context, elements_held_as(of_side, renamed.of_parts({"": name}), store), windows, lateness)
+            for of_side, name, store in zip(self._types, SIDES, _STORES, strict=True)
         ]
 
     def begin_epoch(self) -> None:

@@ -8,6 +8,7 @@ window that fires, run after run.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.state.keys import KeyColumn
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs.ordered import Combine
     from headrace.windowing.intervals import RegularWindows
 
@@ -35,6 +37,25 @@ if TYPE_CHECKING:
 
 Held = dict[Any, Any]
 """What a window holds by canonical key: a folded value, or the list of elements."""
+
+
+@dataclass(frozen=True)
+class HeldAs:
+    """How windows hold what is in a table.
+
+    Attributes:
+        kind: the kind of the runs in state.
+        combine: makes one batch of several of them.
+        type: the type of the values.
+        renamed: which fields of these have other names than in what is stored.
+        store: the store of the operator that the table is in.
+    """
+
+    kind: str
+    combine: Combine
+    type: TypeInformation
+    renamed: RenamedFields
+    store: str = STORE
 
 
 class ContentsTable(OrderedContents):
@@ -46,39 +67,28 @@ class ContentsTable(OrderedContents):
 
     Args:
         context: the operator.
-        kind: the kind of the runs in state.
-        combine: makes one batch of several of them.
+        held_as: how they hold it.
         windows: the windows.
-        type_: the type of what is kept.
         lateness: how long windows are kept after their ends, in milliseconds.
-        store: the store of the operator that the table is in.
     """
 
     spills: ClassVar[bool] = False
     trims: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        context: OperatorContext,
-        kind: str,
-        combine: Combine,
-        windows: RegularWindows,
-        type_: TypeInformation,
-        lateness: int,
-        store: str = STORE,
-    ) -> None:
+    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
         assert context.state is not None
         self._context = context
         self._keyed = context.state.keyed
-        self._type = type_
+        self._type = held_as.type
         self._lateness = lateness
         codec = self._keyed.codec
-        types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
-        kept_as = contents_layout(kind, pa.schema(types), codec, windows, values=type_)
-        self._schema, self._meta = kept_as.schema, kept_as.meta
-        runs = context.state.store(store)
-        MovedWindows(context, windows, kept_as, windows, combine, self._regrouped).take_over(runs)
-        self._table = OrderedTable(runs, kept_as, combine, spills=self.spills, trims=self.trims)
+        value = held_as.type.storage_type
+        schema = pa.schema({"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": value})
+        kept_as = contents_layout(held_as.kind, schema, codec, windows, held_as.type, held_as.renamed)
+        self._schema, self._meta = schema, kept_as.meta
+        runs = context.state.store(held_as.store)
+        MovedWindows(context, windows, kept_as, windows, held_as.combine, self._regrouped).take_over(runs)
+        self._table = OrderedTable(runs, kept_as, held_as.combine, spills=self.spills, trims=self.trims)
 
     def begin_epoch(self) -> None:
         check_has_no_timers(self._context)

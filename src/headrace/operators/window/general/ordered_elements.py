@@ -14,7 +14,7 @@ import pyarrow as pa
 from headrace.common.columns import values_to_array
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.general.contents import all_of
-from headrace.operators.window.general.contents_table import ContentsTable, drop_windows
+from headrace.operators.window.general.contents_table import ContentsTable, HeldAs, drop_windows
 from headrace.operators.window.general.ordered_contents import KeysOfWindow, end_of
 from headrace.operators.window.general.stored_elements import ColumnPieces, ElementsOfKeys
 from headrace.operators.window.lateness import passed_end
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.contents_table import Held
     from headrace.operators.window.general.stored_elements import ElementColumn
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -49,24 +50,16 @@ class OrderedElements(ContentsTable):
 
     Args:
         context: the operator.
+        held_as: how windows hold them, as of :func:`elements_held_as`.
         windows: the windows.
-        type_: the type of the elements.
         lateness: how long windows are kept after their ends, in milliseconds.
-        store: the store of the operator that they are in.
     """
 
     spills: ClassVar[bool] = True
     trims: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        context: OperatorContext,
-        windows: RegularWindows,
-        type_: TypeInformation,
-        lateness: int,
-        store: str = STORE,
-    ) -> None:
-        super().__init__(context, ELEMENTS_KIND, all_rows, windows, type_, lateness, store)
+    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
+        super().__init__(context, held_as, windows, lateness)
         self._begin()
 
     def _begin(self) -> None:
@@ -162,6 +155,17 @@ def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> Key
     groups = group_rows(np.zeros(len(keys), np.int64), hashes, keys)
     firsts = groups.first_rows
     return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), all_of)
+
+
+def elements_held_as(type_: TypeInformation, renamed: RenamedFields, store: str = STORE) -> HeldAs:
+    """How windows hold elements.
+
+    Args:
+        type_: the type of the elements.
+        renamed: which of their fields have other names than in what is stored.
+        store: the store of the operator that they are in.
+    """
+    return HeldAs(ELEMENTS_KIND, all_rows, type_, renamed, store)
 
 
 register_ordered_merger(ELEMENTS_KIND, all_rows)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.user_code import NO_RECORD, user_error
-from headrace.operators.window.general.contents_table import ContentsTable, drop_windows
+from headrace.operators.window.general.contents_table import ContentsTable, HeldAs, drop_windows
 from headrace.operators.window.general.ordered_contents import KeysOfWindow, end_of
 from headrace.operators.window.lateness import passed_end
 from headrace.operators.window.stores import VALUES_KIND
@@ -55,7 +55,8 @@ class OrderedValues(ContentsTable):
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int, fold: Fold
     ) -> None:
         self._fold = fold
-        super().__init__(context, VALUES_KIND, newest, windows, type_, lateness)
+        held_as = HeldAs(VALUES_KIND, newest, type_, context.renamed_fields)
+        super().__init__(context, held_as, windows, lateness)
         self._windows: dict[int, Held] = {}
 
     def begin_epoch(self) -> None:
