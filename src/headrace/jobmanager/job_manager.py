@@ -25,7 +25,7 @@ from headrace.jobmanager.checkpoints.retention import Ending
 from headrace.jobmanager.commands.queue import CommandQueue
 from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.jobmanager.commands.rescaling import SlotWatcher
-from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
+from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
@@ -206,7 +206,7 @@ class JobManager:
             ends = job.stop if stops else None
             savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
 
-        return self._commands.add_lasting(begin)
+        return self._commands.add_lasting(begin, too_late(wanted))
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
