@@ -94,7 +94,8 @@ class JobManager:
             job, runtime, store, self._listener, clock, stop=self._stop, cancelled=self._cancelled
         )
         self._savepoints = SavepointCoordinator()
-        self._requests = RequestWatch(store.storage)
+        self._savepoint_directory = job.settings.savepoint_directory
+        self._requests = RequestWatch(store.storage, self._savepoint_directory)
         self._has_unseen_state = False
         self._active_at = 0.0
         self._latest: EpochStatistics | None = None
@@ -103,6 +104,11 @@ class JobManager:
     def plan(self) -> JobPlan:
         """The job's plan; another one after :meth:`rescale`."""
         return self._supervisor.plan
+
+    @property
+    def savepoint_directory(self) -> str | None:
+        """Where savepoints are made unless who asks for one says it; None for nowhere."""
+        return self._savepoint_directory
 
     @property
     def latest(self) -> EpochStatistics | None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import SavepointError
 from headrace.savepoint.metadata import savepoint_format
+from headrace.savepoint.stored_job import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,10 +43,11 @@ class JobRequest:
     """What a job is asked for.
 
     Attributes:
-        directory: where a savepoint is made; empty for none, where the job is only to stop.
+        directory: where a savepoint is made; when empty, where the job's own configuration says, if it does.
         format: canonical or native.
         stops: whether the job is to stop.
         drains: whether all sources are to end where they are first.
+        needs_savepoint: whether nothing is to be done where there is no place for a savepoint; else the job only stops.
         parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
         only_looks: whether it is only asked if there is a job.
     """
@@ -54,6 +56,7 @@ class JobRequest:
     format: SavepointFormat = "canonical"
     stops: bool = False
     drains: bool = False
+    needs_savepoint: bool = False
     parallelism: int = 0
     only_looks: bool = False
 
@@ -152,9 +155,11 @@ def ask(
     try:
         patience = min(accept_seconds, _PATIENCE_SECONDS)
         is_accepted = _appears(folder, f"{stem}.accepted", patience)
+        if not is_accepted:
+            _refuse_finished(directory)
         if not is_accepted and accept_seconds > patience:
             still_waiting()
-            is_accepted = _appears(folder, f"{stem}.accepted", accept_seconds - patience)
+            is_accepted = _is_accepted_at_last(directory, f"{stem}.accepted", accept_seconds - patience)
         if not is_accepted:
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
@@ -181,6 +186,22 @@ def is_job_running(directory: Folder, seconds: float) -> bool:
     except SavepointError:  # accepted, and not answered yet
         pass
     return True
+
+
+def _is_accepted_at_last(directory: Folder, name: str, seconds: float) -> bool:
+    """Whether a job accepts a request, unless the one that was to do it comes to its end."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        if _appears(directory.folder(REQUESTS), name, min(left, _PATIENCE_SECONDS)):
+            return True
+        _refuse_finished(directory)
+    return False
+
+
+def _refuse_finished(directory: Folder) -> None:
+    manifest = newest_manifest(directory)
+    if manifest is not None and manifest.finished:
+        raise JobNotFoundError(f"the job in {directory} has come to its end, and takes no requests any more")
 
 
 def _appears(folder: Folder, name: str, seconds: float) -> bool:

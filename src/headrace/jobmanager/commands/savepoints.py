@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.pins import NAMES, Pin
+from headrace.common import options
 from headrace.common.errors import (
     HeadraceError,
     JobCancelledError,
@@ -44,6 +45,10 @@ logger = get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.01
 """So long a job waits that does nothing else until it looks again whether its savepoints are complete."""
+
+NO_PLACE: Final = f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key}"
+
+EMPTY_PLACE: Final = "the place of the savepoint is empty (was it to come from a variable that is not set?)"
 
 _ENDED: Final = "The job has ended; its checkpoint directory, if it has one, holds what the savepoint would have held"
 
