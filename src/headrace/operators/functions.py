@@ -8,12 +8,12 @@ from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headrace.common.archives import DistributedCache
-from headrace.common.closing import close_all
 from headrace.common.errors import InvalidProgramError, StateError
 from headrace.common.other_names import other_names
 from headrace.common.signatures import method_of_object
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
+from headrace.operators.closing import close_all
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
 

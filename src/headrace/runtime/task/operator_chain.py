@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.common.closing import close_all
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointFailedError, StateMigrationError
 from headrace.common.logs import get_logger
@@ -22,6 +21,7 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.checkpointed import checkpointed, initialize, snapshot
+from headrace.operators.closing import close_all
 from headrace.operators.functions import objects_of
 from headrace.operators.sink import SinkOperator
 from headrace.operators.source_failures import NamingSource
