@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.execution import JobExecution, JobServices
     from headrace.savepoint.metadata import SavepointFormat, TableFile
-    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -218,7 +217,7 @@ def _begun(
         if is_native:
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
             return _Running(name, folder, metadata, outcome, completed=completed)
-        refs = [ref for stage in manifest.stages for part in stage.partitions if (ref := part.version) and _holds(ref)]
+        refs = list(manifest.versions())
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _Running(name, folder, metadata, outcome, tables, completed)
@@ -269,10 +268,6 @@ def _let_go(job: JobServices, name: str) -> None:
         job.store.unpin(name)
     except OSError as error:
         logger.warning("state files of the savepoint %s are left: %s", name, error)
-
-
-def _holds(ref: VersionRef) -> bool:
-    return bool(ref.name or ref.inline)
 
 
 def _told(where: str, error: Exception, then: str) -> SavepointError:

@@ -18,6 +18,7 @@ import numpy as np
 
 from headrace.common.logs import get_logger
 from headrace.common.signatures import method_of_object
+from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
 from headrace.operators.asynchronous.requests import Answers, Requests
 from headrace.operators.base import Operator, OperatorContext, Output
@@ -89,8 +90,8 @@ class RequestingOperator(Operator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
-        self.count("numAsyncTimeouts", self._requests.timeouts)
-        self.count("numAsyncRetries", self._requests.retries)
+        self.count(ASYNC_TIMEOUTS, self._requests.timeouts)
+        self.count(ASYNC_RETRIES, self._requests.retries)
         self._requests.timeouts = self._requests.retries = 0
 
     def close(self) -> None:

@@ -445,4 +445,5 @@ def operator_context(
         call_site=planned.node.call_site,
         state=state,
         job_parameters=plan.settings.parameters,
+        renamed_fields=planned.renamed_fields,
     )
