@@ -89,6 +89,27 @@ def test_one_that_was_removed_keeps_nothing_after_the_next_start(store: Checkpoi
     assert files(other) == {NEWER}
 
 
+def test_one_that_is_removed_just_now_keeps_nothing(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its savepoint is disposed of while a job takes the directory over."""
+    store.pin("savepoint-one", Pin("/savepoints/one", FILES, lasts=True))
+    store.pin("savepoint-two", Pin("/savepoints/two", FILES[:1], lasts=True))
+    store.write(manifest(2, NEWER))
+    store.collect_garbage()
+    listed = PosixFolder.names
+
+    def removed_behind(folder: PosixFolder) -> list[str]:
+        names = listed(folder)
+        if folder.path.name == PINS:
+            folder.remove("savepoint-one")
+        return names
+
+    monkeypatch.setattr(PosixFolder, "names", removed_behind)
+    other = CheckpointStore(store.storage)
+    mine = other.take_over(manifest(2, NEWER))
+    other.remove_leftovers(mine.generation)
+    assert files(other) == {FILES[0], NEWER}
+
+
 def test_a_damaged_one_is_told_before_anything_is_deleted(store: CheckpointStore) -> None:
     store.storage.folder(PINS).make()
     store.storage.folder(PINS).write("savepoint-one", [b"{"])

@@ -6,8 +6,10 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from unittest import mock
 
@@ -20,8 +22,10 @@ from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import VersionName
+from headrace.storage.folder import Folder
 from headrace.storage.locations import local_path
 from headrace.storage.posix import PosixFolder
+from tests.checkpoint.disk import Disk, Power, PowerFailureError
 from tests.checkpoint.manifests import manifest
 
 
@@ -309,6 +313,37 @@ def test_what_dead_attempts_have_left_goes_at_the_next_start(store: CheckpointSt
     assert found == sorted(["1", "2", "README", "000000000009.json", version(generation=1), *left[""][1:]])
 
 
+class _AnyOrder(Disk):
+    """A store that removes many files in an order of its own, as object stores do."""
+
+    def folder(self, name: str) -> Folder:
+        return _AnyOrder(self._power, self._tree, f"{self._path}{name}/")
+
+    def remove_all(self, names: Sequence[str]) -> list[str]:
+        return super().remove_all(sorted(names, reverse=True))
+
+
+def test_power_fails_while_checkpoints_are_deleted_on_a_store_that_removes_in_any_order() -> None:
+    """The newest goes last: a job that went on from an older one would publish once more what came after it."""
+    for step in count():
+        power, tree = Power(), dict[str, bytes]()
+        store = CheckpointStore(_AnyOrder(power, tree), num_retained=3)
+        first = store.begin(manifest(0))
+        assert first is not None
+        for epoch in (1, 2, 3):
+            store.write(manifest(epoch, generation=first.generation))
+        power.steps = step
+        with suppress(PowerFailureError):
+            store.discard(manifest(3, generation=first.generation), ())
+        has_failed, power.steps = power.steps == 0, None
+        left = CheckpointStore(_AnyOrder(power, tree)).latest()
+        assert left is None or left.epoch == 3
+        if not has_failed:
+            break
+    assert left is None
+    assert step > 4
+
+
 def test_foreign_files_and_folders_are_left_alone(store: CheckpointStore) -> None:
     for folder in ("manifests", "generations", "state", ""):
         for name in ("README", "x.tmp", "000000000001.json.bak", "lost+found", "²"):
@@ -402,7 +437,7 @@ def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:
     folders = [Path(str(store.source_folder(uid))) for uid in uids]
     assert len(set(folders)) == len(uids)
     for folder in folders:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         assert folder.parent == root(store) / "sources"
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypedDict
 
+import cloudpickle
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Row
 from headrace.common.columns import array_to_values, values_to_array
-from headrace.common.errors import StateMigrationError
+from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types, type_from_json
 from headrace.state.descriptors import (
@@ -27,6 +29,7 @@ from headrace.state.descriptors import (
     ValueStateDescriptor,
 )
 from headrace.state.evolution import Incompatible, evolution
+from headrace.state.renamed_fields import RenamedFields
 from headrace.state.runs import merging
 from tests.state.harness import Job
 from tests.state.test_keyed_state import at_key
@@ -86,7 +89,7 @@ class Outer(NamedTuple):
 def evolved(stored: Any, declared: Any, values: list[Any], renamed: dict[str, str] | None = None) -> list[Any]:
     """Values of one type, as those of another one; the stored type is known by its description only."""
     before, after = Types.of(stored), Types.of(declared)
-    change = evolution(type_from_json(before.to_json()), after, renamed or {})
+    change = evolution(type_from_json(before.to_json()), after, RenamedFields(renamed or {}))
     array = change.convert(values_to_array(before, values))
     assert array.type == after.storage_type
     return array_to_values(after, array)
@@ -146,6 +149,24 @@ def test_each_value_has_a_default_of_its_own() -> None:
     assert second.pages == ["home"]
 
 
+def test_a_class_of_a_script_has_its_defaults_in_tasks_too() -> None:
+    """It travels as a pickle, and has another mark for a default that is missing then."""
+    longer = type("Longer", (), {"__annotations__": {"user": str, "count": int, "rank": int}, "rank": 7})
+    longer.__module__ = "__main__"  # of which classes are pickled by value
+    there = pickle.loads(cloudpickle.dumps(dataclass(longer)))
+    assert evolved(Visit, there, [Visit("ann", 2)]) == [there("ann", 2, 7)]
+    without = Types.ROW_NAMED(["user"], [str])
+    with pytest.raises(Incompatible, match="'count' was not stored, and has no default in Longer"):
+        evolved(without, there, [])
+
+
+@dataclass
+class Odd:
+    user: str
+    count: int
+    rank: int = "first"  # type: ignore[assignment]
+
+
 REFUSED: dict[str, tuple[Any, Any, dict[str, str], str]] = {
     "narrower": (int, Types.INT(), {}, "the value was stored as Long and is declared as Integer"),
     "a number from a text": (str, int, {}, "stored as String and is declared as Long"),
@@ -156,10 +177,23 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, str], str]] = {
         {},
         "the field 'count' was not stored, and has no default in Visit: give it one",
     ),
+    "a default of another type": (Visit, Odd, {}, "the field 'rank' was not stored, and its default does not fit: "),
+    "a name that is perhaps another one": (
+        Named,
+        dataclasses.make_dataclass("T", [("user", str), ("visits", int)]),
+        {},
+        "has no default in T: give it one, or say by set_renamed_fields() that it was 'count' or 'rank'",
+    ),
+    "an old name that is misspelled": (
+        Visit,
+        Types.ROW_NAMED(["user", "visits"], [str, int]),
+        {"cuont": "visits"},
+        "the field 'cuont', which is to be called 'visits', was not stored; what was stored and would go: 'count'",
+    ),
     "inside": (Trip, dataclasses.make_dataclass("T", [("visits", list[int])]), {}, "the field 'visits' was stored as"),
     "keys of a map": (dict[int, str], dict[str, str], {}, "stored as MapTypeInfo<Long, String>"),
     "two for one": (Named, Visit, {"rank": "count"}, "the field 'count' would get the values of two stored fields"),
-    "a tuple that is longer": (Types.TUPLE([str]), Types.TUPLE([str, int]), {}, "'f1' was not stored"),
+    "a tuple that is longer": (Types.TUPLE([str]), Types.TUPLE([str, int]), {}, "'f1' was not stored, and has"),
     "a tuple that is shorter": (Types.TUPLE([str, int]), Types.TUPLE([str]), {}, "stored as TupleTypeInfo"),
     "names for fields without": (Types.ROW([str, int]), Visit, {}, "stored as RowTypeInfo"),
     "kinds of rows": (
@@ -177,14 +211,14 @@ REFUSED: dict[str, tuple[Any, Any, dict[str, str], str]] = {
 def test_what_does_not_fit_is_refused(stored: Any, declared: Any, renamed: dict[str, str], told: str) -> None:
     before = Types.PICKLED_BYTE_ARRAY() if stored is None else Types.of(stored)
     with pytest.raises(Incompatible) as error:
-        evolution(type_from_json(before.to_json()), Types.of(declared), renamed)
+        evolution(type_from_json(before.to_json()), Types.of(declared), RenamedFields(renamed))
     assert told in str(error.value)
 
 
 def test_all_differences_are_told() -> None:
     stored, declared = Types.ROW_NAMED(["a", "b"], [str, str]), Types.ROW_NAMED(["a", "b"], [int, float])
     with pytest.raises(Incompatible) as error:
-        evolution(stored, declared, {})
+        evolution(stored, declared)
     assert len(error.value.differences) == 2
 
 
@@ -198,7 +232,7 @@ def test_slices_of_lists(values: list[Any], data: st.DataObject) -> None:
     """Columns of a state file are slices: what is before and after must not show."""
     start = data.draw(st.integers(0, len(values)))
     before, after = Types.LIST(Types.INT()), Types.LIST(Types.LONG())
-    array = evolution(before, after, {}).convert(values_to_array(before, values).slice(start))
+    array = evolution(before, after).convert(values_to_array(before, values).slice(start))
     assert array.to_pylist() == values[start:]
 
 
@@ -206,7 +240,7 @@ def test_slices_of_lists(values: list[Any], data: st.DataObject) -> None:
 def test_slices_of_maps(values: list[Any], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(values)))
     before, after = Types.MAP(Types.STRING(), Types.INT()), Types.MAP(Types.STRING(), Types.LONG())
-    array = evolution(before, after, {}).convert(values_to_array(before, values).slice(start))
+    array = evolution(before, after).convert(values_to_array(before, values).slice(start))
     assert array_to_values(after, array) == values[start:]
 
 
@@ -247,7 +281,7 @@ WRITE: dict[str, Callable[[Any, Any], None]] = {
 }
 READ: dict[str, Callable[[Any], Any]] = {
     "value": lambda state: state.value(),
-    "list": lambda state: state.get()[-1],
+    "list": lambda state: (state.get() or [None])[-1],
     "map": lambda state: state.get("a"),
     "reducing": lambda state: state.get(),
     "aggregating": lambda state: state.get(),
@@ -296,21 +330,41 @@ def test_state_of_namespaces_is_taken_over() -> None:
     assert keyed.namespaced_state(ListStateDescriptor("s", Longer)).get() == [Longer(1.0, "ann")]
 
 
+@pytest.mark.parametrize("expires", [False, True])
+@pytest.mark.parametrize("kind", ["value", "list", "map"])
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_state_is_taken_over_at_another_parallelism(parallelism: int) -> None:
-    """A run that two subtasks share is rewritten by each for its own keys."""
-    before, after = of_type("value", Visit), of_type("value", Longer)
+def test_state_is_taken_over_at_another_parallelism(parallelism: int, kind: str, expires: bool) -> None:
+    """A run that two subtasks share is rewritten by each for its own keys, and merged with what they add."""
+    before, after = of_type(kind, Visit), of_type(kind, Longer)
+    if expires:
+        before.enable_time_to_live(WITH_TTL)
+        after.enable_time_to_live(WITH_TTL)
     job, keys = Job(), list(range(200))
+
+    def write(operator: Any, key: int, descriptor: StateDescriptor, visit: Any) -> None:
+        state = operator.keyed.state(descriptor)
+        for _ in range(key % 3 + 1):
+            WRITE[kind](state, visit)
+        if kind == "map":
+            state.put(f"of {key}", visit)
+
     operators = job.begin()
-    job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(before).update(Visit(str(key), key)))
+    job.on_keys(operators, keys, lambda operator, key, _: write(operator, key, before, Visit(str(key), key)))
     job.end()
     job.rescale(parallelism)
-    for _ in range(3):
+    for epoch in range(1, 4):
+        job.clock = epoch  # what is written from now on expires later
         operators = job.begin()
-        found = job.on_keys(operators, keys, lambda operator, key, _: operator.keyed.state(after).value())
+        found = job.on_keys(operators, keys, lambda operator, key, _: READ[kind](operator.keyed.state(after)))
         assert found == [Longer(float(key), str(key)) for key in keys]
+        job.on_keys(operators, keys[:9], lambda operator, key, _: write(operator, key, after, Longer(key, str(key))))
         job.end()
         job.rescale(1 if job.parallelism > 1 else 4)
+    if expires:
+        job.clock = 24 * 60 * 60 * 1000  # a day after the first epoch
+        operators = job.begin()
+        found = job.on_keys(operators, keys, lambda operator, key, _: READ[kind](operator.keyed.state(after)))
+        assert [key for key, visit in zip(keys, found, strict=True) if visit is not None] == keys[:9]
 
 
 def test_a_merge_of_earlier_runs_that_comes_too_late_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,6 +410,55 @@ def test_a_renamed_field_of_a_state() -> None:
         job.end()
 
 
+def test_an_old_name_that_was_never_stored_does_no_harm() -> None:
+    """Whoever goes on from a version that is older still has nothing to rename."""
+    renamed = {"count": "visits"}
+    assert evolved(Types.ROW_NAMED(["user"], [str]), Types.ROW_NAMED(["user", "visits"], [str, int]), [], renamed) == []
+
+
+class Address(NamedTuple):
+    zip: str
+
+
+class Person(NamedTuple):
+    homes: list[Address]
+
+
+MISTAKES: dict[str, tuple[Any, str]] = {
+    "no mapping": ([("count", "visits")], "takes new names by old ones, as in {'count': 'visits'}, not [("),
+    "nothing": (None, "takes new names by old ones"),
+    "a number": ({"count": 1}, "takes the new name of a field by its old one"),
+    "an empty name": ({"": "homes"}, "takes the new name of a field by its old one"),
+    "a path as new name": ({"homes.postcode": "homes.zip"}, "not {'homes.postcode': 'homes.zip'}"),
+    "the same name": ({"homes.zip": "zip"}, "the field 'homes.zip' has that name already"),
+    "one name for two": ({"homes.code": "zip", "homes.postcode": "zip"}, "2 fields would be called 'zip'"),
+    "no field": ({"places": "home"}, "'places' cannot be called 'home': the fields of the record are 'homes'"),
+    "no inner field": ({"homes.code": "postcode"}, "'homes.code' cannot be called 'postcode': the fields of the"),
+    "turned round": ({"homes": "places"}, "'homes' cannot be called 'places'"),
+    "no record there": ({"homes.zip.code": "zip"}, "there are no records at 'homes.zip' in PojoTypeInfo<Person"),
+}
+
+
+@pytest.mark.parametrize(("renamed", "told"), MISTAKES.values(), ids=MISTAKES)
+def test_what_cannot_be_renamed_is_told_where_it_is_said(renamed: Any, told: str) -> None:
+    descriptor = ValueStateDescriptor("s", Person)
+    with pytest.raises(InvalidProgramError, match=r"(?s)set_renamed_fields|value state 's'") as error:
+        descriptor.set_renamed_fields(renamed)
+    assert told in str(error.value)
+    assert "test_evolution.py" in str(error.value)
+
+
+def test_paths_follow_names_that_have_changed_above_them() -> None:
+    descriptor = ValueStateDescriptor("s", Person)
+    descriptor.set_renamed_fields({"places": "homes", "places.code": "zip"})
+    stored = Types.ROW_NAMED(["places"], [Types.LIST(Types.ROW_NAMED(["code"], [str]))])
+    change = descriptor.evolution_of({"value": stored.to_json()})
+    assert change is not None
+    assert change.convert(values_to_array(stored, [Row(places=[Row(code="8001")])])).to_pylist() == [
+        {"homes": [{"zip": "8001"}]}
+    ]
+
+
 def types_of_all() -> list[TypeInformation]:
     return [Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(), Types.BIG_INT()]
 
@@ -364,7 +467,7 @@ def types_of_all() -> list[TypeInformation]:
 def test_a_number_never_changes(stored: TypeInformation, declared: TypeInformation, number: int) -> None:
     value = float(number) if "Float" in str(stored) or "Double" in str(stored) else number
     try:
-        change = evolution(stored, declared, {})
+        change = evolution(stored, declared)
     except Incompatible:
         return
     array = change.convert(values_to_array(stored, [value]))

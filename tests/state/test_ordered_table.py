@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateMigrationError
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.compaction import plan_compaction
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.keys.hashing import hash_array
@@ -42,6 +44,12 @@ COMBINES: dict[str, Combine] = {"the newest": newest, "all": all_rows}
 
 def layout(kind: str = "all", **about: Any) -> OrderedLayout:
     return OrderedLayout("rows", kind, pa.schema(COLUMNS), 4, {"keys": "long", **about}, {"keys": "key type"})
+
+
+def typed(values: TypeInformation) -> OrderedLayout:
+    """The same layout, whose values may become those of a wider type."""
+    schema = pa.schema({**COLUMNS, "value": values.storage_type})
+    return dataclasses.replace(layout(), schema=schema, values=values)
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
@@ -274,6 +282,67 @@ def test_rows_that_were_deleted_hide_older_ones_until_nothing_older_is_left() ->
         (2, False),
         (3, False),
     ]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_values_of_another_type_at_another_parallelism(parallelism: int) -> None:
+    """Each task rewrites its own rows, of those that are not over; none is lost, and none comes back."""
+    job = Job()
+    tables = Tables(job, "all")
+    tables.layout = typed(Types.LONG())
+    rows = [(time, time + 100 * key, b"", time) for time in range(100) for key in range(5)]
+    for over in (-1, 29):
+        tables.begin()
+        if over < 0:
+            tables.append(rows)
+        tables.tables[0].forget(over)
+        tables.end()
+    job.rescale(parallelism)
+    tables.layout = typed(Types.DOUBLE())
+    for _ in range(2):
+        tables.begin()
+        assert min(table.first for table in tables.tables) == 30
+        assert tables.up_to(MAX_WATERMARK) == sorted(row for row in rows if row[0] > 29)
+        tables.end()
+        job.compact()
+        job.rescale(4 - parallelism)
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_columns_of_another_name_at_another_parallelism(parallelism: int) -> None:
+    job = Job()
+    tables = Tables(job, "all")
+    tables.layout = layout(column="before")
+    rows = [(time, time + 100 * key, b"", time) for time in range(100) for key in range(5)]
+    for over in (-1, 29):
+        tables.begin()
+        if over < 0:
+            tables.append(rows)
+        tables.tables[0].forget(over)
+        tables.end()
+    job.rescale(parallelism)
+    renamed = dataclasses.replace(layout(column="after"), named_now=lambda about: {**about, "column": "after"})
+    tables.layout = renamed
+    for _ in range(2):
+        tables.begin()
+        assert min(table.first for table in tables.tables) == 30
+        assert tables.up_to(MAX_WATERMARK) == sorted(row for row in rows if row[0] > 29)
+        tables.end()
+        job.rescale(4 - parallelism)
+
+
+def test_a_run_of_which_no_row_counts_goes_when_values_change_their_type() -> None:
+    job = Job()
+    tables = Tables(job, "all")
+    tables.layout = typed(Types.LONG())
+    tables.begin()
+    tables.append([(1, 5, b"", 1)])  # one key, so that three of four tasks have none
+    tables.end()
+    job.rescale(4)
+    tables.layout = typed(Types.DOUBLE())
+    tables.begin()
+    assert sorted(table.first for table in tables.tables) == [1, NO_TIME, NO_TIME, NO_TIME]
+    tables.end()
 
 
 def test_runs_that_earlier_versions_have_described_otherwise() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Configuration, Types
 from headrace.common.columns import values_to_array
+from headrace.datastream import KeyedProcessFunction
 from headrace.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -70,6 +73,7 @@ def test_every_state_of_a_job(checkpoint: str) -> None:
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(max_size=8)
+PARTLY_TYPED = Types.TUPLE([Types.STRING(), Types.PICKLED_BYTE_ARRAY()])
 TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "long": (Types.LONG(), LONGS),
     "short": (Types.SHORT(), st.integers(-(2**15), 2**15 - 1)),
@@ -81,6 +85,7 @@ TYPES: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
     "integer": (Types.BIG_INT(), st.integers(-(10**30), 10**30)),
     "tuple": (Types.TUPLE([Types.LONG(), Types.STRING()]), st.tuples(LONGS, TEXTS)),
     "date": (Types.SQL_DATE(), st.dates()),
+    "partly typed": (PARTLY_TYPED, st.tuples(TEXTS, LONGS)),
     "untyped": (None, st.tuples(LONGS, TEXTS)),
 }
 VALUES = TYPES | {
@@ -93,7 +98,7 @@ VALUES = TYPES | {
 KEYS = {name: TYPES[name] for name in TYPES if name != "untyped"} | {"untyped": (None, TEXTS)}
 
 
-UNSURE = ("None", *map(str, (Types.DOUBLE(), Types.BIG_DEC(), Types.PICKLED_BYTE_ARRAY())))
+UNSURE = ("None", *map(str, (Types.DOUBLE(), Types.BIG_DEC(), Types.PICKLED_BYTE_ARRAY(), PARTLY_TYPED)))
 """Types of keys that are not shown as they were given: without a type they are texts, and 0.0 and -0.0 are one key."""
 
 
@@ -190,3 +195,65 @@ def test_states_of_other_namespaces_than_windows(tmp_path: Path) -> None:
         path = SavepointWriter.new_savepoint().with_operator("it", given_rows).write(f"{tmp_path}/{number}")
         table = SavepointReader.read(path).read_window_state("it", "it")
         assert rows(table) == rows(pa.table({"key": ["a", "b"], "namespace": [b"bx", b"by"], "value": [1, 2]}))
+
+
+class Counts(KeyedProcessFunction):
+    """How often a key has come."""
+
+    def open(self, runtime_context: Any) -> None:
+        self.count = runtime_context.get_state(COUNT)
+        self.by_key = runtime_context.get_map_state(BY_KEY)
+
+    def process_element(self, value: int, ctx: Any) -> Iterator[str]:
+        self.count.update((self.count.value() or 0) + 1)
+        self.by_key.put(ctx.get_current_key(), value)
+        yield f"{ctx.get_current_key()[0]} {self.count.value()} {len(list(self.by_key.keys()))}"
+
+
+COUNT = ValueStateDescriptor("count", Types.LONG())
+BY_KEY = MapStateDescriptor("by key", PARTLY_TYPED, Types.LONG())
+
+
+PROGRAM = """
+from enum import Enum
+from headrace.common import Types
+
+class Color(Enum):
+    RED, BLUE = 0, 1
+
+def key(number: int) -> tuple[str, Color]:
+    return str(number), Color(number % 2)
+"""
+
+
+def test_keys_with_parts_of_classes_that_only_the_program_knows(tmp_path: Path) -> None:
+    (tmp_path / "colored.py").write_text(PROGRAM)
+
+    def counts(harness: JobHarness) -> None:
+        from colored import key  # type: ignore[import-not-found]  # it is made above
+
+        keyed = harness.add_source("numbers", Types.LONG()).key_by(key)
+        harness.add_sink("counts", keyed.process(Counts(), Types.STRING()).uid("counts"))
+
+    with program(tmp_path), JobHarness(counts) as harness:
+        harness.push_all("numbers", range(4))
+        harness.run_epoch()
+        taken = harness.checkpoint()
+    writer = SavepointWriter.from_existing_savepoint(str(taken.directory))
+    for state in writer.reader.states():
+        writer.replace_table(state.uid, state.store, writer.reader.read_table(state.uid, state.store))
+    settings = {"execution.state-recovery.path": writer.write(tmp_path / "first")}
+    assert writer.reader.read_keyed_state("counts", "count").column("key").null_count == 4, "nobody can show them here"
+    with program(tmp_path), JobHarness(counts, parallelism=2, configuration=settings) as harness:
+        harness.push_all("numbers", range(4))
+        harness.run_epoch()
+        assert sorted(harness.results("counts")) == ["0 2 1", "1 2 1", "2 2 1", "3 2 1"]
+
+
+@contextmanager
+def program(folder: Path) -> Iterator[None]:
+    """Modules in the folder can be imported meanwhile, and nobody knows them afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield
+    sys.modules.pop("colored", None)

@@ -32,6 +32,11 @@ def folder_name(uid: str) -> str:
     return f"{readable}-{hashlib.blake2b(uid.encode(), digest_size=8).hexdigest()}"
 
 
+def source_folder(storage: Folder, uid: str) -> Folder:
+    """The folder of a checkpoint directory that belongs to one source; made by whoever needs it."""
+    return storage.folder("sources").folder(folder_name(uid))
+
+
 def sink_folder(storage: Folder, uid: str) -> Folder:
     """The folder of a checkpoint directory that belongs to one sink; made by whoever needs it."""
     return storage.folder("sinks").folder(folder_name(uid))

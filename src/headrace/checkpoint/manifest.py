@@ -192,6 +192,13 @@ class Manifest:
     restored_from: str = ""
     format: int = field(default=FORMAT_VERSION, compare=False)
 
+    def versions(self) -> Iterator[VersionRef]:
+        """The versions of the state of all tasks that hold any."""
+        for stage in self.stages:
+            for partition in stage.partitions:
+                if partition.version is not None and not partition.version.is_empty:
+                    yield partition.version
+
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""
         for stage in self.stages:

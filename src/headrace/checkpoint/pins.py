@@ -58,7 +58,8 @@ class Pins:
             CheckpointError: when one cannot be read: what it keeps is not known then.
         """
         self._folder.make()
-        self._known = {name: self._read(name) for name in self._folder.names() if name.startswith(NAMES)}
+        found = {name: self._read(name) for name in self._folder.names() if name.startswith(NAMES)}
+        self._known = {name: pin for name, pin in found.items() if pin is not None}
         self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
 
     def left(self) -> dict[str, Pin]:
@@ -85,12 +86,14 @@ class Pins:
         """All files that are kept."""
         return frozenset(file for pin in self._known.values() for file in pin.files)
 
-    def _read(self, name: str) -> Pin:
+    def _read(self, name: str) -> Pin | None:
         try:
             document = json.loads(self._folder.read(name))
             if document.pop("checksum", None) not in {None, _checksum(name, document)}:  # at first there was none
                 raise ValueError("its checksum is that of something else")
             return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
+        except FileNotFoundError:  # somebody has just disposed of the savepoint
+            return None
         except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
             raise CheckpointError(
                 f"{self._folder.locate(name)} is damaged, so which files a savepoint needs is not known: put it back, "

@@ -14,7 +14,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.directory import folder_name, probe, sink_folder, warn_if_open_to_others
+from headrace.checkpoint.directory import probe, sink_folder, source_folder, warn_if_open_to_others
 from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.pins import PINS, Pin, Pins
@@ -49,9 +49,7 @@ class CheckpointStore:
         probe(storage)
         warn_if_open_to_others(storage)
         self.state = storage.folder("state")
-        self._sources = storage.folder("sources")
-        for folder in (self.state, self._sources):
-            folder.make()
+        self.state.make()
         self._generations = Generations(storage.folder("generations"))
         self._manifests = ManifestFolder(storage, self._generations)
         self._pins = Pins(storage.folder(PINS))
@@ -59,7 +57,7 @@ class CheckpointStore:
 
     def source_folder(self, uid: str) -> Folder:
         """The folder that belongs to one source; made by whoever needs it."""
-        return self._sources.folder(folder_name(uid))
+        return source_folder(self.storage, uid)
 
     def latest(self) -> Manifest | None:
         """The newest manifest; None in a fresh directory.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.directory import folder_name
+from headrace.checkpoint.directory import source_folder
 from headrace.common.temporary import TemporaryFolder
 from headrace.storage.posix import PosixFolder
 
@@ -41,7 +41,7 @@ class TemporaryStore:
 
     def source_folder(self, uid: str) -> Folder:
         """The folder that belongs to one source; made by whoever needs it."""
-        return self.storage.folder("sources").folder(folder_name(uid))
+        return source_folder(self.storage, uid)
 
     def latest(self) -> Manifest | None:
         """Always None: nothing is kept from one run to the next."""

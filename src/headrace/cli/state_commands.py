@@ -109,7 +109,7 @@ def export(options: Mapping[str, str], place: str, folder: Path, *, uid: str | N
     except FileExistsError as error:
         raise ConfigurationError(f"{folder} exists: give a folder that does not") from error
     for state in states:
-        name = f"{folder_name(state.uid)}-{folder_name(state.store.replace('/', '-'))}.{fmt}"
+        name = f"{folder_name(state.uid)}-{folder_name(state.store.replace('/', '-', 1))}.{fmt}"
         durable.write_file(folder / name, _FORMS[fmt](reader.read_table(state.uid, state.store)))
         Console().print(Text(f"{state.uid} {state.store}: {state.rows:,} rows in {folder / name}"), soft_wrap=True)
 

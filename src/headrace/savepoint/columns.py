@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headrace.common.columns import values_to_array
 from headrace.common.errors import HeadraceError
-from headrace.common.typeinfo import PickledBytesTypeInfo, type_from_json
+from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, type_from_json
 from headrace.state.exported import NAMESPACE
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys import KeyCodec
@@ -16,6 +16,8 @@ from headrace.state.runs.layout import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from headrace.common.typeinfo import TypeInformation
 
 ENCODED: Final = "key_encoded"
 """The keys in canonical form, where ``key`` could not give them back."""
@@ -27,9 +29,9 @@ WINDOW: Final = ("window_start", "window_end")
 def readable(rows: pa.RecordBatch, about: dict[str, Any]) -> pa.RecordBatch:
     """The rows of an exported table, with columns that other programs understand.
 
-    ``key`` has the declared type of keys, if they are of one; else the text that Python shows for them, beside the
-    bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are windows, and
-    ``window_end`` alone where they are told by that.
+    ``key`` has the declared type of keys, if they and all parts of them are of one; else the text that Python shows for
+    them, beside the bytes in ``key_encoded``. Namespaces are ``window_start`` and ``window_end`` where all of them are
+    windows, and ``window_end`` alone where they are told by that.
     """
     columns: dict[str, pa.Array] = {}
     for name, column in zip(rows.schema.names, rows.columns, strict=True):
@@ -64,11 +66,18 @@ def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
     """Keys in canonical form as ``key``; beside it they are ``key_encoded`` where that could not give them back."""
     if codec.is_plain:
         return {KEY: keys}
-    if isinstance(codec.type, PickledBytesTypeInfo):
+    if is_shown_as_text(codec.type):
         return {KEY: pa.array(_texts(codec, keys), pa.string()), ENCODED: keys}
     typed = values_to_array(codec.type, codec.decode(keys))
     is_exact = _is_same(lambda: codec.from_array(typed).values, keys)
     return {KEY: typed} if is_exact else {KEY: typed, ENCODED: keys}
+
+
+def is_shown_as_text(type_: TypeInformation) -> bool:
+    """Whether keys of a type, or parts of them, are any objects: those of classes that only the program knows, say."""
+    if isinstance(type_, CompositeTypeInfo):
+        return any(map(is_shown_as_text, type_.field_types))
+    return isinstance(type_, PickledBytesTypeInfo)
 
 
 def _codec_of(about: dict[str, Any]) -> KeyCodec:
@@ -78,13 +87,10 @@ def _codec_of(about: dict[str, Any]) -> KeyCodec:
 
 def _texts(codec: KeyCodec, keys: pa.Array) -> list[str | None]:
     """What Python shows for keys of any type; null for those of classes that only the program knows."""
-    texts: list[str | None] = []
-    for number in range(len(keys)):
-        try:
-            texts.append(repr(codec.decode(keys.slice(number, 1))[0]))
-        except HeadraceError:
-            texts.append(None)
-    return texts
+    try:
+        return list(map(repr, codec.decode(keys)))
+    except HeadraceError:  # at least one is; which, is found out one by one
+        return [_texts(codec, keys.slice(number, 1))[0] for number in range(len(keys))] if len(keys) > 1 else [None]
 
 
 def _is_same(encode: Callable[[], pa.Array], keys: pa.Array) -> bool:

@@ -1,8 +1,9 @@
 """Requests to a running job of another process: files in its checkpoint directory, and answers beside them.
 
-A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job that owns the directory writes
-``….accepted`` when it has begun, and ``….done`` with the outcome. Whoever asks removes all of them; what has been left
-there for an hour, the job removes.
+A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job that owns the directory creates
+``….accepted`` before it begins, and writes ``….done`` with the outcome. Whoever gives up waiting creates ``….accepted``
+as well: of the two one succeeds, so a request is carried out, or whoever asked is told that it is not. Whoever asks
+removes all of them; what has been left there for an hour, the job removes.
 """
 
 from __future__ import annotations
@@ -104,12 +105,21 @@ class RequestFolder:
             stem = name.removesuffix(".json")
             if found[2] == ".json" and f"{stem}.accepted" not in names:
                 request = self._read(name)
-                if request is not None and self._folder.create(f"{stem}.accepted", b""):
+                if request is not None and self._accept(stem):
                     yield stem, request
 
     def answer(self, stem: str, answer: JobAnswer) -> None:
         """Say what became of a request."""
         self._folder.write(f"{stem}.done", [json.dumps(asdict(answer)).encode()])
+
+    def _accept(self, stem: str) -> bool:
+        """Whether the request is the job's to carry out: who withdraws one removes it first, and the rest last."""
+        if not self._folder.create(f"{stem}.accepted", b""):
+            return False
+        if self._folder.size(f"{stem}.json") is None:
+            self._folder.remove(f"{stem}.accepted")
+            return False
+        return True
 
     def _read(self, name: str) -> JobRequest | None:
         try:
@@ -153,14 +163,7 @@ def ask(
     stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
     folder.write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
     try:
-        patience = min(accept_seconds, _PATIENCE_SECONDS)
-        is_accepted = _appears(folder, f"{stem}.accepted", patience)
-        if not is_accepted:
-            _refuse_finished(directory)
-        if not is_accepted and accept_seconds > patience:
-            still_waiting()
-            is_accepted = _is_accepted_at_last(directory, f"{stem}.accepted", accept_seconds - patience)
-        if not is_accepted:
+        if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting):
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
                 "epoch takes longer than that"
@@ -171,7 +174,26 @@ def ask(
             )
         return JobAnswer(**json.loads(folder.read(f"{stem}.done")))
     finally:
-        folder.remove_all([f"{stem}{suffix}" for suffix in (".json", ".accepted", ".done")])
+        folder.remove(f"{stem}.json")  # while the others are there nobody takes it again
+        folder.remove_all([f"{stem}.accepted", f"{stem}.done"])
+
+
+def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
+    """Whether a job accepts a request in time; if none does, none can any more.
+
+    Raises:
+        JobNotFoundError: when the one that was to do it has come to its end.
+    """
+    folder = directory.folder(REQUESTS)
+    until, is_told = time.monotonic() + seconds, False
+    while not _appears(folder, name, min(_PATIENCE_SECONDS, until - time.monotonic())):
+        _refuse_finished(directory)
+        if time.monotonic() >= until:
+            return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
+        if not is_told:
+            still_waiting()
+            is_told = True
+    return True
 
 
 def is_job_running(directory: Folder, seconds: float) -> bool:
@@ -186,16 +208,6 @@ def is_job_running(directory: Folder, seconds: float) -> bool:
     except SavepointError:  # accepted, and not answered yet
         pass
     return True
-
-
-def _is_accepted_at_last(directory: Folder, name: str, seconds: float) -> bool:
-    """Whether a job accepts a request, unless the one that was to do it comes to its end."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        if _appears(directory.folder(REQUESTS), name, min(left, _PATIENCE_SECONDS)):
-            return True
-        _refuse_finished(directory)
-    return False
 
 
 def _refuse_finished(directory: Folder) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
-from headrace.checkpoint.directory import folder_name
+from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.common.errors import SavepointError, StateCorruptedError
@@ -210,7 +210,7 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
 
     def source_files() -> Iterator[SourceContent]:
         for uid, source in manifest.sources.items():
-            for name, content in named_files(source, directory.folder("sources").folder(folder_name(uid))):
+            for name, content in named_files(source, source_folder(directory, uid)):
                 yield SourceContent(uid, name, content)
 
     return replace(job, task_tables=task_tables, source_files=source_files)

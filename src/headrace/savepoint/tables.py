@@ -38,7 +38,8 @@ def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: 
         SavepointError: when Parquet has no form for a column.
         OSError: when it cannot be written.
     """
-    folders = [TABLES, _called(table.uid), _called(table.store.replace("/", "-"))]
+    # A name of the user's may have more slashes, and stays another one than that with dashes in their place.
+    folders = [TABLES, _called(table.uid), _called(table.store.replace("/", "-", 1))]
     name = f"part-{stage}-{partition}.parquet"
     content, rows = _encoded(table)
     folder = _made(savepoint, folders)

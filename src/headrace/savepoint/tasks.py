@@ -129,11 +129,9 @@ def tasks_of(
 
 def versions_of(manifest: Manifest, epoch: int, generation: int, inline_threshold: int) -> Iterator[TaskVersion]:
     """The versions of a manifest that hold something, each to become another one; arguments as in :func:`tasks_of`."""
-    for index, stage in enumerate(manifest.stages):
-        for number, part in enumerate(stage.partitions):
-            if part.version is not None and (part.version.name or part.version.inline):
-                version = NewVersion(index, number, epoch, generation, inline_threshold)
-                yield TaskVersion(part.version, version, _owners(manifest, index))
+    for ref in manifest.versions():
+        version = NewVersion(ref.stage, ref.partition, epoch, generation, inline_threshold)
+        yield TaskVersion(ref, version, _owners(manifest, ref.stage))
 
 
 def _owners(manifest: Manifest, stage: int) -> dict[str, StateOwner]:

@@ -166,7 +166,7 @@ def plan_compaction(
     No two tasks are for the same keys of a store. Runs that are held in the version reference itself are left to the
     epochs. ``is_worth_merging`` adds to what is worth it anyway.
     """
-    if not ref.name and not ref.inline:
+    if ref.is_empty:
         return []
     planned: list[CompactionTask] = []
     for (uid, name), entries in sorted(_stores_of(storage, ref).items()):

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import values_to_array
-from headrace.common.errors import StateMigrationError
+from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.collection import MapTypeInfo, SequenceTypeInfo
 from headrace.common.typeinfo.composite import (
@@ -29,7 +30,9 @@ from headrace.common.typeinfo.composite import (
     TupleTypeInfo,
     declares_changes,
 )
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields, inside
 from headrace.state.runs.layout import CLEAR, TYPES, VALUE
+from headrace.state.runs.merging import merge_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,14 +97,15 @@ class Incompatible(Exception):
         self.differences = tuple(differences)
 
 
-def evolution(stored: TypeInformation, declared: TypeInformation, renamed: Mapping[str, str]) -> Evolution:
+def evolution(
+    stored: TypeInformation, declared: TypeInformation, renamed: RenamedFields = NOTHING_RENAMED
+) -> Evolution:
     """How columns of the stored type become columns of the declared one.
 
     Args:
         stored: read from its description: its record classes are not known.
         declared: by the program.
-        renamed: new names of fields by their old ones; of fields of inner records by their path in the stored type,
-            as in ``address.zip``.
+        renamed: which fields have other names now.
 
     Raises:
         Incompatible: with everything that does not fit.
@@ -113,33 +117,60 @@ def evolution(stored: TypeInformation, declared: TypeInformation, renamed: Mappi
     return Evolution(tuple(plan.changes), convert)
 
 
-def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column: str = VALUE) -> Run:
+def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column: str = VALUE) -> Run | None:
     """Puts a run with values of the declared type in the place of one with values of an earlier type.
 
     That happens once, in the first epoch of a program that declares another type: everything is rewritten, so that runs
-    can be merged without knowing more than one type.
+    can be merged without knowing more than one type. Of a run that other tasks have too, or of which a part is over,
+    the rows that count are written, as a merge of it alone leaves them, with what it says of its rows.
 
     Args:
         store: it has the run.
-        run: it has some rows of its own.
+        run: the run.
         change: what becomes of its values.
         types: what the run says about its types from now on.
         column: the column of the values.
 
+    Returns:
+        The run that is there now; None when no row of it counts, so that it was dropped.
+
     Raises:
         StateMigrationError: when a value cannot be taken over.
     """
-    batch = run.batch
-    convert = change.convert_nested if CLEAR in batch.schema.names else change.convert
-    place = batch.schema.get_field_index(column)
-    renewed = batch.set_column(place, column, convert(batch.column(place)))
-    return store.rewrite(run, renewed, {**run.meta, TYPES: types})
+
+    def renewed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        convert = change.convert_nested if CLEAR in batch.schema.names else change.convert
+        place = batch.schema.get_field_index(column)
+        return batch.set_column(place, column, convert(batch.column(place)))
+
+    return rewrite_run(store, run, renewed, {TYPES: types})
+
+
+def rewrite_run(
+    store: RunStore, run: Run, renewed: Callable[[pa.RecordBatch], pa.RecordBatch], about: Mapping[str, Any]
+) -> Run | None:
+    """Puts another run in the place of one.
+
+    Args:
+        store: it has the run.
+        run: the run.
+        renewed: makes the rows of those of the run that count.
+        about: what the run says otherwise of itself from now on; nothing of its rows.
+
+    Returns:
+        The run that is there now; None when no row of it counts, so that it was dropped.
+    """
+    batch, meta = merge_runs([run], is_oldest=False, now=MIN_WATERMARK)
+    if batch is None:
+        store.drop(run)
+        return None
+    return store.rewrite(run, renewed(batch), {**meta, **about})
 
 
 class _Plan:
     """Walks through two types at once, and notes what changes and what does not fit."""
 
-    def __init__(self, renamed: Mapping[str, str]) -> None:
+    def __init__(self, renamed: RenamedFields) -> None:
         self._renamed = renamed
         self.changes: list[str] = []
         self.differences: list[str] = []
@@ -153,13 +184,18 @@ class _Plan:
         return self._refused(stored, declared, path)
 
     def _refused(self, stored: TypeInformation, declared: TypeInformation, path: str) -> _Convert:
-        self.differences.append(f"{_named(path)} was stored as {stored} and is declared as {declared}")
+        self.differences.append(f"{self._named(path)} was stored as {stored} and is declared as {declared}")
         return _same
+
+    def _named(self, path: str) -> str:
+        """A field as the program knows it."""
+        known = self._renamed.known_as(path)
+        return f"the field {known!r}" if known else "the value"
 
     def of_basic(self, stored: BasicTypeInfo[Any], declared: BasicTypeInfo[Any], path: str) -> _Convert:
         if (stored.basic_type, declared.basic_type) not in _WIDENED:
             return self._refused(stored, declared, path)
-        self.changes.append(f"{_named(path)} is widened from {stored} to {declared}")
+        self.changes.append(f"{self._named(path)} is widened from {stored} to {declared}")
         type_ = declared.storage_type
         return lambda array: array.cast(type_)
 
@@ -179,7 +215,14 @@ class _Plan:
         if declares_changes(stored) != declares_changes(declared) or self._cannot_tell_fields(stored, declared):
             return self._refused(stored, declared, path)
         sources = self._sources(stored, declared, path)
-        columns = [self._field(stored, declared, name, sources.get(name), path) for name in declared.field_names]
+        left_out = [name for name in stored.field_names if name not in sources.values()]
+        self._check_names(sources, left_out, declared, path)
+        columns = [
+            self._field(stored, declared, name, sources[name], path)
+            if name in sources
+            else self._added(declared, name, left_out, path)
+            for name in declared.field_names
+        ]
         fields = declared.arrow_fields
         return lambda array: _with_columns(array, columns, fields)
 
@@ -191,38 +234,53 @@ class _Plan:
 
     def _sources(self, stored: CompositeTypeInfo, declared: CompositeTypeInfo, path: str) -> dict[str, str]:
         """By the name of a declared field, that of the stored field whose values it gets."""
-        sources = {}
+        sources: dict[str, str] = {}
         for name in stored.field_names:
-            new = self._renamed.get(_inside(path, name), name)
+            new = self._renamed.new_name(path, name)
+            if new not in declared.field_names:
+                new = name
             if new in sources:
-                self.differences.append(f"{_named(_inside(path, new))} would get the values of two stored fields")
+                self.differences.append(f"{self._named(inside(path, new))} would get the values of two stored fields")
             elif new not in declared.field_names:
-                self.changes.append(f"{_named(_inside(path, name))} is left out")
+                self.changes.append(f"{self._named(inside(path, name))} is left out")
             else:
                 sources[new] = name
                 if new != name:
-                    self.changes.append(f"{_named(_inside(path, name))} is called {new!r}")
+                    self.changes.append(f"{self._named(inside(path, name))} is called {new!r}")
         return sources
 
+    def _check_names(
+        self, sources: Mapping[str, str], left_out: Sequence[str], declared: CompositeTypeInfo, path: str
+    ) -> None:
+        """Refuse old names that are not stored, where a stored field may have been meant, which would go."""
+        for old, new in self._renamed.expected_in(path):
+            if new in declared.field_names and new not in sources and left_out:
+                self.differences.append(
+                    f"{self._named(inside(path, old))}, which is to be called {new!r}, was not stored; what was stored "
+                    f"and would go: {', '.join(map(repr, left_out))}"
+                )
+
     def _field(
-        self, stored: CompositeTypeInfo, declared: CompositeTypeInfo, name: str, source: str | None, path: str
+        self, stored: CompositeTypeInfo, declared: CompositeTypeInfo, name: str, source: str, path: str
     ) -> _Convert:
         """What gives the column of a declared field, from the column of records."""
-        type_ = declared.field_types[declared.field_index(name)]
-        if source is None:
-            return self._added(declared, name, type_, path)
         place = stored.field_index(source)
-        convert = self.between(stored.field_types[place], type_, _inside(path, source))
+        type_ = declared.field_types[declared.field_index(name)]
+        convert = self.between(stored.field_types[place], type_, inside(path, source))
         return lambda records: convert(records.field(place))
 
-    def _added(self, declared: CompositeTypeInfo, name: str, type_: TypeInformation, path: str) -> _Convert:
-        default = _default_of(declared, name)
-        where = _named(_inside(path, name))
+    def _added(self, declared: CompositeTypeInfo, name: str, left_out: Sequence[str], path: str) -> _Convert:
+        default, where = _default_of(declared, name), self._named(inside(path, name))
         if default is _REQUIRED:
-            self.differences.append(f"{where} was not stored, and has no default in {_spelled(declared)}: give it one")
+            self.differences.append(f"{where} was not stored, and has no default{_told_to(declared, left_out)}")
+            return _same
+        type_ = declared.field_types[declared.field_index(name)]
+        try:
+            one = values_to_array(type_, [default])
+        except InvalidTypeError as error:
+            self.differences.append(f"{where} was not stored, and its default does not fit: {error}")
             return _same
         self.changes.append(f"{where} is added as {default!r}")
-        one = values_to_array(type_, [default])
         return lambda records: one.take(pa.array([0] * len(records), pa.int32()))
 
 
@@ -242,12 +300,18 @@ def _default_of(declared: CompositeTypeInfo, name: str) -> Any:
     """What a field has that a stored record lacks; rows and dicts have None in it."""
     if isinstance(declared, DataclassTypeInfo):
         found = next(each for each in dataclasses.fields(declared.record_class) if each.name == name)
-        if found.default_factory is not dataclasses.MISSING:
-            return found.default_factory()
-        return _REQUIRED if found.default is dataclasses.MISSING else found.default
+        make: Any = found.default_factory
+        if not _is_missing(make):
+            return make()
+        return _REQUIRED if _is_missing(found.default) else found.default
     if isinstance(declared, NamedTupleTypeInfo):
         return declared.record_class._field_defaults.get(name, _REQUIRED)
     return None if isinstance(declared, RowTypeInfo | DictTypeInfo) else _REQUIRED
+
+
+def _is_missing(default: Any) -> bool:
+    """Whether a field of a dataclass has no such default; of a class that came as a pickle the mark is another one."""
+    return isinstance(default, type(dataclasses.MISSING))
 
 
 def _is_nameless(info: CompositeTypeInfo) -> bool:
@@ -282,13 +346,11 @@ def _with_columns(records: pa.StructArray, columns: Sequence[_Convert], fields: 
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=records.is_null())
 
 
-def _inside(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _named(path: str) -> str:
-    return f"the field {path!r}" if path else "the value"
-
-
-def _spelled(declared: CompositeTypeInfo) -> str:
-    return declared.class_name if isinstance(declared, NamedCompositeTypeInfo) else str(declared)
+def _told_to(declared: CompositeTypeInfo, left_out: Sequence[str]) -> str:
+    """What to do about a field that has no default."""
+    if isinstance(declared, TupleTypeInfo):
+        return ", as no field of a tuple has: declare a row without names, whose fields may be None"
+    spelled = declared.class_name if isinstance(declared, NamedCompositeTypeInfo) else str(declared)
+    was = " or ".join(map(repr, left_out))
+    other = f", or say by set_renamed_fields() that it was {was}" if left_out else ""
+    return f" in {spelled}: give it one{other}"

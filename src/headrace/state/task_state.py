@@ -247,7 +247,7 @@ class HashMapTaskStates:
 
     def _read_version(self, ref: VersionRef, held: dict[StoreKey, dict[int, list[Run]]]) -> bool:
         """Adds the runs of a version, by its partition; returns whether it belonged to the same keys."""
-        if not ref.name and not ref.inline:
+        if ref.is_empty:
             return False
         load = _inline_loader(ref.inline) if ref.inline else self._loader(ref.name)
         index = read_index(load(), ref)
@@ -319,7 +319,7 @@ class HashMapStateBackend(StateBackend):
         return HashMapTaskStates.open(storage, refs, stage, partition, operators, self.sections(storage))
 
     def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
-        if ref.name or ref.inline:
+        if not ref.is_empty:
             yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
 
     def import_tables(

@@ -30,6 +30,11 @@ class VersionRef:
     files: tuple[str, ...] = ()
     shared: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no state at all."""
+        return not self.name and not self.inline
+
     def to_json(self) -> dict[str, Any]:
         """The reference as JSON."""
         return {

@@ -9,7 +9,7 @@ import pyarrow as pa
 from headrace.common.columns import conformed
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import PickledBytesTypeInfo
-from headrace.savepoint.columns import ENCODED, readable_keys
+from headrace.savepoint.columns import ENCODED, is_shown_as_text, readable_keys
 from headrace.state.keys import KeyCodec
 from headrace.state.runs.layout import ENTRY, ENTRY_KEY, KEY
 from headrace.state_processor.fitting import fitted
@@ -32,7 +32,9 @@ def given_keys(codec: KeyCodec, given: pa.Table, *, takes_objects: bool) -> pa.A
     """
     if ENCODED in given.column_names:
         return _encoded(codec, given)
-    return _canonical(codec, column_of(given, KEY), KEY, ENCODED, takes_objects=takes_objects)
+    if not takes_objects and is_shown_as_text(codec.type):
+        raise InvalidTypeError(f"keys have no declared type: the column {ENCODED!r} has to be among those given")
+    return _canonical(codec, column_of(given, KEY), KEY)
 
 
 def given_entries(type_: TypeInformation | None, given: pa.Table, name: str, *, takes_objects: bool) -> pa.Array:
@@ -43,22 +45,24 @@ def given_entries(type_: TypeInformation | None, given: pa.Table, name: str, *, 
     """
     assert type_ is not None, "maps say what their types are"
     codec = KeyCodec.for_type(type_)
-    has_entries = ENTRY in given.column_names
-    if has_entries and ENTRY_KEY in given.column_names and isinstance(type_, PickledBytesTypeInfo):
-        return conformed(column_of(given, name), pa.binary())  # as a reader gives both
-    keys = column_of(given, ENTRY if has_entries else ENTRY_KEY)
-    if name == ENTRY:
-        return fitted(type_, keys)
-    return _canonical(codec, keys, ENTRY if has_entries else ENTRY_KEY, ENTRY, takes_objects=takes_objects)
+    told = ENTRY if ENTRY in given.column_names else ENTRY_KEY
+    if is_shown_as_text(type_):
+        if told == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
+            return fitted(type_, column_of(given, ENTRY)) if name == ENTRY else _as_stored(codec, given, ENTRY_KEY)
+        if not takes_objects:
+            raise InvalidTypeError(
+                f"keys of entries have no declared type: the columns {ENTRY_KEY!r} and {ENTRY!r} have to be among "
+                "those given"
+            )
+    keys = column_of(given, told)
+    return fitted(type_, keys) if name == ENTRY else _canonical(codec, keys, told)
 
 
-def _canonical(codec: KeyCodec, keys: pa.Array, name: str, exact: str, *, takes_objects: bool) -> pa.Array:
+def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
     if keys.null_count:
         row = keys.is_null().index(True).as_py()
         raise InvalidTypeError(f"row {row}: {name!r} is null, and every row is of a key")
     if isinstance(codec.type, PickledBytesTypeInfo):
-        if not takes_objects:
-            raise InvalidTypeError(f"keys have no declared type: the column {exact!r} has to be among those given")
         return codec.encode(keys.to_pylist()).values
     try:
         return codec.from_array(fitted(codec.type, keys)).values
@@ -67,12 +71,10 @@ def _canonical(codec: KeyCodec, keys: pa.Array, name: str, exact: str, *, takes_
 
 
 def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
-    encoded = conformed(column_of(given, ENCODED), codec.arrow_type)
-    if encoded.null_count:
-        raise InvalidTypeError(f"row {encoded.is_null().index(True).as_py()}: {ENCODED!r} is null")
+    encoded = _as_stored(codec, given, ENCODED)
     shown = readable_keys(codec, encoded)[KEY]
     told = column_of(given, KEY)
-    told = told if isinstance(codec.type, PickledBytesTypeInfo) else fitted(codec.type, told)
+    told = told if is_shown_as_text(codec.type) else fitted(codec.type, told)
     for row, (own, other) in enumerate(zip(shown.to_pylist(), told.to_pylist(), strict=True)):
         if repr(own) != repr(other):  # NaN is what it is
             raise InvalidTypeError(
@@ -80,6 +82,13 @@ def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
                 "the keys become others"
             )
     return encoded
+
+
+def _as_stored(codec: KeyCodec, given: pa.Table, name: str) -> pa.Array:
+    keys = conformed(column_of(given, name), codec.arrow_type)
+    if keys.null_count:
+        raise InvalidTypeError(f"row {keys.is_null().index(True).as_py()}: {name!r} is null")
+    return keys
 
 
 def column_of(given: pa.Table, name: str) -> pa.Array:

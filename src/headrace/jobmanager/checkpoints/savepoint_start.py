@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.checkpoint.directory import folder_name
+from headrace.checkpoint.directory import source_folder
 from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
@@ -187,7 +187,7 @@ class SavepointStart:
         if not metadata.pin:
             for old, source in metadata.checkpoint.sources.items():
                 uid = self._uids.of(old)
-                for name, content in named_files(source, directory.folder("sources").folder(folder_name(old))):
+                for name, content in named_files(source, source_folder(directory, old)):
                     if uid in manifest.sources:
                         put(name, content, store.source_folder(uid))
         with ThreadPoolExecutor(_COPIES_AT_ONCE) as copies:

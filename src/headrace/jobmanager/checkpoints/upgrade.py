@@ -89,9 +89,8 @@ def _check(directory: Folder, newest: Manifest, look_seconds: float) -> None:
             "version; its checkpoints are of the present format from then on"
         )
     verify = partial(STATE_BACKENDS.load(newest.state_backend).verify, directory.folder("state"))
-    for part in (part for stage in newest.stages for part in stage.partitions):
-        if part.version is not None and (part.version.name or part.version.inline):
-            try:
-                verify(part.version)
-            except StateCorruptedError as error:
-                raise CheckpointError(f"{directory} is damaged, and stays as it is: {error}") from error
+    for version in newest.versions():
+        try:
+            verify(version)
+        except StateCorruptedError as error:
+            raise CheckpointError(f"{directory} is damaged, and stays as it is: {error}") from error

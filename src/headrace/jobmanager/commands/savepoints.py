@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.execution import JobExecution, JobServices
     from headrace.savepoint.metadata import SavepointFormat, TableFile
-    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -181,7 +180,8 @@ class SavepointCoordinator:
         self._running, self._at_end = [], []
         for where, outcome in left:
             if not outcome.done():  # else whoever waited for it was told
-                outcome.set_exception(SavepointError(f"no savepoint was taken in {where}: it was not complete. {_ENDED}"))
+                error = f"no savepoint was taken in {where}: it was not complete. {_ENDED}"
+                outcome.set_exception(SavepointError(error))
 
 
 def too_late(request: SavepointRequest) -> SavepointError:
@@ -236,7 +236,7 @@ def _begun(
         if is_native:
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
             return _Running(name, folder, metadata, outcome, completed=completed)
-        refs = [ref for stage in manifest.stages for part in stage.partitions if (ref := part.version) and _holds(ref)]
+        refs = list(manifest.versions())
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _Running(name, folder, metadata, outcome, tables, completed)
@@ -287,10 +287,6 @@ def _let_go(job: JobServices, name: str) -> None:
         job.store.unpin(name)
     except OSError as error:
         logger.warning("state files of the savepoint %s are left: %s", name, error)
-
-
-def _holds(ref: VersionRef) -> bool:
-    return bool(ref.name or ref.inline)
 
 
 def _told(where: str, error: Exception, then: str) -> SavepointError:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
+from headrace.metrics.own_names import ROWS_DROPPED
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.timers import NO_TIMER
 from headrace.windowing.changed_windows import ChangedWindows
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.intervals import RegularWindows
 
 ACCUMULATORS_KIND: Final = "window-partials"
@@ -55,8 +59,8 @@ EARLY_STORE: Final = "early-windows"
 FIRING_TIMES_STORE: Final = "firing-times"
 """The store of the times at which these fire."""
 
-ROWS_DROPPED: Final = "numRowsOfChangedWindowsDropped"
-"""Counts what windows held that was dropped, since they are declared otherwise now."""
+RESULT: Final = "result"
+"""What paths to fields of results begin with, where windows keep what they have shown."""
 
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
@@ -81,7 +85,7 @@ _KINDS: Final = {
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
-_ADVICE: Final = (
+ADVICE: Final = (
     "give it another uid, or restore the old declaration; to drop what they hold for good, or move it, set "
     "execution.state-recovery.changed-windows (headrace run --changed-windows)"
 )
@@ -96,7 +100,7 @@ def check_has_no_tables(context: OperatorContext) -> None:
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
-def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
+def check_has_only(context: OperatorContext, *stores: str, advice: str = ADVICE) -> None:
     """Refuse what is stored by windows of another kind, for windows that are computed column by column.
 
     Args:
@@ -121,7 +125,7 @@ def _drop_states_of_functions(context: OperatorContext, stores: Collection[str])
         context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
 
 
-def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = _ADVICE) -> None:
+def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = ADVICE) -> None:
     assert context.state is not None
     for name in context.state.stored():
         if not is_own(name):
@@ -152,7 +156,7 @@ def check_has_no_timers(context: OperatorContext) -> None:
         raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")  # as where one is opened
 
 
-def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
+def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
     return StateMigrationError(
         f"there is state of windows that {stored}, and now they {declared}: {advice}\n"
         f"  operator defined at {context.call_site}"
@@ -165,6 +169,7 @@ def contents_layout(
     codec: KeyCodec,
     windows: RegularWindows,
     values: TypeInformation | None = None,
+    renamed: RenamedFields = NOTHING_RENAMED,
     **about: Any,
 ) -> OrderedLayout:
     """How windows keep what they hold.
@@ -175,16 +180,18 @@ def contents_layout(
         codec: how keys are stored.
         windows: the windows; what those of another shape hold must not be mixed with it.
         values: the type of what they hold, where values of an earlier type may become those of this one.
+        renamed: which fields of these values have other names than in what is stored.
         about: what has to be the same besides.
     """
     about = {"keys": codec.to_json(), **windows.shape, **about}
-    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, _ADVICE)
+    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, ADVICE, renamed=renamed)
 
 
 def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
     """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
     about = {"parts": layout.aggregators.to_json(), **about}
-    return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+    kept_as = contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+    return replace(kept_as, named_now=layout.named_now)
 
 
 _WORDS: Final = {

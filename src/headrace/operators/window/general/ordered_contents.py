@@ -92,7 +92,7 @@ class OrderedContents(WindowContents):
         self._lateness = lateness
         codec = self._keyed.codec
         types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
-        kept_as = contents_layout(kind, pa.schema(types), codec, windows, values=type_)
+        kept_as = contents_layout(kind, pa.schema(types), codec, windows, type_, context.renamed_fields)
         self._schema, self._meta = kept_as.schema, kept_as.meta
         runs = context.state.store(STORE)
         MovedWindows(context, windows, kept_as, windows, combine, self._regrouped).take_over(runs)
