@@ -250,8 +250,9 @@ def stop(
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(_settings(define, properties_file))
-    format_ = (kind or SavepointKind.CANONICAL).value
-    request = JobRequest("", format_, stops=True, drains=drain, needs_savepoint=kind is not None)
+    wants_one = kind is not None
+    kind = kind or SavepointKind.CANONICAL
+    request = JobRequest("", kind.value, stops=True, drains=drain, needs_savepoint=wants_one)
     raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
 
 
