@@ -228,7 +228,8 @@ class OfAnotherKind(KeyedProcessFunction):
 
 def test_a_descriptor_of_another_kind(env: StreamExecutionEnvironment) -> None:
     message = failure_of(env.from_collection([7]).key_by(one_result).process(OfAnotherKind()))
-    assert "get_state: expected a ValueStateDescriptor, got a MapStateDescriptor\n" in message
+    said = "get_state: expected a ValueStateDescriptor, got MapStateDescriptor('m', MapTypeInfo<String, Long>)"
+    assert f"{said}\n" in message
 
 
 def test_a_builtin_has_no_line_to_point_to(env: StreamExecutionEnvironment) -> None:

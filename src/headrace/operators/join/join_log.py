@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.ordered_table import OrderedLayout
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merge_input import concat, same_values
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import Run, RunStore
     from headrace.state.runs.merge_input import MergeInput
 
@@ -58,20 +60,25 @@ _WORDS: Final = {
 }
 
 
-def log_layout(codec: KeyCodec, record: TypeInformation, kept: int, *, is_outer: bool) -> OrderedLayout:
+def log_layout(
+    codec: KeyCodec, record: TypeInformation, kept: int, renamed: RenamedFields = NOTHING_RENAMED, *, is_outer: bool
+) -> OrderedLayout:
     """What the log of an input holds.
 
     Args:
         codec: how keys are stored.
         record: the type of the records.
         kept: for how long after its time a record is kept, in milliseconds.
+        renamed: which fields of the records have other names than in what is stored.
         is_outer: whether records without a partner are shown.
     """
     met = {MET: pa.bool_()} if is_outer else {}
     columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), **met}
     schema = pa.schema({**columns, RECORD: record.storage_type})
     about = {"keys": codec.to_json(), _KEPT: kept}
-    return OrderedLayout("the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD)
+    return OrderedLayout(
+        "the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD, renamed=renamed
+    )
 
 
 class JoinLog:
