@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
-from headrace.common.errors import SavepointError, StateCorruptedError
+from headrace.common.errors import SavepointError
 from headrace.common.typeinfo import type_from_json
 from headrace.savepoint.columns import readable
 from headrace.savepoint.queries import query
-from headrace.savepoint.stored_job import StoredJob, open_job, read_again
+from headrace.savepoint.stored_job import StoredJob, open_job, read_with_retries
 
 if TYPE_CHECKING:
     import os
@@ -71,7 +71,6 @@ class SavepointReader:
 
     Args:
         job: where everything is.
-        options: how object stores are reached.
 
     Examples:
         >>> import tempfile
@@ -101,9 +100,8 @@ class SavepointReader:
         2
     """
 
-    def __init__(self, job: StoredJob, options: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, job: StoredJob) -> None:
         self._job = job
-        self._options = options
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], options: Mapping[str, str] = MappingProxyType({})) -> Self:
@@ -117,7 +115,7 @@ class SavepointReader:
             SavepointError: when there is none, or a damaged one.
             CheckpointError: likewise.
         """
-        return cls(open_job(path, options), options)
+        return cls(open_job(path, options))
 
     @property
     def manifest(self) -> Manifest:
@@ -131,7 +129,7 @@ class SavepointReader:
 
     def states(self) -> list[StoredTable]:
         """All that is stored, by operator and state. Everything is read for it, to be counted."""
-        return self._with_retries(self._states)
+        return self._with_retries(_states)
 
     def read_keyed_state(self, uid: str, name: str) -> pa.Table:
         """A value, list, map, reducing or aggregating state of an operator's keys.
@@ -227,27 +225,13 @@ class SavepointReader:
             StateMigrationError: when the state was stored with another type, or with other keys.
             SavepointError: when the operator has no state, or the savepoint has none but tables.
         """
-        return self._with_retries(lambda: query(self._job, uid, descriptor, key, key_type))
-
-    def _states(self) -> list[StoredTable]:
-        about: dict[tuple[str, str], dict[str, Any]] = {}
-        rows: dict[tuple[str, str], int] = defaultdict(int)
-        for table in self._distinct():
-            place = (table.uid, table.store)
-            about[place] = table.about
-            rows[place] += sum(batch.num_rows for batch in table.batches)
-        return [
-            StoredTable(
-                uid, store, str(about[uid, store].get("kind", "log")), _types(about[uid, store]), rows[uid, store]
-            )
-            for uid, store in sorted(rows)
-        ]
+        return self._with_retries(lambda job: query(job, uid, descriptor, key, key_type))
 
     def _table(self, uid: str, store: str) -> pa.Table | None:
-        def read() -> pa.Table | None:
+        def read(job: StoredJob) -> pa.Table | None:
             parts = [
                 pa.Table.from_batches([readable(batch, table.about)])
-                for table in self._distinct()
+                for table in _distinct(job)
                 if (table.uid, table.store) == (uid, store)
                 for batch in table.batches
             ]
@@ -255,29 +239,38 @@ class SavepointReader:
 
         return self._with_retries(read)
 
-    def _distinct(self) -> Iterator[ExportedTable]:
-        """All tables; of broadcast state, which all subtasks have alike, that of the first one that has some."""
-        seen: set[tuple[str, str]] = set()
-        for table in self._job.tables():
-            place = (table.uid, table.store)
-            if not (table.store.startswith(_BROADCAST) and place in seen):
-                seen.add(place)
-                yield table
-
-    def _with_retries(self, read: Callable[[], T]) -> T:
-        attempt = 0
-        while True:
-            try:
-                return read()
-            except StateCorruptedError as error:
-                attempt += 1
-                self._job = read_again(self._job, attempt, self._options, error)
+    def _with_retries(self, read: Callable[[StoredJob], T]) -> T:
+        self._job, found = read_with_retries(self._job, read)
+        return found
 
     def _missing(self, uid: str, store: str) -> SavepointError:
         known = [f"{table.uid} {table.store}" for table in self.states()]
         near = get_close_matches(f"{uid} {store}", known, 1)
         there = f"did you mean {near[0]}?" if near else f"it holds {', '.join(known) or 'no state'}"
         return SavepointError(f"{self._job.location} holds no {store!r} of an operator with uid {uid!r}: {there}")
+
+
+def _states(job: StoredJob) -> list[StoredTable]:
+    about: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], int] = defaultdict(int)
+    for table in _distinct(job):
+        place = (table.uid, table.store)
+        about[place] = table.about
+        rows[place] += sum(batch.num_rows for batch in table.batches)
+    return [
+        StoredTable(uid, store, str(about[uid, store].get("kind", "log")), _types(about[uid, store]), rows[uid, store])
+        for uid, store in sorted(rows)
+    ]
+
+
+def _distinct(job: StoredJob) -> Iterator[ExportedTable]:
+    """All tables; of broadcast state, which all subtasks have alike, that of the first one that has some."""
+    seen: set[tuple[str, str]] = set()
+    for table in job.tables():
+        place = (table.uid, table.store)
+        if not (table.store.startswith(_BROADCAST) and place in seen):
+            seen.add(place)
+            yield table
 
 
 def _types(about: dict[str, Any]) -> str:
