@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from headrace.common import Types
-from headrace.common.errors import InvalidProgramError, SavepointError, StateCorruptedError, StateMigrationError
+from headrace.common.errors import (
+    InvalidProgramError,
+    InvalidTypeError,
+    SavepointError,
+    StateCorruptedError,
+    StateMigrationError,
+)
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.state_processor import Difference, SavepointReader, SavepointWriter, compare
 from headrace.testing import JobHarness
@@ -36,7 +42,7 @@ def reader() -> Iterator[SavepointReader]:
 
 def test_all_states_are_listed(reader: SavepointReader) -> None:
     known = {(state.uid, state.store): (state.kind, state.types, state.rows) for state in reader.states()}
-    assert known["all", "state/value"] == ("value", "Long → RowTypeInfo(user: String, count: Long)", KEYS)
+    assert known["all", "state/value"] == ("value", "Long → Row(user: String, count: Long)", KEYS)
     assert known["all", "state/list"] == ("list", "Long → Long", 120)
     assert known["all", "state/map"] == ("map", "Long → String → Long", 120)
     assert known["all", "timers/event"] == ("timers", "Long", 120)
@@ -134,6 +140,12 @@ def test_a_query_has_to_declare_what_is_stored(reader: SavepointReader) -> None:
         reader.query("all", VALUE, "0", Types.STRING())
     with pytest.raises(StateMigrationError, match="value state 'value' was stored with another type"):
         reader.query("all", ValueStateDescriptor("value", Types.LONG()), 0, Types.LONG())
+
+
+@pytest.mark.parametrize("session", [None, "local", object()])
+def test_a_dataframe_takes_a_session(reader: SavepointReader, session: object) -> None:
+    with pytest.raises(InvalidTypeError, match=r"to_dataframe takes a SparkSession, not (None|'local'|an object)\n"):
+        reader.to_dataframe(session, "all", "state/value")
 
 
 @pytest.mark.parametrize(

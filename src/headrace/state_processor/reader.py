@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ import pyarrow as pa
 
 from headrace.common.errors import SavepointError
 from headrace.common.typeinfo import type_from_json
-from headrace.savepoint.columns import readable
+from headrace.savepoint.columns import readable, type_of_keys
 from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import StoredJob, open_job, read_with_retries
+from headrace.state_processor.given_data import check_spark_session
+from headrace.state_processor.type_words import in_words
 
 if TYPE_CHECKING:
     import os
@@ -30,6 +33,9 @@ T = TypeVar("T")
 
 TIMERS: Final = "timers/"
 _BROADCAST: Final = "broadcast/"
+
+_OF_PATTERNS: Final = re.compile(r"[][{}*?\\]")
+"""The characters by which Spark takes a path for a pattern of many paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +189,9 @@ class SavepointReader:
     def to_dataframe(self, spark: Any, uid: str, store: str) -> Any:
         """Any state as a DataFrame of Spark, with the columns of :meth:`read_table`.
 
-        Of a canonical savepoint in a folder Spark's tasks read the files. What is in state files, those of a checkpoint
-        directory say, or on an object store, is read by this process.
+        Of a canonical savepoint in a folder Spark's tasks read the files, and do not look at their digests; ``headrace
+        state verify`` does. What is in state files, those of a checkpoint directory say, or on an object store, is read
+        by this process.
 
         Args:
             spark: the session.
@@ -193,18 +200,20 @@ class SavepointReader:
 
         Raises:
             SavepointError: when there is no such state; it names those that there are.
+            InvalidTypeError: when ``spark`` is no session.
 
         Examples:
             >>> from headrace.state_processor import SavepointReader
             >>> def totals(spark, path):
             ...     return SavepointReader.read(path).to_dataframe(spark, "totals", "state/total").orderBy("key")
         """
+        check_spark_session(spark, "to_dataframe")
         files = [file for file in self._job.files if (file.uid, file.state) == (uid, store)]
         if store.startswith(_BROADCAST):  # all subtasks have the same
             files = files[:1]
         if not files or "://" in self._job.location:
             return spark.createDataFrame(self.read_table(uid, store))
-        paths = [f"{self._job.location}/{file.path}" for file in files]
+        paths = [_as_spark_reads(f"{self._job.location}/{file.path}") for file in files]
         return spark.read.option("mergeSchema", "true").parquet(*paths)
 
     def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
@@ -250,6 +259,11 @@ class SavepointReader:
         return SavepointError(f"{self._job.location} holds no {store!r} of an operator with uid {uid!r}: {there}")
 
 
+def _as_spark_reads(path: str) -> str:
+    """A path of a file of this machine, whatever file system Spark has by default."""
+    return "file://" + _OF_PATTERNS.sub(r"\\\g<0>", path)
+
+
 def _states(job: StoredJob) -> list[StoredTable]:
     about: dict[tuple[str, str], dict[str, Any]] = {}
     rows: dict[tuple[str, str], int] = defaultdict(int)
@@ -274,11 +288,9 @@ def _distinct(job: StoredJob) -> Iterator[ExportedTable]:
 
 
 def _types(about: dict[str, Any]) -> str:
-    keys, types = about.get("keys"), about.get("types")
-    words = []
-    if keys is not None:
-        words.append(str(type_from_json((keys["key"] if "namespace" in keys else keys)["type"])))
+    keys, types = type_of_keys(about), about.get("types")
+    known = [] if keys is None else [keys]
     if types is not None:
         described = [types] if "type" in types else [types[role] for role in ("key", "value") if role in types]
-        words += [str(type_from_json(each)) for each in described]
-    return " → ".join(words)
+        known += map(type_from_json, described)
+    return " → ".join(map(in_words, known))
