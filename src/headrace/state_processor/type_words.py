@@ -1,4 +1,4 @@
-"""Types as people say them: ``Tuple(Long, String)`` and ``List<Long>``, not the names of classes that stand for them."""
+"""Types as people say them: ``Tuple(Long, String)`` and ``List<Long>``, not the names of the classes behind them."""
 
 from __future__ import annotations
 
