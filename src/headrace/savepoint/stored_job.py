@@ -24,7 +24,7 @@ from headrace.storage.posix import PosixFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from headrace.savepoint.metadata import TableFile
+    from headrace.savepoint.metadata import SourceFile, TableFile
     from headrace.state.exported import ExportedTable
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -77,7 +77,8 @@ class StoredJob:
         task_tables: gives what its tasks hold.
         source_files: gives what its sources keep.
         state: where its state files are; None where it has none but tables.
-        files: the tables of a canonical savepoint.
+        directory: of a savepoint, where it is.
+        files: those that it has itself.
         later: looks at the job again: files of a checkpoint go when the job has come to do without them. None where
             they stay.
     """
@@ -87,7 +88,8 @@ class StoredJob:
     task_tables: Callable[[], Iterator[TaskTable]] = _nothing
     source_files: Callable[[], Iterator[SourceContent]] = _nothing
     state: Folder | None = None
-    files: tuple[TableFile, ...] = ()
+    directory: Folder | None = None
+    files: tuple[TableFile | SourceFile, ...] = ()
     later: Callable[[], StoredJob] | None = None
 
     def tables(self) -> Iterator[ExportedTable]:
@@ -184,8 +186,10 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
     if metadata.format == "native":
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
-        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata), files=metadata.tables)
-    return replace(job, source_files=lambda: _read_source_files(directory, metadata))
+        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
+    files: tuple[TableFile | SourceFile, ...] = (*metadata.tables, *metadata.files)
+    source_files = partial(_read_source_files, directory, metadata)
+    return replace(job, source_files=source_files, directory=directory, files=files)
 
 
 def _read_tables(directory: Folder, metadata: SavepointMetadata) -> Iterator[TaskTable]:

@@ -15,8 +15,10 @@ import pyarrow as pa
 from headrace.common.errors import SavepointError
 from headrace.common.typeinfo import type_from_json
 from headrace.savepoint.columns import readable, type_of_keys
+from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import StoredJob, open_job, read_with_retries
+from headrace.savepoint.verification import verify
 from headrace.state_processor.given_data import check_spark_session
 from headrace.state_processor.type_words import in_words
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
     from headrace.common.typeinfo import DeclaredType
+    from headrace.savepoint.verification import Verified
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.exported import ExportedTable
 
@@ -208,7 +211,8 @@ class SavepointReader:
             ...     return SavepointReader.read(path).to_dataframe(spark, "totals", "state/total").orderBy("key")
         """
         check_spark_session(spark, "to_dataframe")
-        files = [file for file in self._job.files if (file.uid, file.state) == (uid, store)]
+        tables = (file for file in self._job.files if isinstance(file, TableFile))
+        files = [file for file in tables if (file.uid, file.state) == (uid, store)]
         if store.startswith(_BROADCAST):  # all subtasks have the same
             files = files[:1]
         if not files or "://" in self._job.location:
@@ -235,6 +239,19 @@ class SavepointReader:
             SavepointError: when the operator has no state, or the savepoint has none but tables.
         """
         return self._with_retries(lambda job: query(job, uid, descriptor, key, key_type))
+
+    def verify(self) -> Verified:
+        """Read all that there is, and compare it with the digests and checksums that were written with it.
+
+        Damage is told else when what is damaged is read: by the job that starts from there, say.
+
+        Returns:
+            How many files and bytes there are.
+
+        Raises:
+            StateCorruptedError: naming all that is missing or damaged.
+        """
+        return self._with_retries(verify)
 
     def _table(self, uid: str, store: str) -> pa.Table | None:
         def read(job: StoredJob) -> pa.Table | None:
