@@ -173,6 +173,20 @@ def test_key_selectors_are_not_opened() -> None:
         key_selection(ROW, Opened(), None)
 
 
+class OpenedPartitioner(Partitioner):
+    def open(self, runtime_context: Any) -> None: ...
+
+    def partition(self, key: Any, num_partitions: int) -> int:
+        return 0
+
+
+def test_partitioners_are_not_opened(env: StreamExecutionEnvironment) -> None:
+    with pytest.raises(
+        UnsupportedOperationError, match=rf"open\(\) would never be called: a partitioner(.|\n)*{__file__}"
+    ):
+        env.from_collection([("a", 1)]).partition_custom(OpenedPartitioner(), 0)
+
+
 class Stateful(CheckpointedFunction):
     def initialize_state(self, context: Any) -> None: ...
 

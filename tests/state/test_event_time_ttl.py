@@ -16,7 +16,7 @@ from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
 from headrace.state.compaction import plan_compaction
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
-from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, several, value
+from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, several
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -191,7 +191,12 @@ def test_how_the_input_is_cut_makes_no_difference(cuts: list[bool]) -> None:
     assert [row[1] for row in shown if row[0] == "timer"] == [1050, 1500, 0, 1551]
 
 
-def test_the_end_of_time_is_no_expiry_at_once() -> None:
-    epochs = Epochs(value, config(in_event_time=True))
-    epochs.write(MAX_WATERMARK - 1, 1)
-    assert epochs.read(MAX_WATERMARK - 1) == 1
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize(("before", "left"), [(TTL, None), (TTL - 1, 1), (0, 1)])
+def test_what_would_live_beyond_the_end_of_time_does_not_expire(
+    make: Callable[[], Any], before: int, left: int | None
+) -> None:
+    epochs = Epochs(make, config(in_event_time=True))
+    epochs.write(MAX_WATERMARK - before, 1)
+    assert epochs.read(max(MAX_WATERMARK - before, MAX_WATERMARK - 1)) == 1
+    assert epochs.read(MAX_WATERMARK) == left

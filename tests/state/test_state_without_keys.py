@@ -373,6 +373,17 @@ def test_declarations_that_are_refused() -> None:
         store.list_state(FIRST).add("text")
 
 
+@pytest.mark.parametrize("values", [5, None, "abc", {"a": 1}])
+def test_what_is_no_list_is_refused_and_the_list_stays(values: Any) -> None:
+    (store,) = Subtasks(1).begin()
+    state = store.list_state(ListStateDescriptor("names", Types.STRING()))
+    state.add("x")
+    for name, change in (("update", state.update), ("add_all", state.add_all)):
+        with pytest.raises(InvalidTypeError, match=rf"^list state 'names': {name}\(\): got .*, expected a list of"):
+            change(values)
+    assert state.get() == ["x"]
+
+
 def test_state_that_was_stored_otherwise_is_refused() -> None:
     subtasks = Subtasks(1)
     (store,) = subtasks.begin()

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.metrics.metricbase import MetricGroup, MetricRegistry
+from headrace.metrics.metricbase import MetricGroup
+from headrace.metrics.registry import MetricRegistry
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.evictor import Evictor, TimestampedValue
 from headrace.windowing.serializers import window_serializer

@@ -26,15 +26,13 @@ from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.metadata import columns_of, fields_of
 from headrace.connectors.source import SourceRecords
 from headrace.formats.bad_records import BadRecords
+from headrace.metrics.own_names import RECORDS_IN_ERRORS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.serialization import DeserializedBatch
     from headrace.common.typeinfo import TypeInformation
-
-RECORDS_IN_ERRORS: Final = "numRecordsInErrors"
-"""Counts the messages that are left out as they cannot be read."""
 
 METADATA: Final[Mapping[str, TypeInformation]] = {
     "topic": Types.STRING(),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,17 +14,43 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import TaskReport
 
 
-@dataclass(slots=True)
-class _Rate:
-    """The events of a meter: when epochs that had some were complete, and how many they had."""
+PARTS: Final = 1000
+"""Events that are no further apart than this part of a time span are kept as one number."""
 
-    millis: int = 0
-    events: deque[tuple[int, int]] = field(default_factory=deque)
+
+class Rate:
+    """The events of a meter in the last so many milliseconds, at most ``PARTS`` and one numbers of them.
+
+    Attributes:
+        millis: over how long it is the mean.
+    """
+
+    __slots__ = ("_events", "millis")
+
+    def __init__(self) -> None:
+        self.millis = 0
+        self._events: deque[tuple[int, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, now: int, count: int) -> None:
+        """So many events have come by a reading of the clock."""
+        self._forget(now)
+        if self._events and (now - self._events[-1][0]) * PARTS < self.millis:
+            since, before = self._events.pop()
+            self._events.append((since, before + count))
+        else:
+            self._events.append((now, count))
 
     def per_second(self, now: int) -> float:
-        while self.events and self.events[0][0] <= now - self.millis:
-            self.events.popleft()
-        return sum(count for _, count in self.events) * 1000 / self.millis
+        """The rate at a reading of the clock."""
+        self._forget(now)
+        return sum(count for _, count in self._events) * 1000 / self.millis
+
+    def _forget(self, now: int) -> None:
+        while self._events and self._events[0][0] <= now - self.millis:
+            self._events.popleft()
 
 
 def measured_by(plan: JobPlan, reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, Measurements]]:
@@ -45,7 +70,7 @@ class FunctionMetrics:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._gauges: dict[str, float] = {}
-        self._rates: defaultdict[str, _Rate] = defaultdict(_Rate)
+        self._rates: defaultdict[str, Rate] = defaultdict(Rate)
         self._distributions: dict[str, Summary] = {}
 
     def epoch_completed(self, plan: JobPlan, reports: Iterable[TaskReport], now: int) -> None:
@@ -65,7 +90,7 @@ class FunctionMetrics:
             rate = self._rates[f"{operator}.{name}"]
             rate.millis = seconds * 1000
             if events:
-                rate.events.append((now, events))
+                rate.add(now, events)
         for name, summary in measured.distributions.items():
             full_name = f"{operator}.{name}"
             known = self._distributions.get(full_name)
@@ -77,6 +102,5 @@ class FunctionMetrics:
             told = dict(self._gauges)
             told |= {name: rate.per_second(now) for name, rate in self._rates.items()}
             for name, summary in self._distributions.items():
-                told |= {f"{name}.count": summary.count, f"{name}.sum": summary.total, f"{name}.mean": summary.mean}
-                told |= {f"{name}.min": summary.least, f"{name}.max": summary.greatest}
+                told |= summary.shown(name)
         return told

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.manifest import OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.graph.specs import TimestampsSpec
+from headrace.metrics.own_names import ALIGNMENT_DRIFT, INPUT_WATERMARK, OUTPUT_WATERMARK, WATERMARK_LAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,10 +82,10 @@ class WatermarkProgress:
         found: dict[str, int] = {}
         for planned, operator in self._operators():
             name = planned.node.name
-            found[f"{name}.currentInputWatermark"] = operator.watermark
-            found[f"{name}.currentOutputWatermark"] = operator.output
+            found[f"{name}.{INPUT_WATERMARK}"] = operator.watermark
+            found[f"{name}.{OUTPUT_WATERMARK}"] = operator.output
             if operator.output not in (MIN_WATERMARK, MAX_WATERMARK):
-                found[f"{name}.watermarkLag"] = self.manifest.processing_time - operator.output
+                found[f"{name}.{WATERMARK_LAG}"] = self.manifest.processing_time - operator.output
         for split in self.splits:
             if split.watermarks:
                 found[f"{split.source}.{split.split_id}.currentWatermark"] = split.watermark
@@ -155,4 +156,4 @@ class WatermarkProgress:
             slowest = min(map(min, members.values()))
             if slowest > MIN_WATERMARK:
                 for node, reached in members.items():
-                    yield f"{self.plan.operator(node).node.name}.watermarkAlignmentDrift", max(reached) - slowest
+                    yield f"{self.plan.operator(node).node.name}.{ALIGNMENT_DRIFT}", max(reached) - slowest

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+EVENTS: Final = ".count"
+"""What the number of a meter's events is shown as, behind the meter's name; its rate has the name itself."""
+
+OF_DISTRIBUTIONS: Final = (".count", ".sum", ".mean", ".min", ".max")
+"""What a distribution is shown as, behind its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +27,8 @@ class Summary:
     Attributes:
         count: how many.
         total: their sum.
-        least: the smallest one.
-        greatest: the largest one.
+        least: the smallest one; NaN where there is one among them.
+        greatest: the largest one, likewise.
     """
 
     count: int
@@ -35,14 +46,40 @@ class Summary:
         return Summary(
             self.count + other.count,
             self.total + other.total,
-            min(self.least, other.least),
-            max(self.greatest, other.greatest),
+            lesser(self.least, other.least),
+            greater(self.greatest, other.greatest),
         )
+
+    def shown(self, name: str) -> dict[str, float]:
+        """What is shown of a distribution of this name."""
+        told = (self.count, self.total, self.mean, self.least, self.greatest)
+        return {f"{name}{what}": number for what, number in zip(OF_DISTRIBUTIONS, told, strict=True)}
+
+
+def lesser(one: float, other: float) -> float:
+    """The smaller number of two; NaN where one of them is: with ``min`` it would depend on their order."""
+    return one if one < other else other if other <= one else math.nan
+
+
+def greater(one: float, other: float) -> float:
+    """The larger number of two, likewise."""
+    return one if one > other else other if other >= one else math.nan
+
+
+def as_number(value: object) -> float | None:
+    """What a program gave, as a number of Python; None for what is none."""
+    if isinstance(value, Integral | np.bool_):
+        return int(value)
+    if isinstance(value, Real | Decimal):
+        return float(value)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """All metrics of an operator in a subtask; names have the names of their groups before them, with dots.
+
+    What has counted nothing is told once, when it is new.
 
     Attributes:
         counters: what counters have counted in the epoch.

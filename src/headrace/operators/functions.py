@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -12,6 +13,7 @@ from headrace.common.other_names import other_names
 from headrace.common.signatures import method_of_object
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
+from headrace.operators.closing import close_all
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
 
@@ -194,7 +196,9 @@ class FunctionOperator(Operator):
                     opened(RuntimeContext(context))
 
     def close(self) -> None:
-        with calling_user_code(self.context):
-            for function in self._functions:
-                if (closed := method_of_object(function, "close")) is not None:
-                    closed()
+        close_all([partial(self._close, function) for function in reversed(self._functions)])
+
+    def _close(self, function: Any) -> None:
+        if (closed := method_of_object(function, "close")) is not None:
+            with calling_user_code(self.context):
+                closed()

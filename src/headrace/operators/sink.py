@@ -14,6 +14,7 @@ from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
 from headrace.connectors.sink.checks import checked_list, checked_time, checked_writer
 from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
+from headrace.metrics.own_names import SEND_ERRORS
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of
 from headrace.state.descriptors import ListStateDescriptor
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import Sink, SinkWriter, WriterContext
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.state.interfaces import ListState
-
-SEND_ERRORS: Final = "numRecordsSendErrors"
-"""Counts the records that a sink cannot write."""
 
 _WRITER_STATE: Final = "writer-state"
 
@@ -69,6 +67,7 @@ class SinkOperator(Operator):
         if self._state_type is not None:
             assert context.state is not None, "the spec declares state"
             descriptor = ListStateDescriptor(_WRITER_STATE, self._state_type)
+            descriptor.keep_for_operator("the state of the writers", context.renamed_fields)
             self._state = context.state.operator_state_store.list_state(descriptor)
 
     def begin_epoch(self, scope: EpochScope) -> None:

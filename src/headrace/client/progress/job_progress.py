@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.progress import wording
-from headrace.connectors.file_system.tolerance import CORRUPT, MISSING
-from headrace.operators.window.lateness import LATE_DROPPED
+from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +25,7 @@ _TREND_EPOCHS: Final = 40
 
 def skipped_files(counters: Mapping[str, int]) -> str:
     """What a job's counters tell of files that it went on without."""
-    found = ((MISSING, "missing"), (CORRUPT, "damaged"))
+    found = ((FILES_MISSING, "missing"), (FILES_CORRUPT, "damaged"))
     known = [(counters[name], kind) for name, kind in found if name in counters]
     return ", ".join(f"{wording.count(number, f'{kind} file')} skipped" for number, kind in known)
 

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.common.logs import get_logger
 from headrace.connectors.source import SourceRecords
+from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
     from headrace.connectors.source import Json
-
-MISSING: Final = "numFilesMissing"
-CORRUPT: Final = "numFilesCorrupt"
 
 GONE: Final = (FileNotFoundError, NotADirectoryError)
 """What is raised for a file that is not there."""
@@ -80,7 +78,7 @@ class Tolerance:
             raise CorruptFileError(
                 f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() {_WHERE}"
             ) from error
-        return Loss(path, CORRUPT, str(error))
+        return Loss(path, FILES_CORRUPT, str(error))
 
     def _missing(self, path: str, error: Exception) -> Loss:
         if not self.missing:
@@ -88,7 +86,7 @@ class Tolerance:
                 f"{shown(path)} was deleted before it was read to its end. Put it back as it was, or, to go on without "
                 f"such files, call ignore_missing_files() {_WHERE}"
             ) from error
-        return Loss(path, MISSING, "the file was deleted before it was read to its end")
+        return Loss(path, FILES_MISSING, "the file was deleted before it was read to its end")
 
 
 STRICT: Final = Tolerance()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headrace.common.arguments import refused, shown, with_article
 from headrace.common.call_site import of_function
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.signatures import check_parameters, method_of_object
 from headrace.datastream.functions import (
     AllWindowFunction,
@@ -17,6 +17,7 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 from headrace.operators.checkpointed import CheckpointedFunction
+from headrace.operators.functions import has_own
 
 _AWAITED_ELSEWHERE: Final = frozenset({"map", "flat_map"})
 """Methods of functions that AsyncDataStream has a likeness of."""
@@ -90,6 +91,26 @@ def check_methods(function: Any, base: type[Function], *methods: str) -> None:
     instead = f"write a class derived from it, with {' and '.join(methods)}"
     for method in methods:
         check_object(function, base, method, instead=instead)
+
+
+def check_is_not_opened(function: Any, base: type[Function], role: str, instead: str) -> None:
+    """Refuse a function with an ``open`` that nobody would call.
+
+    Args:
+        function: what the user gave.
+        base: the class that says that its ``open`` is meant.
+        role: what it is given as.
+        instead: what to do for it.
+
+    Raises:
+        UnsupportedOperationError: when it has one.
+    """
+    if isinstance(function, base) and has_own(function, "open"):
+        raise refused(
+            f"{type(function).__name__}.open() would never be called: a {role} runs wherever records are sent, outside "
+            f"of any operator; {instead}",
+            UnsupportedOperationError,
+        )
 
 
 def check_has_no_state(function: Any, role: str, instead: str) -> None:

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused
 from headrace.common.call_site import caller
-from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import infer_from_hint
 from headrace.common.signatures import check_returns, method_of_object
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
-from headrace.datastream.streams.checks import check_function, check_has_no_state
+from headrace.datastream.streams.checks import check_function, check_has_no_state, check_is_not_opened
 from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
 from headrace.datastream.streams.selectors import field_of_selector
 from headrace.datastream.streams.types import declared_type
 from headrace.expressions import Column, Expression, bind_tuple, col
 from headrace.graph.keys import KeySelection
-from headrace.operators.functions import has_own
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:
@@ -224,12 +223,7 @@ def _called(key_selector: Any) -> Callable[[Any], Any]:
     Raises:
         UnsupportedOperationError: when the selector wants to be opened.
     """
-    if isinstance(key_selector, KeySelector) and has_own(key_selector, "open"):
-        raise refused(
-            f"{type(key_selector).__name__}.open() would never be called: a key selector runs wherever records are "
-            "sent, outside of any operator; put into the record what the key needs, with map()",
-            UnsupportedOperationError,
-        )
+    check_is_not_opened(key_selector, KeySelector, "key selector", "put into the record what the key needs, with map()")
     check_has_no_state(key_selector, "key selector", _STATE_BEFORE)
     return _function_of(key_selector)
 

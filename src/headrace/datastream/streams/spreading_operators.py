@@ -8,7 +8,7 @@ from headrace.common.call_site import caller
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.functions import Partitioner
-from headrace.datastream.streams.checks import check_function, check_has_no_state
+from headrace.datastream.streams.checks import check_function, check_has_no_state, check_is_not_opened
 from headrace.datastream.streams.keying import selector_of
 from headrace.datastream.streams.stream import Stream
 from headrace.graph.nodes import Edge
@@ -99,11 +99,12 @@ class SpreadingOperators(Stream[T_co], Generic[T_co]):
 
         Raises:
             InvalidTypeError: when one of them is something else.
-            UnsupportedOperationError: when the selector wants to be opened.
+            UnsupportedOperationError: when one of them wants to be opened.
         """
         check_function(partitioner, Partitioner, "partition")
-        instead = "put into the record what it needs, with a map() that keeps the state"
-        check_has_no_state(partitioner, "partitioner", instead)
+        instead = "put into the record what it needs, with a map()"
+        check_is_not_opened(partitioner, Partitioner, "partitioner", instead)
+        check_has_no_state(partitioner, "partitioner", f"{instead} that keeps the state")
         partition = method_of(partitioner, "partition")
         select = selector_of(self._type, key_selector, "partition_custom")
         return self._spread(Custom(partition, select, caller()))

@@ -15,6 +15,8 @@ from headrace.checkpoint.manifest import (
     StageSnapshot,
 )
 from headrace.jobmanager.function_metrics import measured_by
+from headrace.metrics.measurements import EVENTS
+from headrace.metrics.own_names import RECORDS_IN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +92,7 @@ def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskRe
     names = {operator.node.id: operator.node.name for operator in plan.operators()}
     for report in reports:
         for node, records in report.records.items():
-            counters[f"{names[node]}.numRecordsIn"] += records
+            counters[f"{names[node]}.{RECORDS_IN}"] += records
         for node, counts in report.counters.items():
             for name, amount in counts.items():
                 counters[name] += amount
@@ -99,5 +101,5 @@ def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskRe
         for name, amount in measured.counters.items():
             counters[f"{operator}.{name}"] += amount
         for name, (events, _) in measured.meters.items():
-            counters[f"{operator}.{name}.count"] += events
+            counters[f"{operator}.{name}{EVENTS}"] += events
     return dict(counters)

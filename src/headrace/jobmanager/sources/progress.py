@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.connectors.source import Pending
+from headrace.metrics.own_names import WATERMARK_LAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +72,7 @@ class SourceProgress:
             "pendingBytes": self.pending.bytes,
             "currentFetchEventTimeLag": fetch,
             "currentEmitEventTimeLag": emit,
-            "watermarkLag": None if self.watermark in _NO_TIMES else now - self.watermark,
+            WATERMARK_LAG: None if self.watermark in _NO_TIMES else now - self.watermark,
             "sourceIdleTime": max(0, now - self.idle_since),
             "isProcessingBacklog": int(self.is_processing_backlog),
             **self.more,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.backend import OperatorStates, StatesWithoutKeys
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
@@ -40,6 +41,7 @@ STORE: Final = "in-event-time-order"
 """The state that records wait in; of an input that is not broadcast its number follows."""
 
 _KIND: Final = "waiting-records"
+_WAITING: Final = "records that wait for event time"
 _TIME: Final = "time"
 _RECORD: Final = "record"
 
@@ -123,16 +125,19 @@ class WaitingInTable(WaitingRecords):
     Args:
         store: the runs of the table.
         type_: the type of the records.
+        renamed: which of their fields have other names than in what is stored.
         codec: how their keys are stored; None for those of an input without any.
     """
 
-    def __init__(self, store: RunStore, type_: TypeInformation, codec: KeyCodec | None = None) -> None:
+    def __init__(
+        self, store: RunStore, type_: TypeInformation, renamed: RenamedFields, codec: KeyCodec | None = None
+    ) -> None:
         super().__init__()
         identity = {} if codec is None else {KEY: codec.arrow_type}
         about = {} if codec is None else {"keys": codec.to_json()}
         columns = {_TIME: pa.int64(), HASH: pa.uint64(), **identity, _RECORD: type_.storage_type}
         self._layout = OrderedLayout(
-            "records that wait for event time",
+            _WAITING,
             _KIND,
             pa.schema(columns),
             len(columns) - 1,
@@ -140,6 +145,7 @@ class WaitingInTable(WaitingRecords):
             {"keys": "key type", TYPES: "type of records"},
             type_,
             column=_RECORD,
+            renamed=renamed,
         )
         self._type = type_
         self._table = OrderedTable(store, self._layout, all_rows)
@@ -186,10 +192,11 @@ class KeyedWaiting(WaitingInTable):
         state: the state of the operator.
         type_: the type of the records.
         number: that of the input.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
-        super().__init__(state.store(f"{STORE}-{number}"), type_, state.keyed.codec)
+    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
+        super().__init__(state.store(f"{STORE}-{number}"), type_, renamed, state.keyed.codec)
 
     def _joined(self) -> Batch:
         keyed = cast("list[KeyedBatch]", self._arrived)
@@ -207,10 +214,11 @@ class WaitingOfSubtask(WaitingInTable):
         state: the state of the operator.
         type_: the type of the records.
         number: that of the input.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
-        super().__init__(state.operator_state_store.list_log(f"{STORE}-{number}"), type_)
+    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
+        super().__init__(state.operator_state_store.list_log(f"{STORE}-{number}"), type_, renamed)
 
     def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
         return (np.zeros(len(batch), np.uint64),)  # an ordered table has hashes: here all rows are as of one key
@@ -222,12 +230,14 @@ class WaitingOfAllSubtasks(WaitingRecords):
     Args:
         states: the states without keys of the operator.
         type_: the type of the records.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, states: StatesWithoutKeys, type_: TypeInformation) -> None:
+    def __init__(self, states: StatesWithoutKeys, type_: TypeInformation, renamed: RenamedFields) -> None:
         super().__init__()
-        records = Types.LIST(Types.TUPLE([type_]))
-        self._map = states.broadcast_state(MapStateDescriptor(STORE, Types.LONG(), records))
+        descriptor = MapStateDescriptor(STORE, Types.LONG(), Types.LIST(Types.TUPLE([type_])))
+        descriptor.keep_for_operator(f"the state of {_WAITING}", renamed.inside("f0"))
+        self._map = states.broadcast_state(descriptor)
 
     def _take_stored(self, up_to: int) -> list[Due]:
         end = None if up_to == MAX_WATERMARK else up_to + 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.common.typeinfo import TupleTypeInfo
+from headrace.metrics.own_names import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import RequestFunction
 from headrace.operators.lookup.cache import FullCache, NoCache, PartialCache
@@ -88,8 +89,8 @@ class LookupOperator(RequestingOperator):
     def end_epoch(self) -> None:
         super().end_epoch()
         intake = self._lookup_intake
-        self.count("numLookupCacheHits", intake.hits)
-        self.count("numLookupMisses", intake.misses)
+        self.count(LOOKUP_CACHE_HITS, intake.hits)
+        self.count(LOOKUP_MISSES, intake.misses)
         intake.hits = intake.misses = 0
 
     def _called(self) -> RequestFunction:

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
+from headrace.metrics.own_names import ROWS_DROPPED, ROWS_MOVED
 from headrace.operators.window.lateness import passed_end
-from headrace.operators.window.stores import PANE, ROWS_DROPPED
+from headrace.operators.window.stores import PANE
 from headrace.state.runs.ordered import described, floor_of, rest_of
 from headrace.windowing.changed_windows import ChangedWindows
 from headrace.windowing.intervals import AlignedWindows
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 logger = get_logger(__name__)
-
-ROWS_MOVED: Final = "numRowsOfChangedWindowsMoved"
 
 MERGING_WINDOWS: Final = "merging-window-set"
 """The state of keys that windows which merge are known by."""
@@ -95,7 +94,8 @@ class MovedWindows:
         """
         if self.context.changed_windows is not ChangedWindows.REAGGREGATE:
             return
-        former = [run for run in store.runs if _shape_of(run.meta) != _shape_of(self.kept_as.meta)]
+        runs = [self.kept_as.adapted(store, run) for run in store.runs]
+        former = [run for run in runs if run is not None and _shape_of(run.meta) != _shape_of(self.kept_as.meta)]
         if not former:
             return
         stored = self.combine(former[0].meta, [rest_of(run, floor_of(run)) for run in former])

@@ -8,6 +8,7 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
+from headrace.metrics.own_names import LATE_DROPPED
 from headrace.operators.user_code import record_text
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
-
-LATE_DROPPED: Final = "numLateRecordsDropped"
-"""The counter of records that were dropped because they came too late."""
 
 
 def check_timestamps(

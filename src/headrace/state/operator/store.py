@@ -129,8 +129,8 @@ class OperatorStateStore:
         declared, known, state = self._declared[descriptor.name]
         if (declared, known.stored_types()) != (kind, descriptor.stored_types()):
             raise InvalidProgramError(
-                f"operator {self._uid!r} declares the state {descriptor.name!r} twice: as {declared.value} state of "
-                f"{known.type_info} and as {kind.value} state of {descriptor.type_info}"
+                f"operator {self._uid!r} declares the state {descriptor.name!r} twice: as {declared.value} state, "
+                f"{known!r}, and as {kind.value} state, {descriptor!r}"
             )
         return state
 
