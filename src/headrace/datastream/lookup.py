@@ -266,7 +266,7 @@ def _value_type(function: Any, declared: Any, *, is_mapping: bool) -> TypeInform
 
 
 def _names(argument: str, given: str | tuple[str, ...]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+    names = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not names or not all(isinstance(name, str) for name in names):
         raise refused(f"{argument} takes a name or several, not {given!r}", InvalidTypeError)
     return names

@@ -19,6 +19,7 @@ import pytest
 from headrace.common import Row, RowKind, Time, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import AsyncRetryStrategy, DataStream, OutputTag, RuntimeContext
+from headrace.datastream import lookup as lookup_module
 from headrace.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
 from headrace.datastream.lookup import Lookup, LookupCache
 from headrace.testing import JobHarness
@@ -272,6 +273,20 @@ def test_keys_of_another_kind_than_the_column_are_told(database: Path) -> None:
         job.push("in", (1, 1))
         with pytest.raises(UserFunctionError, match="rows for the key 'ANN', which is none of those"):
             job.run_epoch()
+
+
+def test_rows_that_are_too_many_to_travel_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_module, "_MOST_BYTES", 7)
+    with pytest.raises(InvalidProgramError, match="the rows take 0 MiB, and would travel with the job to each task"):
+        Lookup.dataframe(pa.table({"id": [1]}), key="id")
+
+
+def test_a_stream_is_no_lookup() -> None:
+    def job(job: JobHarness) -> None:
+        job.add_source("in", ORDER).enrich(job.add_source("other", ORDER), "customer")  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidTypeError, match="two streams come together by join"):
+        JobHarness(job)
 
 
 def test_rows_of_arrow() -> None:
@@ -541,6 +556,7 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         (country, {"misses": "ignore"}, "misses is 'keep', 'drop' or an OutputTag, not 'ignore'"),
         (country, {"cache": LookupCache.full()}, "LookupCache.full() is for Lookup.table(...)"),
         (country, {"cache": 5}, "cache takes a LookupCache, not 5"),
+        (BY_NAME, {"on": lambda order: "ann", "cache": LookupCache.partial()}, "are in memory anyway: leave cache out"),
         (BY_NAME, {}, "the key of a record, 'customer', is Long, and that of a row, 'name', is String: no two would"),
         (BY_NAME, {"on": ("customer", "amount")}, "('customer', 'amount'), and that of a row 'name': on and key have"),
         (BY_TWO, {"on": "customer"}, "is 'customer', and that of a row 'id', 'name': on and key have to be as many"),
@@ -568,6 +584,8 @@ def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> N
             "takes a DataFrame of Spark or a pyarrow.Table, not [1]",
         ),
         (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (lambda: Lookup.dataframe(pa.table({"a": [1]}), key=()), "key takes a name or several, not ()"),
+        (lambda: Lookup.table(print, "a", 7, {"c": str}), "key takes a name or several, not 7"),
         (
             lambda: Lookup.table(sqlite3.connect(":memory:"), "a", "id", {"c": str}),
             "connect takes a function that makes a connection in a task, lambda: ..., not a Connection",
