@@ -107,6 +107,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
 
         Raises:
             InvalidTypeError: as ``DataStream.key_by``, and when the keys of both are of different types.
+            InvalidProgramError: behind :meth:`in_event_time_order`.
         """
         if self._in_order:
             raise refused("call key_by(...) before in_event_time_order()")
