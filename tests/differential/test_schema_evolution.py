@@ -17,8 +17,10 @@ from headrace.datastream import (
     FlatMapFunction,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
+    ProcessJoinFunction,
     ProcessWindowFunction,
 )
+from headrace.datastream.aggregates import sum
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.runtime.spark.runtime import SparkRuntime
@@ -252,3 +254,83 @@ def test_contents_of_windows_are_taken_over() -> None:
         job.push_all("in", [Ranked(1, 2, 9), Ranked(2, 1_000, 0)])
         job.run_epoch()
         assert job.take("out") == ["1: ['Ranked(user=1, count=1, rank=5)', 'Ranked(user=1, count=2, rank=9)']"]
+
+
+# --- what operators keep ---------------------------------------------------------------------------------------------
+
+
+class Order(NamedTuple):
+    user: int
+    amount: int
+
+
+class Bill(NamedTuple):
+    """A later version of it, with ``amount`` called ``price``; what is not taken over would be 0."""
+
+    user: int
+    price: int = 0
+
+
+class Pairs(ProcessJoinFunction):
+    def process_element(self, left: Any, right: Any, ctx: Any) -> Iterator[str]:
+        yield f"{left} {right}"
+
+
+def kept_by_operators(kind: type[Order] | type[Bill]) -> Callable[[JobHarness], None]:
+    """Windows with functions and with aggregates, a reduce, joins: each keeps a record of every user."""
+    name = kind._fields[1]
+    of_side = {"left.amount": name}
+
+    def renamed(kept: Any, names: dict[str, str]) -> Any:
+        return kept.set_renamed_fields(names) if kind is Bill else kept
+
+    def build(job: JobHarness) -> None:
+        orders, users = job.add_source("orders", kind), job.add_source("users", Types.TUPLE([Types.LONG()]))
+        keyed, windows = orders.key_by("user"), TumblingEventTimeWindows.of(Time.seconds(1))
+        elements = keyed.window(windows).process(Shows(), Types.STRING()).uid("elements")
+        sums = keyed.window(windows).aggregate(sum(name).alias("total")).uid("sums")
+        folds = keyed.reduce(lambda one, other: one).uid("folds")
+        pairs = keyed.interval_join(users.key_by(0)).between(Time.seconds(-1), Time.seconds(1))
+        joins = orders.join(users).where("user").equal_to(0).window(windows)
+        job.add_sink("elements", renamed(elements, {"amount": name}))
+        job.add_sink("sums", renamed(sums, {"amount": name}).map(str, Types.STRING()))
+        job.add_sink("folds", renamed(folds, {"amount": name}).map(str, Types.STRING()))
+        job.add_sink("pairs", renamed(pairs.process(Pairs(), Types.STRING()).uid("pairs"), of_side))
+        joined = joins.apply(lambda left, right: f"{left} {right}", output_type=Types.STRING())
+        job.add_sink("joins", renamed(joined.uid("joins"), of_side))
+
+    return build
+
+
+SHOWN = ("elements", "sums", "folds", "pairs", "joins")
+
+
+def later_results() -> dict[str, list[str]]:
+    """What the later version shows of records of the earlier one, at another parallelism."""
+    with JobHarness(kept_by_operators(Order), parallelism=2) as job:
+        job.push_all("orders", [Order(user, 7) for user in range(KEYS)], [10] * KEYS)
+        job.run_epoch()
+        held = job.checkpoint()
+    with JobHarness(kept_by_operators(Bill), parallelism=3, restore=held) as job:
+        job.push_all("users", [(user,) for user in range(KEYS)], [20] * KEYS)
+        job.push_all("orders", [Bill(user, 5) for user in range(KEYS)], [30] * KEYS)
+        job.finish()
+        return {sink: sorted(job.take(sink)) for sink in SHOWN}
+
+
+def test_what_operators_keep_has_the_names_of_today() -> None:
+    shown = later_results()
+    assert shown["elements"][0] == "0: ['Bill(user=0, price=5)', 'Bill(user=0, price=7)']"
+    assert shown["sums"][0] == "Row(user=0, window_start=0, window_end=1000, total=12)"
+    assert set(shown["folds"]) == {str(Bill(user, 7)) for user in range(KEYS)}
+    for joined in ("pairs", "joins"):
+        assert shown[joined][:2] == ["Bill(user=0, price=5) (0,)", "Bill(user=0, price=7) (0,)"]
+        assert len(shown[joined]) == 2 * KEYS
+
+
+@pytest.mark.spark
+def test_spark_has_these_names_too(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    local = later_results()
+    with monkeypatch.context() as patched:
+        patched.setattr(harness, "LocalRuntime", lambda: SparkRuntime(acquire_session({})))
+        assert later_results() == local

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.graph.specs import FunctionSpec, InputKind
 from headrace.graph.window_specs import RowWindowSpec
+from headrace.operators.join.interval import SIDES
 from headrace.operators.join.tagged import INNER, Outer, tagged_type
 from headrace.state.kinds import KEYED
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from headrace.graph.specs import InputSchema
     from headrace.operators.join.interval import JoinInterval
     from headrace.state.kinds import StateKinds
+    from headrace.state.renamed_fields import RenamedFields
+
+_SIDES_OF_TAGGED: Final = {"f1": SIDES[0], "f2": SIDES[1]}
+"""The sides, by the fields that their records are in where windows hold those of both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,9 @@ class IntervalJoinSpec(FunctionSpec):
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return of_sides(inputs)
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         types: dict[str, TypeInformation] = {}
@@ -89,3 +97,14 @@ class CoGroupSpec(RowWindowSpec):
     def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
         left, right = inputs
         return tagged_type(left.record_type, right.record_type)
+
+    def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
+        return of_sides(inputs)
+
+    def renamed_in_state(self, renamed: RenamedFields) -> RenamedFields:
+        return renamed.of_parts(_SIDES_OF_TAGGED)
+
+
+def of_sides(inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
+    """The types of the records of both sides."""
+    return {side: schema.record_type for side, schema in zip(SIDES, inputs, strict=True)}

@@ -14,6 +14,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.specs import SinkSpec
+from headrace.state.renamed_fields import NOTHING_RENAMED
 
 if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.graph.keys import KeySelection
     from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
+    from headrace.state.renamed_fields import RenamedFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class Node:
         max_parallelism: how many key groups; None for the job's default.
         call_site: the line of the user's program that asked for it.
         description: a longer text for the user.
+        renamed_fields: which fields of the records that it keeps have other names than in what is stored.
         outputs: what the spec makes of the inputs; the graph that takes the node finds it out, anew each time.
     """
 
@@ -85,6 +88,7 @@ class Node:
     max_parallelism: int | None = None
     call_site: CallSite = UNKNOWN_CALL_SITE
     description: str | None = None
+    renamed_fields: RenamedFields = field(default=NOTHING_RENAMED, compare=False)
     outputs: OutputSchema = field(default=OutputSchema(), compare=False)
 
     @property

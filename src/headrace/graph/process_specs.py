@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.graph.specs import FunctionSpec, InputKind
+from headrace.operators.event_time_order.order_operator import INPUTS
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
@@ -63,6 +65,11 @@ class TwoInputSpec(ProcessFunctionSpec):
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return not self.in_event_time_order
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        if not self.in_event_time_order:
+            return {}
+        return {name: schema.record_type for name, schema in zip(INPUTS, inputs, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)

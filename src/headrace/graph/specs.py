@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.expressions import Bound
     from headrace.graph.keys import KeySelection
     from headrace.state.kinds import StateKinds
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
@@ -103,6 +104,19 @@ class OperatorSpec(ABC):
         """The types of the side outputs that the operator has by itself, by tag id."""
         return {}
 
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        """The records that the operator itself keeps from epoch to epoch; states of functions do not count.
+
+        Returns:
+            Their types, by what paths to their fields begin with in ``set_renamed_fields``; nothing for the records of
+            an operator with one input. Empty where it keeps none.
+        """
+        return {}
+
+    def renamed_in_state(self, renamed: RenamedFields) -> RenamedFields:
+        """Where the records are in what the operator stores, of which fields have other names now."""
+        return renamed
+
     @property
     def emits_to_tags(self) -> bool:
         """Whether the operator has every side output that the program asks for, of the type that the tag says."""
@@ -173,6 +187,10 @@ class SinkSpec(OperatorSpec):
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return self.sink.takes_changes(inputs[0].record_type)
 
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        kept = writer_state_type(self.sink)
+        return {} if kept is None else {"": kept}
+
 
 class PassingSpec(OperatorSpec):
     """The root of operators whose results are of the type of their records, and do what these do in a changelog."""
@@ -193,6 +211,9 @@ class FoldingSpec(PassingSpec):
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {"": inputs[0].record_type}
 
 
 @dataclass(frozen=True, slots=True)

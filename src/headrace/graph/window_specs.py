@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from headrace.common.typeinfo import Types
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
+from headrace.operators.window.stores import RESULT
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.serializers import window_serializer
@@ -96,6 +98,14 @@ class TriggeredWindowSpec(WindowSpec):
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {} if self.late_tag is None else {self.late_tag.tag_id: self.element_type(inputs)}
 
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        shown = self.output_type(inputs) if self.accumulation_mode.retracts else None
+        return self.held_records(inputs) | ({} if shown is None else {RESULT: shown})
+
+    def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
+        """What windows hold, as :meth:`kept_records` says it; of built-in aggregates what they look at."""
+        return {"": self.element_type(inputs)}
+
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         is_fired_at_end = self.trigger == EventTimeTrigger() and self.allowed_lateness == 0
         fires_once = is_fired_at_end or self.trigger in (ProcessingTimeTrigger(), EndOfStreamTrigger())
@@ -177,6 +187,11 @@ class RowWindowSpec(TriggeredWindowSpec):
     def functions(self) -> Sequence[Any]:
         return self.reduce_function, self.aggregate_function, self.window_function
 
+    def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
+        is_folded = self.aggregate_function is not None and self.evictor is None
+        accumulators = self.accumulator_type or Types.PICKLED_BYTE_ARRAY()
+        return {"": accumulators if is_folded else self.element_type(inputs)}
+
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
 
@@ -204,6 +219,9 @@ class ColumnarSpec(WindowSpec):
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return self.asked.side_types(inputs)
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return self.asked.kept_records(inputs)
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return self.asked.has_changes(inputs)
@@ -301,3 +319,6 @@ class GlobalWindowSpec(WindowSpec):
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.window.output_type(inputs)
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return self.window.kept_records(inputs)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.metrics.registry import MetricRegistry
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.call_site import CallSite
     from headrace.state.backend import OperatorStates
+    from headrace.state.renamed_fields import RenamedFields
 
 
 class Output(Protocol):
@@ -77,6 +79,8 @@ class OperatorContext:
         metrics: those that functions have made.
         watermark: the event time that it has reached when it is opened.
         changed_windows: what becomes of what windows hold that are declared otherwise now.
+        renamed_fields: which fields of the records that the operator itself keeps have other names than in what is
+            stored.
         counted: counters of what happens while it is opened, which belong to the epoch that follows.
     """
 
@@ -92,6 +96,7 @@ class OperatorContext:
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     watermark: int = MIN_WATERMARK
     changed_windows: ChangedWindows = ChangedWindows.FAIL
+    renamed_fields: RenamedFields = NOTHING_RENAMED
     counted: dict[str, int] = field(default_factory=dict)
 
 

@@ -140,7 +140,9 @@ class RollingOperator(FunctionOperator):
         assert context.state is not None
         self._keyed = context.state.keyed
         self._timers = context.state.timers
-        self._state = self._keyed.state(ValueStateDescriptor("value", self._type))
+        values = ValueStateDescriptor("value", self._type)
+        values.keep_for_operator("what is kept of each key", context.renamed_fields)
+        self._state = self._keyed.state(values)
         self._is_none = self._keyed.state(ValueStateDescriptor("none", Types.BOOLEAN()))
         self._timestamp = self._keyed.state(ValueStateDescriptor("timestamp", int))
         super().open(context, output)

@@ -67,6 +67,7 @@ class SinkOperator(Operator):
         if self._state_type is not None:
             assert context.state is not None, "the spec declares state"
             descriptor = ListStateDescriptor(_WRITER_STATE, self._state_type)
+            descriptor.keep_for_operator("the state of the writers", context.renamed_fields)
             self._state = context.state.operator_state_store.list_state(descriptor)
 
     def begin_epoch(self, scope: EpochScope) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headrace.graph.partitioning import Partitioning, Receivers
     from headrace.state.backend import StateBackend
     from headrace.state.kinds import StateKinds
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.changed_windows import ChangedWindows
 
 INLINE_BYTES_OF_ALL_TASKS: Final = 256 * 1024
@@ -102,6 +103,11 @@ class PlannedOperator:
     def shares_broadcast_state(self) -> bool:
         """Whether its subtasks all get what their broadcast state is made of, so that they have it in common."""
         return StateKind.BROADCAST in self.node.spec.state_kinds
+
+    @property
+    def renamed_fields(self) -> RenamedFields:
+        """Which fields of the records that it keeps have other names than in what is stored, and where these are."""
+        return self.node.spec.renamed_in_state(self.node.renamed_fields)
 
     @property
     def output_type(self) -> TypeInformation:

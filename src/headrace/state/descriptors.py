@@ -10,6 +10,7 @@ from headrace.common.signatures import method_of_object
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
+from headrace.state.differences import OTHER_UID
 from headrace.state.evolution import Incompatible, evolution
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
@@ -55,6 +56,8 @@ class StateDescriptor:
         'last seen'
 
     Attributes:
+        subject: what errors call it, where an operator keeps it for itself.
+        advice: what errors say is to be done when something else is stored.
         namespaces: what the namespaces are that an operator keeps the state in, in words: what was stored in others is
             refused. None where that does not matter.
         renamed_fields: which fields of the values have other names than in what is stored.
@@ -68,15 +71,32 @@ class StateDescriptor:
     def __init__(self, name: str, type_info: TypeInformation) -> None:
         self.name = _checked_name(name)
         self.type_info = type_info
+        self.subject: str | None = None
+        self.advice = (
+            "declare a state of another name and take the values over from this one, or restore the old declaration"
+        )
         self.namespaces: str | None = None
         self.evolves = True
         self.renamed_fields = NOTHING_RENAMED
         self._ttl_config: StateTtlConfig | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info})"
+
+    def keep_for_operator(self, subject: str, renamed: RenamedFields, advice: str = OTHER_UID) -> None:
+        """Says that an operator keeps it for itself: the program knows neither its name nor its descriptor.
+
+        Args:
+            subject: what errors call it.
+            renamed: which fields of the values have other names than in what is stored.
+            advice: what errors say is to be done when something else is stored.
+        """
+        self.subject, self.renamed_fields, self.advice = subject, renamed, advice
+
     @property
     def label(self) -> str:
         """What errors call the state."""
-        return f"{self.kind} state {self.name!r}"
+        return self.subject or f"{self.kind} state {self.name!r}"
 
     def get_name(self) -> str:
         """The name of the state."""
@@ -134,12 +154,20 @@ class StateDescriptor:
         declared = self.stored_types()
         if stored == declared:
             return None
-        if not self.evolves or stored.keys() != declared.keys() or stored.get("key") != declared.get("key"):
+        if not self._may_become(stored) or stored.keys() != declared.keys() or stored.get("key") != declared.get("key"):
             raise self._other_type(stored)
         try:
             return evolution(type_from_json(stored["value"]), self._value_type, self.renamed_fields)
         except Incompatible as error:
             raise self._other_type(stored, error.differences) from error
+
+    def _may_become(self, stored: Json) -> bool:
+        """Whether values may change; where they do not evolve, fields may have other names, and nothing else."""
+        if self.evolves:
+            return True
+        fields = stored.get("value", {}).get("fields", ())
+        renamed = [{**each, "name": self.renamed_fields.new_name("", each["name"])} for each in fields]
+        return {"value": {**stored["value"], "fields": renamed}} == self.stored_types()
 
     @property
     def _value_type(self) -> TypeInformation:
@@ -150,8 +178,7 @@ class StateDescriptor:
         why = f" ({'; '.join(differences)})" if differences else ""
         return StateMigrationError(
             f"{self.label} was stored with another type: stored {_told(stored)}, declared "
-            f"{_told(self.stored_types())}{why}; declare a state of another name and take the values over from this "
-            "one, or restore the old declaration"
+            f"{_told(self.stored_types())}{why}; {self.advice}"
         )
 
     def describes_same(self, other: StateDescriptor) -> bool:

@@ -7,6 +7,9 @@ from typing import Any, Final
 
 from headrace.common.typeinfo import type_from_json
 
+OTHER_UID: Final = "give the operator another uid, or restore the old declaration"
+"""What is to be done when an operator has kept something else for itself."""
+
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 

@@ -137,14 +137,34 @@ def evolve_run(store: RunStore, run: Run, change: Evolution, types: Json, column
     Raises:
         StateMigrationError: when a value cannot be taken over.
     """
+
+    def renewed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        convert = change.convert_nested if CLEAR in batch.schema.names else change.convert
+        place = batch.schema.get_field_index(column)
+        return batch.set_column(place, column, convert(batch.column(place)))
+
+    return rewrite_run(store, run, renewed, {TYPES: types})
+
+
+def rewrite_run(
+    store: RunStore, run: Run, renewed: Callable[[pa.RecordBatch], pa.RecordBatch], about: Mapping[str, Any]
+) -> Run | None:
+    """Puts another run in the place of one.
+
+    Args:
+        store: it has the run.
+        run: the run.
+        renewed: makes the rows of those of the run that count.
+        about: what the run says otherwise of itself from now on; nothing of its rows.
+
+    Returns:
+        The run that is there now; None when no row of it counts, so that it was dropped.
+    """
     batch, meta = merge_runs([run], is_oldest=False, now=MIN_WATERMARK)
     if batch is None:
         store.drop(run)
         return None
-    convert = change.convert_nested if CLEAR in batch.schema.names else change.convert
-    place = batch.schema.get_field_index(column)
-    renewed = batch.set_column(place, column, convert(batch.column(place)))
-    return store.rewrite(run, renewed, {**meta, TYPES: types})
+    return store.rewrite(run, renewed(batch), {**meta, **about})
 
 
 class _Plan:
@@ -216,7 +236,9 @@ class _Plan:
         """By the name of a declared field, that of the stored field whose values it gets."""
         sources: dict[str, str] = {}
         for name in stored.field_names:
-            new = self._renamed.new_name(inside(path, name))
+            new = self._renamed.new_name(path, name)
+            if new not in declared.field_names:
+                new = name
             if new in sources:
                 self.differences.append(f"{self._named(inside(path, new))} would get the values of two stored fields")
             elif new not in declared.field_names:

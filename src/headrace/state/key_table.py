@@ -46,8 +46,7 @@ class KeyTable:
 
     def __init__(self, runs: RunStore, layout: OrderedLayout) -> None:
         self._runs, self._schema, self._meta = runs, layout.schema, layout.meta
-        for run in runs.runs:
-            layout.check(run)
+        layout.take_over(runs)
         self._written: list[Section] = []
 
     def begin_epoch(self) -> None:

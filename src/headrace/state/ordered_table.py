@@ -17,8 +17,9 @@ import pyarrow as pa
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import type_from_json
-from headrace.state.differences import difference
-from headrace.state.evolution import Incompatible, evolution, evolve_run
+from headrace.state.differences import OTHER_UID, difference
+from headrace.state.evolution import Incompatible, evolution, evolve_run, rewrite_run
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
 from headrace.state.runs.known_keys import OrderedKeys
@@ -41,11 +42,12 @@ from headrace.state.runs.sections import Section
 from headrace.state.runs.spilling import is_large, spilled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import RunStore
     from headrace.state.runs.ordered import Combine
 
@@ -72,6 +74,8 @@ class OrderedLayout:
         values: the type of the column of values, where values of an earlier type may become those of this one.
         advice: what to do when something else is stored.
         column: the column of values.
+        renamed: which fields of the values have other names than in what is stored.
+        named_now: gives what a run says about itself, with the names of today; columns stay in their places.
     """
 
     what: str
@@ -81,8 +85,10 @@ class OrderedLayout:
     about: Mapping[str, Any]
     words: Mapping[str, str] = field(default_factory=dict)
     values: TypeInformation | None = None
-    advice: str = "give the operator another uid, or restore the old declaration"
+    advice: str = OTHER_UID
     column: str = VALUE
+    renamed: RenamedFields = NOTHING_RENAMED
+    named_now: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -91,22 +97,43 @@ class OrderedLayout:
         return {KIND: self.kind, SORT: self.schema.names[: self.order], **self.about, **types}
 
     def take_over(self, store: RunStore) -> None:
-        """Checks the runs of a store, and rewrites those with values of an earlier type.
+        """Checks the runs of a store, and rewrites those with values of an earlier type, or with earlier names.
 
         Raises:
             StateMigrationError: when they hold something else.
         """
         for run in store.runs:
-            left = self._evolved(store, run)
+            left = self.adapted(store, run)
             if left is not None:
                 self.check(left)
+
+    def adapted(self, store: RunStore, run: Run) -> Run | None:
+        """The run with values of the declared type, under the names of today; what it says besides may be another one.
+
+        Returns:
+            None when no row of it counts, so that it was dropped.
+
+        Raises:
+            StateMigrationError: when the values cannot be taken over.
+        """
+        evolved = self._evolved(store, run)
+        return None if evolved is None else self._renamed(store, evolved)
+
+    def _renamed(self, store: RunStore, run: Run) -> Run | None:
+        about = run.meta if self.named_now is None else self.named_now(run.meta)
+        # Only these: the rows that are written may be fewer, and what is over of them is another part.
+        others = {entry: said for entry, said in about.items() if said != run.meta.get(entry)}
+        if not others or run.section.schema.types != self.schema.types:
+            return run
+        logger.info("%s: what was stored has the names of today", self.what)
+        return rewrite_run(store, run, lambda batch: batch.rename_columns(self.schema.names), others)
 
     def _evolved(self, store: RunStore, run: Run) -> Run | None:
         stored = run.meta.get(TYPES)
         if self.values is None or stored is None or stored == self.values.to_json():
             return run
         try:
-            change = evolution(type_from_json(stored), self.values)
+            change = evolution(type_from_json(stored), self.values, self.renamed)
         except Incompatible as error:
             told = f"{self._differs(TYPES, stored, self.values.to_json())} ({error})"
             raise self._other(told) from error

@@ -77,13 +77,12 @@ class RenamedFields:
         """The path that the program knows a stored field by."""
         for place, known in self.places.items():
             if not place or path == place or path.startswith(f"{place}."):
-                rest = path[len(place) :].removeprefix(".")
-                return inside(known, rest) if rest else known
+                return inside(known, path[len(place) :].removeprefix("."))
         return path
 
-    def new_name(self, path: str) -> str:
-        """What the field with a path in what is stored is called now."""
-        return self.names.get(self.known_as(path), last_of(path))
+    def new_name(self, path: str, name: str) -> str:
+        """What a field is called now that has a name in the stored record with a path."""
+        return self.names.get(self.known_as(inside(path, name)), name)
 
     def expected_in(self, path: str) -> Iterator[tuple[str, str]]:
         """Old and new names of the fields of the record with a path in what is stored."""
@@ -127,8 +126,8 @@ NOTHING_RENAMED: Final = RenamedFields()
 
 
 def inside(path: str, name: str) -> str:
-    """The path of a field of the record with a path; that of the whole record is empty."""
-    return f"{path}.{name}" if path else name
+    """The path of what has another path within the record with a path; that of the record itself is empty."""
+    return f"{path}.{name}" if path and name else path or name
 
 
 def parent_of(path: str) -> str:

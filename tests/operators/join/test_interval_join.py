@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.common import Types
+from headrace.common import Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateMigrationError, UserFunctionError
 from headrace.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
@@ -212,6 +212,33 @@ def test_operator_equals_model(steps: list[tuple[str, str, int]], bounds: tuple[
         late_of(arrivals, LEFT),
         late_of(arrivals, RIGHT),
     ]
+
+
+def test_what_a_subtask_has_kept_that_was_behind_is_there_at_another_parallelism() -> None:
+    """Behind a strategy for keyed records each subtask has its own event time; the lowest one counts afterwards."""
+    moment = Types.TUPLE([Types.STRING(), Types.INT(), Types.LONG(), Types.BOOLEAN()])
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("f2")
+
+    def build(job: JobHarness) -> None:
+        keyed = job.add_source("moments", moment).key_by(0).map(lambda record: record, output_type=moment).uid("kept")
+        timed = keyed.assign_timestamps_and_watermarks(times).uid("times")
+        sides = (timed.filter(lambda record, side=side: record[3] is side) for side in (True, False))
+        left, right = (side.reinterpret_as_keyed(0) for side in sides)
+        job.add_sink("pairs", left.interval_join(right).between(0, 10).process(Numbers()).uid("join"))
+
+    keys = "abcdefghij"
+    with JobHarness(build, parallelism=2) as job:
+        job.push_all("moments", [(key, number, 90, True) for number, key in enumerate(keys)])
+        job.run_epoch()
+        job.push_all("moments", [("a", 99, 102, True)] * 30)
+        job.run_epoch()
+        checkpoint = job.checkpoint()
+    with JobHarness(build, parallelism=1, restore=checkpoint) as job:
+        job.run_epoch()
+        job.push_all("moments", [(key, number, 98, False) for number, key in enumerate(keys)])
+        job.run_epoch()
+        behind = [(number, number) for number, key in enumerate(keys) if key not in "acfi"]  # these are with a
+        assert sorted(job.results("pairs")) == behind
 
 
 def test_records_may_be_of_any_type_and_none_is_copied_for_a_function() -> None:

@@ -14,8 +14,8 @@ from headrace.operators.join import key_ranges
 from headrace.operators.join.interval import JoinInterval
 from headrace.operators.join.join_log import HASH, KEY, RECORD, TIME, JoinLog, key_time_order, log_layout
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.runs import ALL_HASHES, RunStore
-from headrace.state.runs.merging import merge_runs
+from headrace.state.runs import ALL_HASHES, RunStore, merging
+from headrace.state.runs.merging import can_be_rewritten, merge_runs
 from headrace.state.runs.sections import Section
 
 CODEC = KeyCodec.for_type(Types.STRING())
@@ -105,6 +105,83 @@ def test_a_merge_leaves_out_what_was_over_when_the_newest_run_was_written() -> N
     merged, _ = merge_runs(store.runs, is_oldest=True, now=0)
     assert merged.column(TIME).to_pylist() == [*range(41, 100), 99]
     assert merged.column(RECORD).to_pylist() == [*range(41, 100), 0]
+
+
+def test_a_task_knows_of_no_later_watermark_than_its_own() -> None:
+    """A run of a subtask that was ahead does not say what is over of the keys of another one."""
+    ahead, behind = (RunStore("log", hashes) for hashes in ((0, 5), (5, 10)))
+    for store, row, watermark in ((ahead, (1, "a", 92), 101), (behind, (7, "b", 90), 89)):
+        log = log_of(store)
+        log.append(batch_of(row), watermark)
+        log.end_epoch(watermark)
+    both = RunStore("log", ALL_HASHES, [*ahead.runs, *behind.runs])
+    log_of(both).end_epoch(89)
+    assert times_of(both) == [[92, 90]]
+
+
+@pytest.fixture
+def mostly_over() -> RunStore:
+    """A run of a hundred rows, which are over at the watermarks from 10 to 109; it was written at 0."""
+    store = RunStore("log", ALL_HASHES)
+    log = log_of(store)
+    log.append(batch_of(*((1, "a", time) for time in range(100))), watermark=0)
+    log.end_epoch(0)
+    return store
+
+
+def rows_after(store: RunStore, added: int, watermark: int) -> list[int]:
+    """How many rows each run has behind an epoch that adds some which are not over."""
+    log = log_of(store)
+    if added:
+        log.append(batch_of(*((2, "b", 200) for _ in range(added))), watermark)
+    log.end_epoch(watermark)
+    return [len(times) for times in times_of(store)]
+
+
+@pytest.mark.parametrize(("watermark", "expected"), [(54, [100]), (55, [54])])
+def test_the_log_is_written_anew_when_most_of_its_oldest_run_is_over(
+    mostly_over: RunStore, watermark: int, expected: list[int]
+) -> None:
+    assert rows_after(mostly_over, 0, watermark) == expected
+
+
+def test_the_log_is_written_anew_once(mostly_over: RunStore) -> None:
+    """Also where no record comes any more, while the watermark rises."""
+    assert [log_of(mostly_over).end_epoch(watermark) for watermark in (54, 55, 56, 82, 83)] == [0, 1, 0, 0, 1]
+
+
+@pytest.mark.parametrize(("most", "expected"), [(100, [100, 1]), (101, [50])])
+def test_so_many_rows_are_written_anew_whatever_is_added(
+    mostly_over: RunStore, monkeypatch: pytest.MonkeyPatch, most: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(merging, "INLINE_ROWS", most)
+    assert rows_after(mostly_over, 1, 60) == expected
+
+
+@pytest.mark.parametrize(("added", "expected"), [(33, [100, 33]), (34, [49 + 34])])
+def test_more_are_written_anew_by_an_epoch_that_adds_a_quarter_of_them(
+    mostly_over: RunStore, monkeypatch: pytest.MonkeyPatch, added: int, expected: list[int]
+) -> None:
+    monkeypatch.setattr(merging, "INLINE_ROWS", 8)
+    assert rows_after(mostly_over, added, 60) == expected
+
+
+@pytest.mark.parametrize(("missing", "expected"), [(1, [100]), (0, [49])])
+def test_what_is_too_large_for_an_epoch_is_not_written_anew(
+    mostly_over: RunStore, monkeypatch: pytest.MonkeyPatch, missing: int, expected: list[int]
+) -> None:
+    (run,) = mostly_over.runs
+    monkeypatch.setattr(merging, "MOST_BYTES", run.section.nbytes - missing)
+    assert rows_after(mostly_over, 0, 60) == expected
+
+
+def test_how_much_may_be_written_anew() -> None:
+    """A quarter of a million rows, or four times what the epoch has added, and never more than 256 MiB."""
+    rows, size = 262_144, 256 << 20
+    assert can_be_rewritten(rows, size, added=0)
+    assert not can_be_rewritten(rows + 1, size, added=rows // 4)
+    assert can_be_rewritten(rows + 4, size, added=rows // 4 + 1)
+    assert not can_be_rewritten(1, size + 1, added=rows)
 
 
 def test_state_with_keys_of_another_type_is_refused() -> None:

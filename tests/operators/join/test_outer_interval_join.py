@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from headrace.common.errors import InvalidProgramError, StateMigrationError, Use
 from headrace.datastream import OutputTag, ProcessFunction, ProcessJoinFunction, StreamExecutionEnvironment
 from headrace.expressions import left, right
 from headrace.operators.join import find_pairs, interval_join
+from headrace.state.keys import codecs
 from headrace.testing import JobHarness
 from tests.operators.join.join_model import LEFT, RIGHT, Arrival, late_of, lonely_of, pairs_of
 
@@ -23,12 +25,14 @@ SOURCES = ("left", "right")
 HOWS = {"inner": (), "left": (LEFT,), "right": (RIGHT,), "outer": (LEFT, RIGHT)}
 
 
-@pytest.fixture(params=["as it is", "little at a time"])
-def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stretches and portions of a few records show the same as large ones."""
+@pytest.fixture(params=["as it is", "little at a time", "one hash for all"])
+def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stretches and portions of a few records show the same as large ones; and so do keys whose hashes are the same."""
     if request.param == "little at a time":
         monkeypatch.setattr(find_pairs, "PAIRS", 3)
         monkeypatch.setattr(interval_join, "_MOST_ROWS", 4)
+    if request.param == "one hash for all":
+        monkeypatch.setattr(codecs, "hash_array", lambda keys: np.full(len(keys), 7, np.uint64))
 
 
 class Numbers(ProcessJoinFunction):
@@ -145,7 +149,7 @@ steps_of_a_job = st.lists(
 )
 
 
-@pytest.mark.usefixtures("sizes")
+@pytest.mark.usefixtures("ways")
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=steps_of_a_job, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)), how=st.sampled_from(sorted(HOWS))

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.common.arguments import refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.state.renamed_fields import RenamedFields
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.common.errors import HeadraceError
     from headrace.datastream.transformations import Transformations
     from headrace.graph.nodes import Node
@@ -79,6 +82,44 @@ class OperatorHandle:
             InvalidProgramError: as :meth:`name`.
         """
         self._update(description=checked_text("description", description))
+        return self
+
+    def set_renamed_fields(self, renamed: Mapping[str, str]) -> Self:
+        """Says which fields of the records that the operator keeps have other names than in what is stored.
+
+        That is what windows hold (elements, what ``reduce`` and an ``AggregateFunction`` have made of them, fields that
+        built-in aggregates look at), what rolling aggregates have of each key, what joins keep, and what waits for
+        event time. States of functions have :meth:`StateDescriptor.set_renamed_fields`. Once a job has gone on from
+        what an earlier version had stored, this may stay in the program, or go. PyFlink has no such method.
+
+        Args:
+            renamed: new names by old ones. A field of an inner record is given by its path in the stored type, as in
+                ``{"address.zip": "postcode"}``. Paths begin with ``left.`` and ``right.`` where two streams are joined,
+                with ``first.`` and ``second.`` where connected ones wait for event time, and with ``result.`` for what
+                windows have shown and may take back.
+
+        Raises:
+            InvalidProgramError: as :meth:`name`; and when the operator keeps no records, or those that it keeps have no
+                field of a new name.
+
+        Examples:
+            >>> from headrace.common import Types
+            >>> from headrace.datastream import StreamExecutionEnvironment
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> orders = env.from_collection([("tea", 3)], Types.ROW_NAMED(["item", "price"], [str, int]))
+            >>> dearest = orders.key_by("item").max_by("price").uid("dearest").set_renamed_fields({"amount": "price"})
+        """
+        node, given = self._operator(), RenamedFields.given(renamed)
+        kept = node.spec.kept_records(self._transformations.graph.input_schemas(node))
+        if not kept:
+            raise refused(
+                f"operator {node.name!r} keeps no records by itself: call set_renamed_fields() on the descriptors of "
+                "the states that its functions have"
+            )
+        unfit = given.unfit(kept)
+        if unfit:
+            raise refused(f"the fields that operator {node.name!r} keeps: {'; '.join(unfit)}")
+        self._update(renamed_fields=given)
         return self
 
     def _repr_html_(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input, Longs
     from headrace.state.runs.grouping import Segments
+
+
+BY: Final = " by "
+"""What stands between the names of the two columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ class TopN(Aggregate):
         for each in (column, by):
             if not has_order(each.type):
                 raise self._refuse(each, "numbers, text, booleans, dates and times")
-        values = TopValues(column.source, f"{column.name} by {by.name}", by.source, self.n, column.type, by.type)
+        values = TopValues(column.source, f"{column.name}{BY}{by.name}", by.source, self.n, column.type, by.type)
         return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists)
 
 

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.event_time_order.waiting_records import Due, WaitingRecords
     from headrace.operators.process import ProcessOperator
-    from headrace.state.backend import OperatorStates
 
     Longs = npt.NDArray[np.int64]
 
 ORDER: Final = "in_event_time_order()"
 """What a program calls for this, as errors call it."""
+
+INPUTS: Final = ("first", "second")
+"""What the inputs are called."""
 
 _MOST_WAITING: Final = 1 << 18
 """So many records that have come in an epoch wait at most: then those that are due are handed over."""
@@ -72,16 +74,18 @@ class EventTimeOrderOperator(Operator):
         assert context.state is not None
         super().open(context, output)
         self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None
-        self._waiting = {number: self._waiting_of(number, context.state) for number in self._turns}
+        self._waiting = {number: self._waiting_of(number, context) for number in self._turns}
         self._operator.open(context, output)
 
-    def _waiting_of(self, number: int, state: OperatorStates) -> WaitingRecords:
+    def _waiting_of(self, number: int, context: OperatorContext) -> WaitingRecords:
         """What keeps the records of an input."""
-        type_ = self._input_types[number]
+        state, type_ = context.state, self._input_types[number]
+        assert state is not None
+        renamed = context.renamed_fields.of_parts({"": INPUTS[number]})
         if number == self._broadcast:
-            return WaitingOfAllSubtasks(state.operator_state_store, type_)
+            return WaitingOfAllSubtasks(state.operator_state_store, type_, renamed)
         waiting = WaitingOfSubtask if self._keyed is None else KeyedWaiting
-        return waiting(state, type_, number)
+        return waiting(state, type_, number, renamed)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

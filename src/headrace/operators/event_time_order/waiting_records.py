@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.batch import concat
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.arrays import gather
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.keyed import KeyedBatch, concat_keyed
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.backend import OperatorStates, StatesWithoutKeys
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
@@ -40,6 +40,7 @@ STORE: Final = "in-event-time-order"
 """The state that records wait in; of an input that is not broadcast its number follows."""
 
 _KIND: Final = "waiting-records"
+_WAITING: Final = "records that wait for event time"
 _TIME: Final = "time"
 _RECORD: Final = "record"
 
@@ -92,7 +93,7 @@ class WaitingRecords(ABC):
         """
         found = self._take_stored(up_to)
         if self._arrived:
-            batch = self._joined()
+            batch = concat_keyed(self._arrived)
             check(batch)
             is_due = np.maximum(batch.timestamps, batch.watermarks) <= up_to
             self._arrived = [] if is_due.all() else [batch.filter(~is_due)]
@@ -103,12 +104,8 @@ class WaitingRecords(ABC):
     def end_epoch(self) -> None:
         """Puts what waits still into state."""
         if self._arrived:
-            self._store(self._joined())
+            self._store(concat_keyed(self._arrived))
         self._arrived = []
-
-    def _joined(self) -> Batch:
-        """All that has come, as one batch."""
-        return concat(self._arrived)
 
     @abstractmethod
     def _take_stored(self, up_to: int) -> list[Due]: ...
@@ -123,16 +120,19 @@ class WaitingInTable(WaitingRecords):
     Args:
         store: the runs of the table.
         type_: the type of the records.
+        renamed: which of their fields have other names than in what is stored.
         codec: how their keys are stored; None for those of an input without any.
     """
 
-    def __init__(self, store: RunStore, type_: TypeInformation, codec: KeyCodec | None = None) -> None:
+    def __init__(
+        self, store: RunStore, type_: TypeInformation, renamed: RenamedFields, codec: KeyCodec | None = None
+    ) -> None:
         super().__init__()
         identity = {} if codec is None else {KEY: codec.arrow_type}
         about = {} if codec is None else {"keys": codec.to_json()}
         columns = {_TIME: pa.int64(), HASH: pa.uint64(), **identity, _RECORD: type_.storage_type}
         self._layout = OrderedLayout(
-            "records that wait for event time",
+            _WAITING,
             _KIND,
             pa.schema(columns),
             len(columns) - 1,
@@ -140,6 +140,7 @@ class WaitingInTable(WaitingRecords):
             {"keys": "key type", TYPES: "type of records"},
             type_,
             column=_RECORD,
+            renamed=renamed,
         )
         self._type = type_
         self._table = OrderedTable(store, self._layout, all_rows)
@@ -186,14 +187,11 @@ class KeyedWaiting(WaitingInTable):
         state: the state of the operator.
         type_: the type of the records.
         number: that of the input.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
-        super().__init__(state.store(f"{STORE}-{number}"), type_, state.keyed.codec)
-
-    def _joined(self) -> Batch:
-        keyed = cast("list[KeyedBatch]", self._arrived)
-        return KeyedBatch.of(concat(keyed), KeyColumn.concat([batch.keys for batch in keyed]))
+    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
+        super().__init__(state.store(f"{STORE}-{number}"), type_, renamed, state.keyed.codec)
 
     def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
         keys = cast("KeyedBatch", batch).keys
@@ -207,10 +205,11 @@ class WaitingOfSubtask(WaitingInTable):
         state: the state of the operator.
         type_: the type of the records.
         number: that of the input.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int) -> None:
-        super().__init__(state.operator_state_store.list_log(f"{STORE}-{number}"), type_)
+    def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
+        super().__init__(state.operator_state_store.list_log(f"{STORE}-{number}"), type_, renamed)
 
     def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
         return (np.zeros(len(batch), np.uint64),)  # an ordered table has hashes: here all rows are as of one key
@@ -222,12 +221,14 @@ class WaitingOfAllSubtasks(WaitingRecords):
     Args:
         states: the states without keys of the operator.
         type_: the type of the records.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, states: StatesWithoutKeys, type_: TypeInformation) -> None:
+    def __init__(self, states: StatesWithoutKeys, type_: TypeInformation, renamed: RenamedFields) -> None:
         super().__init__()
-        records = Types.LIST(Types.TUPLE([type_]))
-        self._map = states.broadcast_state(MapStateDescriptor(STORE, Types.LONG(), records))
+        descriptor = MapStateDescriptor(STORE, Types.LONG(), Types.LIST(Types.TUPLE([type_])))
+        descriptor.keep_for_operator(f"the state of {_WAITING}", renamed.inside("f0"))
+        self._map = states.broadcast_state(descriptor)
 
     def _take_stored(self, up_to: int) -> list[Due]:
         end = None if up_to == MAX_WATERMARK else up_to + 1

@@ -9,6 +9,9 @@ LEFT: Final = 0
 RIGHT: Final = 1
 """The inputs of a join."""
 
+SIDES: Final = ("left", "right")
+"""What these are called."""
+
 
 @dataclass(frozen=True, slots=True)
 class JoinInterval:

@@ -14,7 +14,7 @@ from headrace.operators.functions import FunctionOperator
 from headrace.operators.join.alone_log import AloneLog
 from headrace.operators.join.arrived import arrived_records
 from headrace.operators.join.find_pairs import find_pairs
-from headrace.operators.join.interval import LEFT, RIGHT
+from headrace.operators.join.interval import LEFT, RIGHT, SIDES
 from headrace.operators.join.join_log import JoinLog, log_layout
 from headrace.operators.join.outer_pairs import LonelyRecords
 from headrace.operators.waiting_batches import WaitingBatches
@@ -74,7 +74,13 @@ class IntervalJoinOperator(FunctionOperator):
         assert context.state is not None
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
         layouts = [
-            log_layout(codec, types[side], interval.kept(side), is_outer=side in self._sides_shown)
+            log_layout(
+                codec,
+                types[side],
+                interval.kept(side),
+                context.renamed_fields.of_parts({"": SIDES[side]}),
+                is_outer=side in self._sides_shown,
+            )
             for side in (LEFT, RIGHT)
         ]
         stores = [context.state.store(name) for name in _STORES]

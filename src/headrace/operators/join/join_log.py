@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.ordered_table import OrderedLayout
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merge_input import concat, same_values
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import Run, RunStore
     from headrace.state.runs.merge_input import MergeInput
 
@@ -58,20 +60,25 @@ _WORDS: Final = {
 }
 
 
-def log_layout(codec: KeyCodec, record: TypeInformation, kept: int, *, is_outer: bool) -> OrderedLayout:
+def log_layout(
+    codec: KeyCodec, record: TypeInformation, kept: int, renamed: RenamedFields = NOTHING_RENAMED, *, is_outer: bool
+) -> OrderedLayout:
     """What the log of an input holds.
 
     Args:
         codec: how keys are stored.
         record: the type of the records.
         kept: for how long after its time a record is kept, in milliseconds.
+        renamed: which fields of the records have other names than in what is stored.
         is_outer: whether records without a partner are shown.
     """
     met = {MET: pa.bool_()} if is_outer else {}
     columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), **met}
     schema = pa.schema({**columns, RECORD: record.storage_type})
     about = {"keys": codec.to_json(), _KEPT: kept}
-    return OrderedLayout("the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD)
+    return OrderedLayout(
+        "the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD, renamed=renamed
+    )
 
 
 class JoinLog:
@@ -116,9 +123,7 @@ class JoinLog:
         Returns:
             Whether all runs were written anew.
         """
-        for run in self._runs.runs:
-            if run.meta[_OVER] <= watermark:
-                self._runs.drop(run)
+        self._bring_to(watermark)
         added = 0
         if self._written:
             batch = _merged([section.batch for section in self._written], self._kept, watermark)
@@ -129,12 +134,26 @@ class JoinLog:
         merge_small_runs(self._runs, now=0)
         return self._leave_out_what_is_over(watermark, added)
 
+    def _bring_to(self, watermark: int) -> None:
+        """Drops runs that are over as a whole; what is left knows of no watermark that the task has not reached.
+
+        At another parallelism a task begins with the lowest watermark of those before it. One that was ahead has left
+        runs of its own keys, by which merging must not take the rows of others to be over.
+        """
+        for run in self._runs.runs:
+            if run.meta[_OVER] <= watermark:
+                self._runs.drop(run)
+            elif run.meta[_REACHED] > watermark:
+                self._runs.annotate(run, **{_REACHED: watermark})
+
     def _leave_out_what_is_over(self, watermark: int, added: int) -> bool:
         """Writes all runs anew when most rows of the oldest one are over, unless they are too large for an epoch."""
         runs = self._runs.runs
         size = sum(run.section.nbytes for run in runs)
         is_due = bool(runs) and _is_mostly_over(runs[0], watermark) and can_be_rewritten(self._runs.rows, size, added)
         if is_due:
+            self._runs.annotate(runs[-1], **{_REACHED: watermark})  # an epoch without records has no run that says so
+            runs = self._runs.runs
             self._runs.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
         return is_due
 

@@ -94,7 +94,8 @@ class MovedWindows:
         """
         if self.context.changed_windows is not ChangedWindows.REAGGREGATE:
             return
-        former = [run for run in store.runs if _shape_of(run.meta) != _shape_of(self.kept_as.meta)]
+        runs = [self.kept_as.adapted(store, run) for run in store.runs]
+        former = [run for run in runs if run is not None and _shape_of(run.meta) != _shape_of(self.kept_as.meta)]
         if not former:
             return
         stored = self.combine(former[0].meta, [rest_of(run, floor_of(run)) for run in former])

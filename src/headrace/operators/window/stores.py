@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
 from headrace.metrics.own_names import ROWS_DROPPED
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.timers import NO_TIMER
 from headrace.windowing.changed_windows import ChangedWindows
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.intervals import RegularWindows
 
 ACCUMULATORS_KIND: Final = "window-partials"
@@ -33,6 +36,10 @@ PANE: Final = "pane"
 
 STORE: Final = "windows"
 """The store of an operator that ordered tables of windows are in."""
+LEFT_STORE: Final = "windows-of-left-records"
+"""The store of an operator with two inputs that the table of its left one is in."""
+RIGHT_STORE: Final = "windows-of-right-records"
+"""The store that the table of its right one is in."""
 EARLIER_STORE: Final = "windows-of-their-own"
 """The store of what earlier versions have kept by window where there are panes now; nothing is added to it."""
 SESSIONS_STORE: Final = "sessions"
@@ -56,6 +63,9 @@ EARLY_STORE: Final = "early-windows"
 FIRING_TIMES_STORE: Final = "firing-times"
 """The store of the times at which these fire."""
 
+RESULT: Final = "result"
+"""What paths to fields of results begin with, where windows keep what they have shown."""
+
 CONTENTS: Final = "window-contents"
 """The state of key and window that all others keep what they hold in."""
 
@@ -67,6 +77,8 @@ _KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NO
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
+    LEFT_STORE: "hold the records of two streams, and fire at their ends alone",
+    RIGHT_STORE: "hold the records of two streams, and fire at their ends alone",
     EARLIER_STORE: "fire at their ends alone",
     SESSIONS_STORE: "are sessions, computed column by column",
     SESSION_ENDS_STORE: "are sessions, computed column by column",
@@ -79,7 +91,9 @@ _KINDS: Final = {
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
-_ADVICE: Final = (
+_OF_THEIR_OWN: Final = "have a trigger, assigner or evictor of their own"
+
+ADVICE: Final = (
     "give it another uid, or restore the old declaration; to drop what they hold for good, or move it, set "
     "execution.state-recovery.changed-windows (headrace run --changed-windows)"
 )
@@ -94,7 +108,7 @@ def check_has_no_tables(context: OperatorContext) -> None:
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
-def check_has_only(context: OperatorContext, *stores: str, advice: str = _ADVICE) -> None:
+def check_has_only(context: OperatorContext, *stores: str, advice: str = ADVICE) -> None:
     """Refuse what is stored by windows of another kind, for windows that are computed column by column.
 
     Args:
@@ -119,23 +133,28 @@ def _drop_states_of_functions(context: OperatorContext, stores: Collection[str])
         context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
 
 
-def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = _ADVICE) -> None:
+def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = ADVICE) -> None:
     assert context.state is not None
     for name in context.state.stored():
         if not is_own(name):
-            stored = _KINDS.get(name, "have a trigger, assigner or evictor of their own")
+            stored = _KINDS.get(name, _OF_THEIR_OWN)
             raise _of_others(context, stored, declared, advice)
 
 
-def check_has_no_keyed_contents(context: OperatorContext) -> None:
-    """Refuse contents as state of keys, for windows that fire at their ends alone, which have none.
+def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
+    """Refuse what is stored elsewhere, for windows that fire at their ends alone; states of functions may be there.
+
+    Args:
+        context: the operator.
+        stores: the stores that they keep it in.
 
     Raises:
-        StateMigrationError: when others have stored some.
+        StateMigrationError: when windows of another kind have stored something.
     """
     assert context.state is not None
-    if not _KEYED_CONTENTS.isdisjoint(context.state.stored()):
-        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+    for name in context.state.stored():
+        if name in _KEYED_CONTENTS or (name in _KINDS and name not in stores):
+            raise _of_others(context, _KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
 
 
 def check_has_no_timers(context: OperatorContext) -> None:
@@ -146,11 +165,11 @@ def check_has_no_timers(context: OperatorContext) -> None:
     """
     assert context.state is not None
     if context.state.timers.event.next_due != NO_TIMER:
-        error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        error = _of_others(context, _OF_THEIR_OWN, "fire at their ends alone")
         raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")  # as where one is opened
 
 
-def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = _ADVICE) -> StateMigrationError:
+def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
     return StateMigrationError(
         f"there is state of windows that {stored}, and now they {declared}: {advice}\n"
         f"  operator defined at {context.call_site}"
@@ -163,6 +182,7 @@ def contents_layout(
     codec: KeyCodec,
     windows: RegularWindows,
     values: TypeInformation | None = None,
+    renamed: RenamedFields = NOTHING_RENAMED,
     **about: Any,
 ) -> OrderedLayout:
     """How windows keep what they hold.
@@ -173,16 +193,18 @@ def contents_layout(
         codec: how keys are stored.
         windows: the windows; what those of another shape hold must not be mixed with it.
         values: the type of what they hold, where values of an earlier type may become those of this one.
+        renamed: which fields of these values have other names than in what is stored.
         about: what has to be the same besides.
     """
     about = {"keys": codec.to_json(), **windows.shape, **about}
-    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, _ADVICE)
+    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, ADVICE, renamed=renamed)
 
 
 def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
     """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
     about = {"parts": layout.aggregators.to_json(), **about}
-    return contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+    kept_as = contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
+    return replace(kept_as, named_now=layout.named_now)
 
 
 _WORDS: Final = {

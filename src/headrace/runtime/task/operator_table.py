@@ -316,7 +316,7 @@ class OperatorMaker:
         """The columns of a window with built-in aggregates, which know what operator they are of."""
         node = planned.node
         place = OperatorPlace(node.name, planned.uid, self._subtask, node.call_site)
-        return spec.layout(planned.input_schema(0)).of_operator(place)
+        return spec.layout(planned.input_schema(0)).of_operator(place, planned.renamed_fields)
 
 
 Make = Callable[[OperatorMaker, PlannedOperator, Any], Operator]

@@ -96,14 +96,13 @@ class StateTable:
         for entry, what in ((KIND, "kind"), ("keys", "key type")):
             if stored.get(entry) != self._meta[entry]:
                 raise StateMigrationError(
-                    f"the state {descriptor.name!r} was stored with another {what}: "
-                    f"{difference(stored.get(entry), self._meta[entry])}; give the state another name, or restore the "
-                    "old declaration"
+                    f"{descriptor.label} was stored with another {what}: "
+                    f"{difference(stored.get(entry), self._meta[entry])}; {descriptor.advice}"
                 )
         if stored.get(_NAMESPACES, descriptor.namespaces) != descriptor.namespaces:
             raise StateMigrationError(
-                f"the state {descriptor.name!r} was stored for {stored[_NAMESPACES]}, and is declared for "
-                f"{descriptor.namespaces}; give the operator another uid, or restore the old declaration"
+                f"{descriptor.label} was stored for {stored[_NAMESPACES]}, and is declared for "
+                f"{descriptor.namespaces}; {descriptor.advice}"
             )
 
     def find(self, keys: KeyColumn, stops: Callable[[Match], npt.NDArray[np.bool_]] | None = None) -> list[Match]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.window.stores import COUNT_PANES_STORE
+from headrace.operators.window.stores import ADVICE, COUNT_PANES_STORE
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout
@@ -122,7 +122,9 @@ class CountPaneStore:
         self._schema = pa.schema([*place, pa.field(_RECORDS, pa.int64()), *accumulators])
         about = {"keys": layout.codec.to_json(), "size": panes.size, "slide": panes.slide}
         about |= {"parts": layout.aggregators.to_json()}
-        kept_as = OrderedLayout("count windows", _KIND, self._schema, 3, about, _WORDS)
+        kept_as = OrderedLayout(
+            "count windows", _KIND, self._schema, 3, about, _WORDS, advice=ADVICE, named_now=layout.named_now
+        )
         self._table = KeyTable(store(COUNT_PANES_STORE), kept_as)
 
     def begin_epoch(self) -> None:

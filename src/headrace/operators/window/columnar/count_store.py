@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.window.stores import COUNT_STORE
+from headrace.operators.window.stores import ADVICE, COUNT_STORE
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout
@@ -68,7 +68,9 @@ class CountStore:
         columns = [pa.field(HASH, pa.uint64()), key.with_name(KEY), pa.field(_RECORDS, pa.int64()), *accumulators]
         self._schema = pa.schema(columns)
         about = {"keys": layout.codec.to_json(), "size": size, "parts": layout.aggregators.to_json()}
-        kept_as = OrderedLayout("count windows", _KIND, self._schema, 2, about, _WORDS)
+        kept_as = OrderedLayout(
+            "count windows", _KIND, self._schema, 2, about, _WORDS, advice=ADVICE, named_now=layout.named_now
+        )
         self._table = KeyTable(store(COUNT_STORE), kept_as)
 
     def begin_epoch(self) -> None:

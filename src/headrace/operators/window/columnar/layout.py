@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -14,7 +14,9 @@ from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.aggregates.counts import CountRows, KeyField
+from headrace.operators.aggregates.renamed_inputs import with_new_names
 from headrace.operators.columns import computed
+from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.serializers import TimeWindowSerializer
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from headrace.operators.base import OperatorContext
     from headrace.operators.user_code import OperatorPlace
     from headrace.state.keys import KeyCodec
+    from headrace.state.renamed_fields import RenamedFields
+
+PARTS: Final = "parts"
+"""What stored accumulators say about the aggregators that made them."""
 
 _CANONICAL_TYPES = {pa.int64(): Types.LONG(), pa.string(): Types.STRING(), pa.binary(): Types.BYTES()}
 
@@ -41,6 +47,7 @@ class ColumnarWindowLayout:
             may look different, the columns of the key are made from the canonical key.
         aggregates: what is computed.
         window_names: the names of the columns in the output that say which window it is.
+        renamed: which fields of the records have other names than in what is stored.
     """
 
     codec: KeyCodec
@@ -48,6 +55,7 @@ class ColumnarWindowLayout:
     key_fields: tuple[KeyField, ...]
     aggregates: tuple[BoundAggregate, ...]
     window_names: tuple[str, ...] = TimeWindowSerializer.names
+    renamed: RenamedFields = NOTHING_RENAMED
 
     @staticmethod
     def of(
@@ -89,13 +97,24 @@ class ColumnarWindowLayout:
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
         return layout
 
-    def of_operator(self, place: OperatorPlace) -> ColumnarWindowLayout:
-        """The same layout; where functions of the user fail, the operator is named."""
+    def of_operator(self, place: OperatorPlace, renamed: RenamedFields = NOTHING_RENAMED) -> ColumnarWindowLayout:
+        """The same layout in an operator.
+
+        Args:
+            place: the operator, which is named where functions of the user fail.
+            renamed: which fields of its records have other names than in what is stored.
+        """
         aggregates = tuple(
             replace(each, aggregators=tuple(one.of_operator(place) for one in each.aggregators))
             for each in self.aggregates
         )
-        return replace(self, aggregates=aggregates)
+        return replace(self, aggregates=aggregates, renamed=renamed)
+
+    def named_now(self, about: dict[str, Any]) -> dict[str, Any]:
+        """What stored accumulators say about themselves, with the names that fields have now."""
+        if not (self.renamed and PARTS in about):
+            return about
+        return {**about, PARTS: with_new_names(about[PARTS], self.renamed)}
 
     @cached_property
     def output_type(self) -> TypeInformation:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.aggregates.renamed_inputs import renamed_columns
 from headrace.operators.arrays import gather
 from headrace.operators.window.general.contents import KeyedContents
 from headrace.operators.window.stores import CONTENTS
@@ -92,7 +93,7 @@ class AccumulatedContents(KeyedContents):
     def __init__(self, keyed: KeyedStates, kind: str, layout: ColumnarWindowLayout, log: AggregateLog) -> None:
         descriptor = ValueStateDescriptor(CONTENTS, layout.contents_type)
         descriptor.evolves = False  # the accumulators of other aggregates are no others' beginning
-        super().__init__(keyed, kind, descriptor)
+        super().__init__(keyed, kind, descriptor, renamed_columns(layout.aggregators, layout.renamed))
         self._type = layout.contents_type
         self._log = log
         self._held: dict[tuple[int, GivenNamespace], _Held] = {}

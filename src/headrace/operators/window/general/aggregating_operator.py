@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.layout import GeneralWindowLayout
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.trigger import Firing
 
 
@@ -46,13 +47,13 @@ class AggregatingWindowOperator(WindowOperator):
     def _fixed_windows(self) -> None:
         return None  # over those they are columnar, or the trigger is to be asked
 
-    def _keyed_contents(self) -> KeyedContents:
+    def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         if self._layout.evictor is not None:
-            return super()._keyed_contents()
+            return super()._keyed_contents(renamed)
         return AccumulatedContents(self._keyed, self._layout.kind_of_windows, self._columns, self._log)
 
-    def _new_former_results(self) -> FormerResults:
-        return NotedResults(self._keyed, self._layout.output_type)
+    def _new_former_results(self, renamed: RenamedFields) -> FormerResults:
+        return NotedResults(self._keyed, self._layout.output_type, renamed)
 
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         former = self._former if isinstance(self._former, NotedResults) else None

@@ -10,7 +10,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import check_none, note_returned
-from headrace.operators.window.stores import CONTENTS, NONE_CONTENTS
+from headrace.operators.window.stores import ADVICE, CONTENTS, NONE_CONTENTS
 from headrace.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -18,6 +18,7 @@ from headrace.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from headrace.state.renamed_fields import NOTHING_RENAMED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.renamed_fields import RenamedFields
 
 
 class WindowContents(ABC):
@@ -84,10 +86,12 @@ class KeyedContents(StateOfWindows, WindowContents):
         keyed: the state.
         kind: what the windows are, in words; what those of another kind hold is refused.
         descriptor: how it is kept.
+        renamed: which fields of it have other names than in what is stored.
     """
 
-    def __init__(self, keyed: KeyedStates, kind: str, descriptor: StateDescriptor) -> None:
+    def __init__(self, keyed: KeyedStates, kind: str, descriptor: StateDescriptor, renamed: RenamedFields) -> None:
         descriptor.namespaces = kind
+        descriptor.keep_for_operator("what windows hold", renamed, ADVICE)
         super().__init__(keyed, descriptor)
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -114,13 +118,17 @@ class ReducedContents(KeyedContents):
         kind: what the windows are.
         function: the function.
         type_: the type of the elements.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
+    def __init__(
+        self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation, renamed: RenamedFields
+    ) -> None:
         self._reduction = _Reduction(function, type_)
-        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, self._reduction, type_))
+        super().__init__(keyed, kind, ReducingStateDescriptor(CONTENTS, self._reduction, type_), renamed)
         self._none_descriptor = ValueStateDescriptor(NONE_CONTENTS, Types.BOOLEAN())
         self._none_descriptor.namespaces = kind
+        self._none_descriptor.keep_for_operator("what windows hold", NOTHING_RENAMED, ADVICE)
         self._none = keyed.namespaced_state(self._none_descriptor)
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -214,10 +222,13 @@ class AggregatedContents(KeyedContents):
         kind: what the windows are.
         function: the function.
         type_: the type of the accumulators.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation) -> None:
-        super().__init__(keyed, kind, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_))
+    def __init__(
+        self, keyed: KeyedStates, kind: str, function: Any, type_: TypeInformation, renamed: RenamedFields
+    ) -> None:
+        super().__init__(keyed, kind, AggregatingStateDescriptor(CONTENTS, _Boxed(function), type_), renamed)
         self._function = function
 
     def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
@@ -282,12 +293,13 @@ class ListedContents(KeyedContents):
         keyed: the state.
         kind: what the windows are.
         type_: the type of the elements.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, keyed: KeyedStates, kind: str, type_: TypeInformation) -> None:
+    def __init__(self, keyed: KeyedStates, kind: str, type_: TypeInformation, renamed: RenamedFields) -> None:
         descriptor = ListStateDescriptor(CONTENTS, type_)
         descriptor.takes_none = True
-        super().__init__(keyed, kind, descriptor)
+        super().__init__(keyed, kind, descriptor, renamed)
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any] | None:
         self._keyed.namespace = namespace

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.evictor import Evictor
 
     Folding = Callable[[Sequence[Any]], Sequence[Any]]
@@ -38,6 +39,7 @@ class EvictedContents(KeyedContents):
         evictor: the evictor.
         time: what the evictor sees.
         fold: what the window function sees of the elements that are left; None, and it is not called.
+        renamed: which fields of the elements have other names than in what is stored.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class EvictedContents(KeyedContents):
         evictor: Evictor[Any, Any],
         time: OperatorTime,
         fold: Folding,
+        renamed: RenamedFields,
     ) -> None:
-        super().__init__(keyed, kind, ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()])))
+        descriptor = ListStateDescriptor(CONTENTS, Types.TUPLE([type_, Types.LONG()]))
+        super().__init__(keyed, kind, descriptor, renamed.inside("f0"))
         self._evictor = evictor
         self._time = time
         self._fold = fold

@@ -12,6 +12,7 @@ from headrace.common.batch import Batch
 from headrace.common.row import Row, RowKind, make_row
 from headrace.common.values import handler_of
 from headrace.operators.window.general.contents import StateOfWindows
+from headrace.operators.window.stores import ADVICE
 from headrace.state.descriptors import ListStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.renamed_fields import RenamedFields
 
 SHOWN: Final = "shown-results"
 """The name of the state that results are kept in."""
@@ -33,10 +35,13 @@ class FormerResults(StateOfWindows):
     Args:
         keyed: the state.
         type_: the type of the results, which are rows.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, ListStateDescriptor(SHOWN, type_))
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
+        descriptor = ListStateDescriptor(SHOWN, type_)
+        descriptor.keep_for_operator("what windows have shown", renamed, ADVICE)
+        super().__init__(keyed, descriptor)
         self._type = type_
         self._coerce = handler_of(type_).coerce
 
@@ -84,10 +89,11 @@ class NotedResults(FormerResults):
     Args:
         keyed: the state.
         type_: the type of the results, which are rows.
+        renamed: which of their fields have other names than in what is stored.
     """
 
-    def __init__(self, keyed: KeyedStates, type_: TypeInformation) -> None:
-        super().__init__(keyed, type_)
+    def __init__(self, keyed: KeyedStates, type_: TypeInformation, renamed: RenamedFields) -> None:
+        super().__init__(keyed, type_, renamed)
         self._events: list[_Event] = []
 
     def show(self, namespace: GivenNamespace) -> None:

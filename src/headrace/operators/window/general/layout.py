@@ -9,7 +9,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.window.general.contents import AggregatedContents, ListedContents, ReducedContents, all_of
 from headrace.operators.window.general.evicted_contents import EvictedContents, aggregating, reducing
 from headrace.operators.window.general.folds import AggregateFold, ReduceFold
-from headrace.operators.window.general.ordered_elements import OrderedElements
+from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as
 from headrace.operators.window.general.ordered_values import OrderedValues
 from headrace.operators.window.general.window_functions import window_call
 from headrace.windowing.assigner import MergingWindowAssigner
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.operators.window.general.window_functions import WindowCall
     from headrace.state.backend import KeyedStates
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor
     from headrace.windowing.intervals import RegularWindows
@@ -98,15 +99,16 @@ class GeneralWindowLayout:
         """What calls the window function."""
         return window_call(self.window_function)
 
-    def keyed_contents(self, keyed: KeyedStates, time: OperatorTime) -> KeyedContents:
+    def keyed_contents(self, keyed: KeyedStates, time: OperatorTime, renamed: RenamedFields) -> KeyedContents:
         """What windows hold, in state of key and window."""
+        kind, type_ = self.kind_of_windows, self.input_type
         if self.evictor is not None:
-            return EvictedContents(keyed, self.kind_of_windows, self.input_type, self.evictor, time, self._folding)
+            return EvictedContents(keyed, kind, type_, self.evictor, time, self._folding, renamed)
         if self.reduce_function is not None:
-            return ReducedContents(keyed, self.kind_of_windows, self.reduce_function, self.input_type)
+            return ReducedContents(keyed, kind, self.reduce_function, type_, renamed)
         if self.aggregate_function is not None:
-            return AggregatedContents(keyed, self.kind_of_windows, self.aggregate_function, self._accumulators)
-        return ListedContents(keyed, self.kind_of_windows, self.input_type)
+            return AggregatedContents(keyed, kind, self.aggregate_function, self._accumulators, renamed)
+        return ListedContents(keyed, kind, type_, renamed)
 
     def ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
         """What windows of fixed ends hold, in the order of these."""
@@ -116,7 +118,8 @@ class GeneralWindowLayout:
         if self.aggregate_function is not None:
             fold = AggregateFold(self.aggregate_function, self._accumulators)
             return OrderedValues(context, windows, self._accumulators, self.lateness, fold)
-        return OrderedElements(context, windows, self.input_type, self.lateness)
+        held_as = elements_held_as(self.input_type, context.renamed_fields)
+        return OrderedElements(context, held_as, windows, self.lateness)
 
     @property
     def _accumulators(self) -> TypeInformation:

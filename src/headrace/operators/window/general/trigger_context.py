@@ -10,13 +10,14 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.functions import STATE_GETTERS
+from headrace.operators.window.stores import ADVICE
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger, TriggerResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.metrics.registry import MetricRegistry
+    from headrace.operators.base import OperatorContext
     from headrace.state.backend import KeyedStates, Timers
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keyed.namespaces import GivenNamespace
@@ -54,7 +55,7 @@ class WindowTrigger(Trigger.OnMergeContext):
         keyed: the state.
         timers: the timers.
         time: the operator's time.
-        metrics: the operator's metrics.
+        context: the operator.
     """
 
     def __init__(
@@ -63,9 +64,10 @@ class WindowTrigger(Trigger.OnMergeContext):
         keyed: KeyedStates,
         timers: Timers,
         time: OperatorTime,
-        metrics: MetricRegistry,
+        context: OperatorContext,
     ) -> None:
-        self._metrics = metrics
+        self._metrics = context.metrics
+        self._renamed_fields = context.renamed_fields
         self._trigger = trigger
         self._keyed = keyed
         self._event = timers.event
@@ -129,9 +131,11 @@ class WindowTrigger(Trigger.OnMergeContext):
             text = f"get_partitioned_state: expected a state descriptor, got {state_descriptor!r}"
             raise InvalidTypeError(text) from None
         if known is None or known[0] is not state_descriptor:
-            renamed = copy(state_descriptor)
-            renamed.name = f"trigger/{state_descriptor.name}"
-            known = state_descriptor, renamed, self._keyed.namespaced_state(renamed)
+            own = copy(state_descriptor)
+            own.name = f"trigger/{state_descriptor.name}"
+            renamed = state_descriptor.renamed_fields or self._renamed_fields
+            own.keep_for_operator(f"the trigger's {state_descriptor.label}", renamed, ADVICE)
+            known = state_descriptor, own, self._keyed.namespaced_state(own)
             self._own[state_descriptor.name] = known
         return known[2]
 

@@ -33,7 +33,7 @@ from headrace.operators.window.general.window_ends import EndsOfContents, Timers
 from headrace.operators.window.general.window_functions import WindowContext, maker_of
 from headrace.operators.window.held_windows import held_by_key, held_in_order
 from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
-from headrace.operators.window.stores import check_has_no_tables
+from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.state.timers import Timer
     from headrace.windowing.intervals import RegularWindows
 
@@ -125,8 +126,9 @@ class WindowOperator(FunctionOperator):
         """Takes up state and timers."""
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
-        self._former = self._new_former_results() if self._layout.takes_results_back else None
-        self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time, context.metrics)
+        of_results = context.renamed_fields.of_parts({"": RESULT})
+        self._former = self._new_former_results(of_results) if self._layout.takes_results_back else None
+        self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time, context)
         if self._fixed is None:
             self._keep_by_timers(context)
         else:
@@ -140,14 +142,14 @@ class WindowOperator(FunctionOperator):
         kept = KeptWindows(self._assigner, self._windows)
         if isinstance(self._assigner, MergingWindowAssigner):
             self._merging = MergingWindows(self._assigner, self._windows, kept, self._keyed)
-        self._contents = self._keyed_contents()
+        self._contents = self._keyed_contents(context.renamed_fields)
         own_timers = self._timers.event if self._is_event_time else self._timers.processing
         self._ends = TimersOfWindows(own_timers)
         self._intake = OneByOne(context, self._assigner, self._windows, kept, self._merging, self._time)
 
     def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
         """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
-        contents = self._contents = self._layout.ordered_contents(context, fixed)
+        contents = self._contents = self._ordered_contents(context, fixed)
         lateness = self._layout.lateness
         ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
         late = LateRecords(self, lateness, self._layout.late_tag)
@@ -223,13 +225,18 @@ class WindowOperator(FunctionOperator):
         """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""
         return self._layout.fixed_windows
 
-    def _keyed_contents(self) -> KeyedContents:
+    def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         """What windows hold in state of key and window."""
-        return self._layout.keyed_contents(self._keyed, self._time)
+        return self._layout.keyed_contents(self._keyed, self._time, renamed)
 
-    def _new_former_results(self) -> FormerResults:
+    def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
+        """What windows of fixed ends hold, in the order of these."""
+        check_has_tables_of(context, STORE)
+        return self._layout.ordered_contents(context, windows)
+
+    def _new_former_results(self, renamed: RenamedFields) -> FormerResults:
         """What windows have shown."""
-        return FormerResults(self._keyed, self._layout.output_type)
+        return FormerResults(self._keyed, self._layout.output_type, renamed)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.window.columnar.keyed_windows import KeyedWindows
-from headrace.operators.window.stores import EARLY_STORE, FIRING_TIMES_STORE
+from headrace.operators.window.stores import ADVICE, EARLY_STORE, FIRING_TIMES_STORE
 from headrace.state.key_table import merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout
@@ -103,9 +103,11 @@ class OpenWindowStore:
         kept = [*place, end, pa.field(_NEXT, pa.int64()), pa.field(LIVE, pa.bool_()), *accumulators, *shown]
         keys = {"keys": layout.codec.to_json(), **windows.shape, "fires": fires}
         about = keys | {"parts": layout.aggregators.to_json(), "shown": remembers_shown}
-        of_windows = OrderedLayout("windows", _WINDOWS_KIND, pa.schema(kept), 3, about, _WORDS)
+        of_windows = OrderedLayout(
+            "windows", _WINDOWS_KIND, pa.schema(kept), 3, about, _WORDS, advice=ADVICE, named_now=layout.named_now
+        )
         times = pa.schema([pa.field("time", pa.int64()), *place])
-        of_times = OrderedLayout("firing times", _TIMES_KIND, times, 3, keys, _WORDS)
+        of_times = OrderedLayout("firing times", _TIMES_KIND, times, 3, keys, _WORDS, advice=ADVICE)
         self._windows = KeyedWindows(store(EARLY_STORE), of_windows, store(FIRING_TIMES_STORE), of_times)
 
     @property

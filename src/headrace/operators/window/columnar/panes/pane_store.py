@@ -204,9 +204,9 @@ def _of_windows(rows: Accumulators, ends: Longs, hashes: Hashes) -> Accumulators
 def _set_apart(runs: RunStore, others: RunStore, layout: OrderedLayout) -> None:
     """Moves what earlier versions have stored, which kept rows of windows, into a store of its own."""
     for run in runs.runs:
-        if PANE not in run.meta:
-            layout.check(run)
-            rows = rest_of(run, floor_of(run))
+        if PANE not in run.meta and (own := layout.adapted(runs, run)) is not None:
+            layout.check(own)
+            rows = rest_of(own, floor_of(own))
             if rows.num_rows:
                 others.append(rows, described(layout.meta, rows))
-            runs.drop(run)
+            runs.drop(own)

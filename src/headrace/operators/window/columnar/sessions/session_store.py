@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.window.columnar.keyed_windows import KeyedWindows
-from headrace.operators.window.stores import SESSION_ENDS_STORE, SESSIONS_STORE
+from headrace.operators.window.stores import ADVICE, SESSION_ENDS_STORE, SESSIONS_STORE
 from headrace.state.key_table import merged_by_key
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout
@@ -101,8 +101,12 @@ class SessionStore:
         about = keys | {"parts": layout.aggregators.to_json()}
         if discards is not None:
             about["discards"] = discards
-        sessions = OrderedLayout("sessions", _SESSIONS_KIND, schema, 3, about, _WORDS)
-        of_ends = OrderedLayout("the ends of sessions", _ENDS_KIND, pa.schema([end, *place]), 3, keys, _WORDS)
+        sessions = OrderedLayout(
+            "sessions", _SESSIONS_KIND, schema, 3, about, _WORDS, advice=ADVICE, named_now=layout.named_now
+        )
+        of_ends = OrderedLayout(
+            "the ends of sessions", _ENDS_KIND, pa.schema([end, *place]), 3, keys, _WORDS, advice=ADVICE
+        )
         self._windows = KeyedWindows(store(SESSIONS_STORE), sessions, store(SESSION_ENDS_STORE), of_ends)
 
     def begin_epoch(self) -> None:
