@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from headrace.cli import savepoint as cli_savepoint
 from headrace.cli.main import app
+from headrace.client.job_client import JobClient
 from headrace.common import JobStatus
 from headrace.savepoint import requests
 from headrace.savepoint.metadata import METADATA
-from headrace.savepoint.requests import REQUESTS, RequestFolder
+from headrace.savepoint.requests import REQUESTS, JobNotFoundError, JobRequest, RequestFolder, ask
 from headrace.storage.posix import PosixFolder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -54,12 +56,96 @@ def test_a_savepoint_while_the_job_goes_on_then_a_stop_with_one(place: Place) ->
 
 
 def test_a_stop_without_a_savepoint(place: Place) -> None:
-    client = start(place, "job", 1)
+    client = start(place, "job", 1, settings={"execution.checkpointing.savepoint-dir": None})
     wait_for_records(client, 5)
     stopped = headrace("stop", str(place.root / "job"))
     assert "the job has stopped" in stopped.output
     client.get_job_execution_result().result(DEADLINE)
     assert client.get_job_status().result() is JobStatus.CANCELED
+
+
+def test_the_jobs_own_place_will_do(place: Place) -> None:
+    client = start(place, "job", 1)
+    wait_for_records(client, 5)
+    taken = headrace("savepoint", str(place.root / "job"))
+    assert taken.exit_code == 0, taken.output
+    stopped = headrace("stop", str(place.root / "job"), "--type", "native")
+    assert stopped.exit_code == 0, stopped.output
+    for savepoint in (taken, stopped):
+        assert Path(savepoint.output.strip()).parent == place.root / "savepoints"
+    client.get_job_execution_result().result(DEADLINE)
+
+
+def test_a_job_goes_on_when_there_is_no_place_for_the_savepoint_that_it_is_to_stop_with(place: Place) -> None:
+    client = start(place, "job", 1, settings={"execution.checkpointing.savepoint-dir": None})
+    wait_for_records(client, 5)
+    for arguments in (["savepoint"], ["stop", "--type", "native"], ["stop", "--drain", "--type", "canonical"]):
+        asked = headrace(arguments[0], str(place.root / "job"), *arguments[1:])
+        assert asked.exit_code == 1
+        assert "where is the savepoint to be made? Give a directory, or set" in asked.stderr
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    client.stop().result(DEADLINE)
+
+
+def test_who_asks_before_the_job_has_begun_waits_for_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory, clients = place.root / "job", list[JobClient]()
+
+    def begins_meanwhile(seconds: float) -> None:
+        if not clients:
+            directory.mkdir()
+            (directory / "sources").mkdir()  # made before the job is known to have begun
+            clients.append(start(place, "job", 1))
+        real_sleep(seconds)
+
+    real_sleep = time.sleep
+    monkeypatch.setattr(cli_savepoint.time, "sleep", begins_meanwhile)
+    taken = headrace("savepoint", str(directory))
+    assert taken.exit_code == 0, taken.output
+    assert taken.stderr.count(f"no job has begun in {directory} yet: waiting for one, 60 s at most") == 1
+    assert Path(taken.stdout.strip()).is_dir()
+    clients[0].stop().result(DEADLINE)
+
+
+def test_a_job_that_has_come_to_its_end_is_asked_for_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
+    start(place, "job", 1, ends=True).get_job_execution_result().result(DEADLINE)
+    for arguments in (["savepoint", "there"], ["stop"], ["rescale", "-p", "2"]):
+        asked = headrace(arguments[0], str(place.root / "job"), *arguments[1:])
+        assert asked.exit_code == 1
+        assert "has come to its end, and takes no requests any more" in asked.stderr
+    assert list((place.root / "job" / REQUESTS).iterdir()) == []
+
+
+def test_a_job_that_comes_to_its_end_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
+    directory = begun(place.root / "job")
+
+    def ends_meanwhile() -> None:
+        start(place, "job", 1, ends=True).get_job_execution_result().result(DEADLINE)
+
+    monkeypatch.setattr(RequestFolder, "take", lambda self: iter(()))
+    with pytest.raises(JobNotFoundError, match="has come to its end, and takes no requests any more"):
+        ask(
+            PosixFolder(directory),
+            JobRequest(""),
+            accept_seconds=DEADLINE,
+            timeout_seconds=0,
+            still_waiting=ends_meanwhile,
+        )
+
+
+@pytest.mark.parametrize("arguments", [["savepoint", ".", ""], ["stop", ".", "-p", " "]])
+def test_a_place_that_is_empty_is_told(arguments: list[str]) -> None:
+    asked = headrace(*arguments)
+    assert asked.exit_code == 1
+    assert "the place of the savepoint is empty (was it to come from a variable that is not set?)" in asked.stderr
+
+
+@pytest.mark.parametrize("also", [["there"], ["--type", "native"]])
+def test_who_disposes_gives_nothing_else(also: list[str], tmp_path: Path) -> None:
+    asked = headrace("savepoint", "--dispose", str(tmp_path), *also)
+    assert asked.exit_code == 2
+    assert "it removes the savepoint DIR: give nothing else" in asked.stderr
 
 
 def begun(directory: Path) -> Path:
@@ -105,17 +191,10 @@ def test_an_unknown_type_is_a_command_that_is_not_understood(command: str, tmp_p
     assert "'odd' is not one of" in asked.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["savepoint", "."], "where is the savepoint to be made?"),
-        (["savepoint", "--dispose", "."], "is no savepoint"),
-    ],
-)
-def test_what_cannot_be_done_is_told(arguments: list[str], message: str) -> None:
-    asked = headrace(*arguments)
+def test_what_is_no_savepoint_is_not_disposed_of() -> None:
+    asked = headrace("savepoint", "--dispose", ".")
     assert asked.exit_code == 1
-    assert message in asked.stderr
+    assert "is no savepoint" in asked.stderr
 
 
 def test_what_others_have_left_goes_after_an_hour(tmp_path: Path) -> None:

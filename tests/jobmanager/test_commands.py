@@ -54,6 +54,19 @@ def test_commands_are_carried_out_in_the_order_in_which_they_were_asked_for() ->
     assert order == [*range(50)]
 
 
+def test_who_asks_without_pause_keeps_no_job_from_its_end() -> None:
+    client, asked = started(5000), list[int]()
+
+    def ask_again(job: JobManager) -> None:
+        asked.append(1)
+        if len(asked) < 100_000:
+            client._manager.request(ask_again)
+
+    client._manager.request(ask_again).result(timeout=60)
+    client.stop().result(timeout=60)
+    assert len(asked) < 100_000
+
+
 def test_what_a_command_raises_goes_to_whoever_has_asked() -> None:
     client = started(5000)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
 import headrace.savepoint.tasks
 from headrace.common import JobStatus
-from headrace.common.errors import CheckpointError, HeadraceError, JobExecutionError, SavepointError
+from headrace.common.errors import CheckpointError, HeadraceError, SavepointError
+from headrace.jobmanager.job_manager import JobManager
 from headrace.savepoint import tasks
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
@@ -93,6 +95,33 @@ def test_one_that_is_written_while_the_job_ends(place: Place, held: HeldRuntime)
     assert ends(place, savepoint.result(DEADLINE)) == ENDS
 
 
+@pytest.mark.parametrize("first", ["the stop", "the savepoint"])
+def test_a_job_that_is_stopped_has_none_of_its_end(first: str, place: Place) -> None:
+    client = start(place, "job", 2)
+    wait_for_records(client, 20)
+    entered, may_go_on = threading.Event(), threading.Event()
+
+    def hold(job: JobManager) -> None:  # both are asked for between the same two epochs
+        entered.set()
+        may_go_on.wait(DEADLINE)
+
+    client._manager.request(hold)
+    assert entered.wait(DEADLINE)
+    stopped = client.stop() if first == "the stop" else None
+    drained = client.stop_with_savepoint(True)
+    stopped = stopped or client.stop()
+    may_go_on.set()
+    with pytest.raises(SavepointError, match=r"stopped before its sources had ended.*have not fired.*can go on from"):
+        drained.result(DEADLINE)
+    stopped.result(DEADLINE)
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    assert not (place.root / "savepoints").exists()
+    with pytest.raises(SavepointError, match=r"the job did not come to it. The job has ended; its checkpoint dir"):
+        client.trigger_savepoint().result(DEADLINE)
+    start(place, "job", 3, ends=True).get_job_execution_result().result(DEADLINE)
+    assert len([line for line in place.lines("out-job") if "ends" in line]) == 20
+
+
 @pytest.mark.parametrize("stops", [True, False])
 @pytest.mark.parametrize("how", ["fails", "is cancelled"])
 def test_one_that_is_written_while_the_job_is_lost(how: str, stops: bool, place: Place, held: HeldRuntime) -> None:
@@ -105,7 +134,8 @@ def test_one_that_is_written_while_the_job_is_lost(how: str, stops: bool, place:
     else:
         held.failures = 1
         place.write("b", {30: 30})
-    assert isinstance(savepoint.exception(DEADLINE), JobExecutionError)
+    with pytest.raises(SavepointError, match=r"it was not complete\. The job has ended"):
+        savepoint.result(DEADLINE)
     client.get_job_execution_result().exception(DEADLINE)
     again = start(place, "job", 3)
     wait_for_records(again, 21 if held.failed else 20)

@@ -212,8 +212,7 @@ class DictionaryMapState(MapState[Any, Any]):
         self._cells.put({key: element for key, element in (self._cells.get() or {}).items() if key != gone})
 
     def contains(self, key: Any) -> bool:
-        element = (self._cells.get() or {}).get(self._wanted(key))
-        return element is not None and self._cells.is_seen(element)
+        return bool(self._seen(lambda: [self._wanted(key)]))
 
     def items(self) -> list[tuple[Any, Any]]:
         return list(self._seen(lambda: self._cells.get() or ()).items())
@@ -225,13 +224,13 @@ class DictionaryMapState(MapState[Any, Any]):
         return list(self._seen(lambda: sorted(k for k in self._cells.get() or () if start <= k < stop)).items())
 
     def keys(self) -> list[Any]:
-        return [key for key, element in (self._cells.get() or {}).items() if self._cells.is_seen(element)]
+        return [key for key, _ in self.items()]
 
     def values(self) -> list[Any]:
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        return not self.keys()
+        return not any(map(self._cells.is_seen, (self._cells.get() or {}).values()))
 
     def clear(self) -> None:
         self._cells.put(None)

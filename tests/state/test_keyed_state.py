@@ -7,6 +7,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,6 +201,15 @@ def test_another_type_under_the_same_name_is_an_error(other: Any) -> None:
         at_key(job).state(other)
 
 
+def test_two_times_to_live_under_one_name_are_an_error() -> None:
+    descriptors = [ValueStateDescriptor("s", Types.LONG()) for _ in range(2)]
+    descriptors[1].enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())
+    keyed = at_key(Job())
+    keyed.state(descriptors[0])
+    with pytest.raises(InvalidProgramError, match="the state 's' twice: with different times to live"):
+        keyed.state(descriptors[1])
+
+
 class Echo(KeyedStateStore):
     """Gives the descriptors themselves."""
 
@@ -334,6 +344,16 @@ def test_the_same_epochs_give_the_same_bytes() -> None:
 
 
 SIZES = MapStateDescriptor("sizes", Types.LONG(), Types.LONG())
+NO_LISTS = [
+    (ListStateDescriptor("s", element), partial(put, given=given), name)
+    for element in (Types.STRING(), Types.LONG())
+    for given in (5, None, "abc", b"abc", {"a": 1})
+    for name, put in (
+        ("update", lambda state, given: state.update(given)),
+        ("add_all", lambda state, given: state.add_all(given)),
+    )
+]
+"""What would be a list of characters, or of the keys of a dict, or is nothing to go through."""
 
 
 @pytest.mark.parametrize(
@@ -354,6 +374,9 @@ SIZES = MapStateDescriptor("sizes", Types.LONG(), Types.LONG())
         ),
         (SIZES, lambda s: s.put("x", 1), "map state 'sizes': the key of an entry"),
         (SIZES, lambda s: s.put_all({1: "x"}), "map state 'sizes': the value of an entry"),
+        (SIZES, lambda s: s.put_all([(1, 2)]), r"map state 'sizes': put_all\(\)"),
+        (SIZES, lambda s: s.put_all(None), r"map state 'sizes': put_all\(\)"),
+        *((several, call, rf"list state 's': {name}\(\)") for several, call, name in NO_LISTS),
     ],
 )
 @pytest.mark.parametrize("expires", [False, True])
@@ -391,6 +414,15 @@ def test_none_is_refused_with_the_state_where_it_cannot_be_kept(
     with pytest.raises(InvalidTypeError, match=f"^{subject} cannot be None"):
         put(state)
     assert not state.get() if descriptor is not SIZES else state.is_empty()
+
+
+@pytest.mark.parametrize(
+    "given", [[1, 2], (1, 2), np.array([1, 2]), iter([1, 2])], ids=["list", "tuple", "array", "iterator"]
+)
+def test_a_list_takes_whatever_has_elements(given: Any) -> None:
+    state = at_key(Job()).state(ListStateDescriptor("s", Types.LONG()))
+    state.add_all(given)
+    assert state.get() == [1, 2]
 
 
 def test_a_reduce_function_that_returns_none_is_refused_and_the_value_stays() -> None:

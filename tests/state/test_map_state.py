@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import settings
@@ -154,7 +155,9 @@ class MapMachine(RuleBasedStateMachine):
     @rule(key=KEYS, data=st.data())
     def contains(self, key: int, data: st.DataObject) -> None:
         entry = data.draw(self.entry_keys)
-        assert self.at(key, lambda state: entry in state) == (same_nan(entry) in self.model(key))
+        is_there = same_nan(entry) in self.model(key)
+        assert self.at(key, lambda state: entry in state) == is_there
+        self.seen(key, entry)
 
     @rule(key=KEYS)
     def is_empty(self, key: int) -> None:
@@ -163,6 +166,8 @@ class MapMachine(RuleBasedStateMachine):
     @rule(key=KEYS)
     def all_keys(self, key: int) -> None:
         self.compare(self.at(key, lambda state: list(state.keys())), list(self.model(key)))
+        for entry in list(self.model(key)):
+            self.seen(key, entry)
 
     @rule(key=KEYS)
     def items(self, key: int) -> None:
@@ -225,6 +230,7 @@ NOT_EQUAL_TO_THEMSELVES: list[tuple[TypeInformation, Callable[[], Any]]] = [
     (Types.ROW_NAMED(["a"], [Types.FLOAT()]), lambda: Row(a=nan())),
     (Types.of(Point), lambda: Point(nan(), 1)),
     (Types.PICKLED_BYTE_ARRAY(), lambda: (frozenset([nan(), 1]), Row(nan()), Point(nan(), 2), Decimal("NaN"))),
+    (Types.PICKLED_BYTE_ARRAY(), lambda: np.float32("nan")),
 ]
 
 
@@ -435,6 +441,32 @@ def test_a_key_that_cannot_be_stored_is_told_with_operator_and_state(type_: Type
     at_key(job).state(MapStateDescriptor("names", type_, Types.LONG())).put(key, 1)
     with pytest.raises(InvalidTypeError, match=f"operator '{UID}', map state 'names': .* key"):
         job.end()
+
+
+@pytest.mark.parametrize(
+    ("type_", "key"),
+    [
+        *((Types.PICKLED_BYTE_ARRAY(), key) for key in ([1], ([1],), {"a": 1}, (1, {1}))),
+        (Types.TUPLE([Types.PICKLED_BYTE_ARRAY(), Types.LONG()]), ([1], 2)),
+    ],
+    ids=str,
+)
+def test_a_key_that_is_not_hashable_is_told_with_the_state(type_: TypeInformation, key: Any) -> None:
+    state = at_key(Job()).state(MapStateDescriptor("m", type_, Types.LONG()))
+    for change in (lambda: state.put(key, 1), lambda: state.put_all(_Items([(key, 1)])), lambda: state.remove(key)):
+        with pytest.raises(InvalidTypeError, match=r"^map state 'm': the key of an entry"):
+            change()
+    assert (state.get(key), key in state, state.is_empty()) == (None, False, True)
+
+
+class _Items:
+    """What is like a dict, and may have such keys."""
+
+    def __init__(self, entries: list[tuple[Any, Any]]) -> None:
+        self._entries = entries
+
+    def items(self) -> list[tuple[Any, Any]]:
+        return self._entries
 
 
 @pytest.mark.parametrize("small", [0, 256])

@@ -308,6 +308,29 @@ def test_values_of_another_type_at_another_parallelism(parallelism: int) -> None
         job.rescale(4 - parallelism)
 
 
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_columns_of_another_name_at_another_parallelism(parallelism: int) -> None:
+    job = Job()
+    tables = Tables(job, "all")
+    tables.layout = layout(column="before")
+    rows = [(time, time + 100 * key, b"", time) for time in range(100) for key in range(5)]
+    for over in (-1, 29):
+        tables.begin()
+        if over < 0:
+            tables.append(rows)
+        tables.tables[0].forget(over)
+        tables.end()
+    job.rescale(parallelism)
+    renamed = dataclasses.replace(layout(column="after"), named_now=lambda about: {**about, "column": "after"})
+    tables.layout = renamed
+    for _ in range(2):
+        tables.begin()
+        assert min(table.first for table in tables.tables) == 30
+        assert tables.up_to(MAX_WATERMARK) == sorted(row for row in rows if row[0] > 29)
+        tables.end()
+        job.rescale(4 - parallelism)
+
+
 def test_a_run_of_which_no_row_counts_goes_when_values_change_their_type() -> None:
     job = Job()
     tables = Tables(job, "all")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.state.compaction import CompactionResult
-    from headrace.state.operator.store import OperatorStateStore
+    from headrace.state.operator.backend import OperatorStateBackend
     from headrace.state.version import VersionRef
 
 ALL = frozenset(StateKind)
@@ -72,7 +72,7 @@ class Subtasks:
         self.parallelism = parallelism
         self.results = []
 
-    def begin(self) -> list[OperatorStateStore]:
+    def begin(self) -> list[OperatorStateBackend]:
         self.tasks = [self._open(subtask) for subtask in range(self.parallelism)]
         for result in self.results:
             of_task = result.task
@@ -134,7 +134,7 @@ def dealt_evenly(held: Sequence[list[Any]], parallelism: int, first: int) -> tup
     return dealt, (first + longer) % parallelism
 
 
-def shown(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
+def shown(stores: Sequence[OperatorStateBackend]) -> dict[str, Any]:
     return {
         "first": [store.list_state(FIRST).get() for store in stores],
         "second": [store.list_state(SECOND).get() for store in stores],
@@ -159,7 +159,7 @@ STEPS = st.one_of(
 )
 
 
-def act(stores: Sequence[OperatorStateStore], model: Model, action: str, subtask: int, values: Any) -> None:
+def act(stores: Sequence[OperatorStateBackend], model: Model, action: str, subtask: int, values: Any) -> None:
     subtask %= len(stores)
     if action in {"first", "second"}:
         stores[subtask].list_state(FIRST if action == "first" else SECOND).add_all(values)
@@ -182,7 +182,7 @@ def act(stores: Sequence[OperatorStateStore], model: Model, action: str, subtask
                 put_or_remove(store, model.maps[number], action, value)
 
 
-def put_or_remove(store: OperatorStateStore, entries: dict[str, int], action: str, value: str) -> None:
+def put_or_remove(store: OperatorStateBackend, entries: dict[str, int], action: str, value: str) -> None:
     state = store.broadcast_state(MAP)
     if action == "put":
         state.put(value, len(entries))
@@ -371,6 +371,17 @@ def test_declarations_that_are_refused() -> None:
         store.list_state(FIRST).add(None)
     with pytest.raises(InvalidTypeError, match=r"^list state 'first': the element: got 'text'"):
         store.list_state(FIRST).add("text")
+
+
+@pytest.mark.parametrize("values", [5, None, "abc", {"a": 1}])
+def test_what_is_no_list_is_refused_and_the_list_stays(values: Any) -> None:
+    (store,) = Subtasks(1).begin()
+    state = store.list_state(ListStateDescriptor("names", Types.STRING()))
+    state.add("x")
+    for name, change in (("update", state.update), ("add_all", state.add_all)):
+        with pytest.raises(InvalidTypeError, match=rf"^list state 'names': {name}\(\): got .*, expected a list of"):
+            change(values)
+    assert state.get() == ["x"]
 
 
 def test_state_that_was_stored_otherwise_is_refused() -> None:

@@ -146,6 +146,35 @@ def test_reading_prolongs_life_when_asked_to(make: Callable[[], Any]) -> None:
     assert epochs.read(370) is None
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda state: state.get("k"),
+        lambda state: "k" in state,
+        lambda state: list(state.keys()),
+        lambda state: list(state.values()),
+        lambda state: list(state.items()),
+    ],
+)
+def test_whatever_looks_at_an_entry_reads_it(look: Callable[[Any], Any]) -> None:
+    epochs = Epochs(entries, config(on_read=True))
+    epochs.write(0, 1)
+    assert epochs.at(60, look)
+    assert epochs.read(120) == 1
+    epochs = Epochs(entries, config(return_expired=True))
+    epochs.write(0, 1)
+    assert epochs.at(200, look)
+    assert not epochs.at(200, look)
+
+
+def test_asking_whether_a_map_is_empty_reads_nothing() -> None:
+    epochs = Epochs(entries, config(on_read=True))
+    epochs.write(0, 1)
+    assert not epochs.at(60, lambda state: state.is_empty())
+    assert epochs.read(120) is None
+    assert epochs.at(120, lambda state: state.is_empty())
+
+
 @pytest.mark.parametrize("make", KINDS)
 def test_an_expired_element_can_be_seen_once_when_asked_to(make: Callable[[], Any]) -> None:
     epochs = Epochs(make, config(return_expired=True))

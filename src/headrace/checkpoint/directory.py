@@ -18,6 +18,10 @@ logger = get_logger(__name__)
 
 _PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
 
+_OF_A_JOB: Final = frozenset(
+    {"failures", "generations", "manifests", "pins", "requests", "shipped", "sinks", "sources", "state"}
+)
+
 _PROBE_LIFE_SECONDS: Final = 3600
 """A file of a start that is this old is not one that somebody is just trying the folder with."""
 
@@ -45,6 +49,20 @@ def has_begun(directory: Folder) -> bool:
         OSError: when the directory cannot be listed.
     """
     return any(_is_anything_in(directory.folder(name)) for name in ("generations", "manifests", "failures"))
+
+
+def may_begin(directory: Folder) -> bool:
+    """Whether a job may be about to begin there: nothing is there yet, or only what a job makes there.
+
+    Raises:
+        OSError: when the directory cannot be listed.
+    """
+    try:
+        return all(name in _OF_A_JOB or _PROBE.fullmatch(name) for name in directory.names())
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        return False
 
 
 def _is_anything_in(folder: Folder) -> bool:

@@ -73,15 +73,18 @@ NonRestored = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Argument(metavar="[TARGET]", help="Where it is made; execution.checkpointing.savepoint-dir when left out."),
+    typer.Argument(
+        metavar="[TARGET]",
+        help="Where it is made; execution.checkpointing.savepoint-dir, given here or by the job, when left out.",
+    ),
 ]
 SavepointType = Annotated[
-    SavepointKind,
+    SavepointKind | None,
     typer.Option(
         "--type",
         metavar="canonical|native",
         case_sensitive=False,
-        help="Files of its own, or references to the checkpoint.",
+        help="Files of its own, or references to the checkpoint; canonical when left out.",
     ),
 ]
 Timeout = Annotated[
@@ -202,7 +205,7 @@ def savepoint(
         str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job; with --dispose, the savepoint.")
     ],
     target: Target = None,
-    kind: SavepointType = SavepointKind.CANONICAL,
+    kind: SavepointType = None,
     dispose: Annotated[bool, typer.Option("--dispose", "-d", help="Remove the savepoint DIR.")] = False,
     timeout: Timeout = 600.0,
     define: Definitions = None,
@@ -214,8 +217,10 @@ def savepoint(
 
     configuration = Configuration.from_dict(_settings(define, properties_file))
     if dispose:
+        if target is not None or kind is not None:
+            raise typer.BadParameter("it removes the savepoint DIR: give nothing else", param_hint="--dispose")
         raise typer.Exit(run_dispose(directory, configuration))
-    request = JobRequest("", kind.value)
+    request = JobRequest("", (kind or SavepointKind.CANONICAL).value, needs_savepoint=True)
     raise typer.Exit(run_savepoint(directory, target, request, configuration, timeout))
 
 
@@ -223,9 +228,16 @@ def savepoint(
 def stop(
     directory: Annotated[str, typer.Argument(metavar="DIR", help="The checkpoint directory of the job.")],
     savepoint_path: Annotated[
-        str | None, typer.Option("--savepoint-path", "-p", metavar="DIR", help="Where a savepoint is made.")
+        str | None,
+        typer.Option(
+            "--savepoint-path",
+            "-p",
+            metavar="DIR",
+            help="Where a savepoint is made; execution.checkpointing.savepoint-dir, given here or by the job, when "
+            "left out. Where neither says it there is none.",
+        ),
     ] = None,
-    kind: SavepointType = SavepointKind.CANONICAL,
+    kind: SavepointType = None,
     drain: Annotated[
         bool, typer.Option("--drain", "-d", help="End all sources first, so that all windows and timers fire.")
     ] = False,
@@ -233,12 +245,14 @@ def stop(
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
-    """Stop a running job at the end of its epoch, with a savepoint where a place for it is given."""
+    """Stop a running job at the end of its epoch, with a savepoint where there is a place for it."""
     from headrace.cli.savepoint import run_savepoint
     from headrace.savepoint.requests import JobRequest
 
     configuration = Configuration.from_dict(_settings(define, properties_file))
-    request = JobRequest("", kind.value, stops=True, drains=drain)
+    wants_one = kind is not None
+    kind = kind or SavepointKind.CANONICAL
+    request = JobRequest("", kind.value, stops=True, drains=drain, needs_savepoint=wants_one)
     raise typer.Exit(run_savepoint(directory, savepoint_path, request, configuration, timeout))
 
 

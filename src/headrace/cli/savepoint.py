@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.text import Text
 
-from headrace.checkpoint.directory import has_begun
+from headrace.checkpoint.directory import has_begun, may_begin
 from headrace.cli.failures import FAILED, OK
 from headrace.common import options
 from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
+from headrace.jobmanager.commands.savepoints import EMPTY_PLACE
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.requests import JobRequest, ask
 from headrace.storage.locations import open_storage
@@ -23,6 +26,11 @@ if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
     from headrace.savepoint.requests import JobAnswer
     from headrace.storage.folder import Folder
+
+_START_SECONDS: Final = 60.0
+"""So long a program has to begin its job that was started just before: Java may have to start, and a cluster."""
+
+_LOOK_SECONDS: Final = 0.1
 
 
 def run_savepoint(
@@ -65,32 +73,48 @@ def run_dispose(savepoint: str, configuration: Configuration) -> int:
 
 
 def _ask(directory: str, target: str | None, request: JobRequest, configuration: Configuration, timeout: float) -> str:
+    if target is not None and not target.strip():
+        raise ConfigurationError(EMPTY_PLACE)
     where = target or configuration.get(options.SAVEPOINT_DIR)
-    if where is None and not request.stops:
-        raise ConfigurationError(
-            f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key} (-D)"
-        )
-    wanted = JobRequest(_place(where) if where else "", request.format, request.stops, request.drains)
+    wanted = replace(request, directory=_place(where) if where else "")
     return _answered(directory, wanted, configuration, timeout).savepoint or "the job has stopped"
 
 
 def _answered(directory: str, wanted: JobRequest, configuration: Configuration, timeout: float) -> JobAnswer:
     storage = open_storage(directory, options=configuration.storage_options())
-    if not has_begun(storage):  # a request would be a stray file there, which whoever reads that folder takes for data
-        raise SavepointError(
-            f"{storage} is no checkpoint directory: no job has begun there. Name the one that the job has as "
-            f"{options.CHECKPOINT_DIR.key}"
-        )
-    waiting = partial(_tell_waiting, storage, timeout)
+    _wait_for_begin(storage, min(timeout, _START_SECONDS))
+    waiting = partial(_tell, f"waiting for the job in {storage} to take the request, {timeout:g} s at most")
     answer = ask(storage, wanted, accept_seconds=timeout, timeout_seconds=timeout, still_waiting=waiting)
     if answer.error:
         raise SavepointError(answer.error)
     return answer
 
 
-def _tell_waiting(directory: Folder, timeout: float) -> None:
-    told = f"waiting for the job in {directory} to take the request, {timeout:g} s at most"
-    Console(stderr=True).print(Text(told), soft_wrap=True)
+def _wait_for_begin(directory: Folder, seconds: float) -> None:
+    """Wait for a job to begin in a directory, and say so.
+
+    Only where one may be about to. Elsewhere a request would be a stray file, which whoever reads that folder takes for
+    data.
+
+    Raises:
+        SavepointError: when none begins.
+    """
+    until = time.monotonic() + seconds
+    is_told = False
+    while not has_begun(directory):
+        if time.monotonic() >= until or not may_begin(directory):
+            raise SavepointError(
+                f"{directory} is no checkpoint directory: no job has begun there. Name the one that the job has as "
+                f"{options.CHECKPOINT_DIR.key}"
+            )
+        if not is_told:
+            _tell(f"no job has begun in {directory} yet: waiting for one, {seconds:g} s at most")
+            is_told = True
+        time.sleep(_LOOK_SECONDS)
+
+
+def _tell(text: str) -> None:
+    Console(stderr=True).print(Text(text), soft_wrap=True)
 
 
 def _place(location: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.client import running
 from headrace.common import options
+from headrace.common.arguments import expect
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import ConfigurationError, JobCancelledError, SavepointError, StateCorruptedError
@@ -20,12 +22,12 @@ from headrace.common.logs import get_logger
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.jobmanager.commands.rescaling import Rescale
-from headrace.jobmanager.commands.savepoints import SavepointRequest
+from headrace.jobmanager.commands.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.queries import query
+from headrace.savepoint.stored_job import read_with_retries
 
 if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest
     from headrace.common.job_failure import JobFailure
     from headrace.common.typeinfo import DeclaredType
     from headrace.jobmanager.job_manager import JobManager
@@ -55,7 +57,6 @@ class JobClient:
 
     Args:
         manager: the job, not started yet.
-        savepoint_directory: where savepoints are made unless who asks for one says it.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -68,9 +69,8 @@ class JobClient:
         <JobStatus.FINISHED: 6>
     """
 
-    def __init__(self, manager: JobManager, savepoint_directory: str | None = None) -> None:
+    def __init__(self, manager: JobManager) -> None:
         self._manager = manager
-        self._savepoint_directory = savepoint_directory
         self._status = JobStatus.CREATED
         self._status_lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
@@ -127,6 +127,7 @@ class JobClient:
             drain: whether all sources are to end where they are. One more epoch then brings event time to its end, so
                 that all its windows and timers fire, and the job has finished: it does not go on from there.
         """
+        expect(drain, bool, "stop: drain")
         if drain:
             self._manager.drain()
         else:
@@ -149,7 +150,7 @@ class JobClient:
         return self._manager.request(Rescale(parallelism))
 
     def trigger_savepoint(
-        self, savepoint_directory: str | None = None, format_type: SavepointFormat = "canonical"
+        self, savepoint_directory: str | PathLike[str] | None = None, format_type: SavepointFormat = "canonical"
     ) -> CompletableFuture[str]:
         """Take a savepoint at the end of the epoch that runs, while the job goes on.
 
@@ -162,12 +163,12 @@ class JobClient:
         Returns:
             The place of the savepoint, once it is complete; a ``SavepointError`` when it was not taken.
         """
-        return self._manager.take_savepoint(self._wanted(savepoint_directory, format_type))
+        return self._manager.take_savepoint(self._wanted("trigger_savepoint", savepoint_directory, format_type))
 
     def stop_with_savepoint(
         self,
         advance_to_end_of_event_time: bool,
-        savepoint_directory: str | None = None,
+        savepoint_directory: str | PathLike[str] | None = None,
         format_type: SavepointFormat = "canonical",
     ) -> CompletableFuture[str]:
         """Take a savepoint, and end the job with it.
@@ -182,7 +183,8 @@ class JobClient:
             The place of the savepoint, once it is complete and the job has ended. When none could be taken it is a
             ``SavepointError``, and the job goes on, unless it has come to its end.
         """
-        wanted = self._wanted(savepoint_directory, format_type)
+        expect(advance_to_end_of_event_time, bool, "stop_with_savepoint: advance_to_end_of_event_time")
+        wanted = self._wanted("stop_with_savepoint", savepoint_directory, format_type)
         drains = advance_to_end_of_event_time
         return self._with_the_end(self._manager.take_savepoint(wanted, stops=True, drains=drains))
 
@@ -200,13 +202,17 @@ class JobClient:
         savepoint.add_done_callback(complete)
         return ended
 
-    def _wanted(self, directory: str | None, format_type: SavepointFormat) -> SavepointRequest:
-        directory = directory or self._savepoint_directory
+    def _wanted(self, method: str, directory: str | PathLike[str] | None, format_type: str) -> SavepointRequest:
         if directory is None:
-            raise ConfigurationError(
-                f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key}"
-            )
-        return SavepointRequest(directory, savepoint_format(format_type))
+            directory = self._manager.savepoint_directory
+        if directory is None:
+            raise ConfigurationError(NO_PLACE)
+        place = fspath(directory) if isinstance(directory, PathLike) else directory
+        expect(place, str, f"{method}: savepoint_directory")
+        if not place.strip():
+            raise ConfigurationError(f"{method}: {EMPTY_PLACE}")
+        expect(format_type, str, f"{method}: format_type")
+        return SavepointRequest(place, savepoint_format(format_type))
 
     def query_state(
         self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None
@@ -216,32 +222,22 @@ class JobClient:
         Java's ``QueryableStateClient`` is the model, which asks tasks; here the state files are asked, and the job does
         not notice. Of a job in another process :meth:`SavepointReader.query` reads the checkpoint directory.
 
-        Args:
-            uid: the operator.
-            descriptor: the state, as the program declares it.
-            key: the key.
-            key_type: the type of keys that the program gives to ``key_by``; any object when left out.
-
-        Returns:
-            What the state gives for the key: a value (None where there is none), a list, a dict.
+        Arguments and result are those of :meth:`SavepointReader.query`.
 
         Raises:
             StateMigrationError: when the state was stored with another type, or with other keys.
-            SavepointError: when the job has completed no epoch yet, has no such operator with state, or has ended and
-                had no checkpoint directory (``execution.checkpointing.dir``).
+            SavepointError: when the job has completed no epoch yet, has no such operator, or nothing under the name of
+                the state, or has ended and had no checkpoint directory (``execution.checkpointing.dir``).
         """
-        tried: Manifest | None = None
-        while True:
-            job = self._manager.stored_job()
-            try:
-                return query(job, uid, descriptor, key, key_type)
-            except StateCorruptedError as error:  # a file may have gone with the checkpoint that it was of
-                if job.manifest == tried:
-                    raise SavepointError(
-                        f"the state of {job.location} cannot be read: {error}. Without {options.CHECKPOINT_DIR.key} it "
-                        "is kept until the job ends"
-                    ) from error
-                tried = job.manifest
+        job = self._manager.stored_job()
+        try:
+            _, found = read_with_retries(job, lambda job: query(job, uid, descriptor, key, key_type))
+        except StateCorruptedError as error:
+            raise SavepointError(
+                f"the state of {job.location} cannot be read: {error}. Without {options.CHECKPOINT_DIR.key} it is kept "
+                "until the job ends"
+            ) from error
+        return found
 
     def interrupt(self) -> CompletableFuture[None]:
         """Stop as for :meth:`stop`, at the wish of a signal and not of the program, which may not know of it."""

@@ -100,7 +100,7 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     replan = partial(_replanned, graph, configuration, job_name, ship)
     job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
     manager = JobManager(job, runtime, store, listener, replan=replan)
-    client = JobClient(manager, configuration.get(options.SAVEPOINT_DIR))
+    client = JobClient(manager)
     client.start()
     return client
 

@@ -120,6 +120,13 @@ def share(text: str) -> float:
     return value
 
 
+def location(text: str) -> str:
+    """Reads a path or a URI, which is not empty."""
+    if not text.strip():
+        raise ValueError("a path or a URI (was it to come from a variable that is not set?)")
+    return text
+
+
 def choice(*names: str, others: Mapping[str, str] = _NONE) -> Callable[[str], str]:
     """Reads one of some names, in any case and with ``_`` for ``-``; gives it as it is listed.
 

@@ -12,6 +12,7 @@ from headrace.common.config_values import (
     choice,
     duration,
     integer,
+    location,
     member,
     memory_size,
     number,
@@ -167,14 +168,14 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
 )
 SAVEPOINT_DIR: Final = ConfigOption[str | None](
     "execution.checkpointing.savepoint-dir",
-    str,
+    location,
     None,
     "Where the directories of savepoints are made, unless who asks for one says it.",
     ("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
 )
 RECOVERY_PATH: Final = ConfigOption[str | None](
     "execution.state-recovery.path",
-    str,
+    location,
     None,
     "A savepoint, or a checkpoint directory, that the job starts from. A job that finds a checkpoint in its own "
     "checkpoint directory goes on from that instead.",

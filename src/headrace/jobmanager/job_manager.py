@@ -25,7 +25,7 @@ from headrace.jobmanager.checkpoints.retention import Ending
 from headrace.jobmanager.commands.queue import CommandQueue
 from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.jobmanager.commands.rescaling import SlotWatcher
-from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover
+from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
@@ -94,7 +94,8 @@ class JobManager:
             job, runtime, store, self._listener, clock, stop=self._stop, cancelled=self._cancelled
         )
         self._savepoints = SavepointCoordinator()
-        self._requests = RequestWatch(store.storage)
+        self._savepoint_directory = job.settings.savepoint_directory
+        self._requests = RequestWatch(store.storage, self._savepoint_directory)
         self._has_unseen_state = False
         self._active_at = 0.0
         self._latest: EpochStatistics | None = None
@@ -103,6 +104,11 @@ class JobManager:
     def plan(self) -> JobPlan:
         """The job's plan; another one after :meth:`rescale`."""
         return self._supervisor.plan
+
+    @property
+    def savepoint_directory(self) -> str | None:
+        """Where savepoints are made unless who asks for one says it; None for nowhere."""
+        return self._savepoint_directory
 
     @property
     def latest(self) -> EpochStatistics | None:
@@ -141,7 +147,7 @@ class JobManager:
         newest, location = self.manifest, f"job {self.plan.name!r}"
         if newest is None or not newest.stages:
             raise SavepointError(f"{location} has completed no epoch yet: ask again later")
-        return StoredJob(location, newest, state=self._store.state)
+        return StoredJob(location, newest, state=self._store.state, later=self.stored_job)
 
     # --- for others --------------------------------------------------------------------------------------------------
 
@@ -206,7 +212,7 @@ class JobManager:
             ends = job.stop if stops else None
             savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
 
-        return self._commands.add_lasting(begin)
+        return self._commands.add_lasting(begin, too_late(wanted))
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""

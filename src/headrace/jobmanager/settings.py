@@ -104,6 +104,7 @@ class JobSettings:
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
         reactive: how the parallelism follows the cluster; None when it does not.
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
+        savepoint_directory: where savepoints are made unless who asks for one says it; None for nowhere.
     """
 
     limits: EpochLimits
@@ -122,6 +123,7 @@ class JobSettings:
     backlog_lag: int | None = None
     reactive: ReactiveSettings | None = None
     start: SavepointStart | None = None
+    savepoint_directory: str | None = None
 
 
 def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
@@ -151,6 +153,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
         reactive=_reactive(configuration),
         start=_start(configuration),
+        savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
     )
 
 

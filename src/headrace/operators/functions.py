@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -12,6 +13,7 @@ from headrace.common.other_names import other_names
 from headrace.common.signatures import method_of_object
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
+from headrace.operators.closing import close_all
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
 
@@ -26,6 +28,12 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _DOES_NOTHING: Final = "__headrace_does_nothing__"
 
 _STATE_IN_OPEN: Final = "declare state in open(self, runtime_context), and keep what get_state(...) gives in self"
+
+NO_KEYED_STATE: Final = (
+    "keyed state exists only after key_by(...), and functions that are awaited have none; state of a subtask is what "
+    "get_operator_state_store() of a CheckpointedFunction has"
+)
+"""What errors say where state of keys is asked for without keys."""
 
 OTHER_NAMES_FOR_EMITTING: Final = {
     **dict.fromkeys(("output", "emit"), "yield the tag and the record for a side output: yield tag, value"),
@@ -108,10 +116,7 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
     if context.state is not None:
         with suppress(StateError):
             return context.state.keyed
-    raise InvalidProgramError(
-        f"{method} in operator {context.name!r} ({context.call_site}): keyed state exists only after key_by(...); "
-        "state of a subtask is what get_operator_state_store() of a CheckpointedFunction has"
-    )
+    raise InvalidProgramError(f"{method} in operator {context.name!r} ({context.call_site}): {NO_KEYED_STATE}")
 
 
 @other_names(
@@ -194,7 +199,9 @@ class FunctionOperator(Operator):
                     opened(RuntimeContext(context))
 
     def close(self) -> None:
-        with calling_user_code(self.context):
-            for function in self._functions:
-                if (closed := method_of_object(function, "close")) is not None:
-                    closed()
+        close_all([partial(self._close, function) for function in reversed(self._functions)])
+
+    def _close(self, function: Any) -> None:
+        if (closed := method_of_object(function, "close")) is not None:
+            with calling_user_code(self.context):
+                closed()

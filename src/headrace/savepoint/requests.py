@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import SavepointError
 from headrace.savepoint.metadata import savepoint_format
+from headrace.savepoint.stored_job import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,10 +44,11 @@ class JobRequest:
     """What a job is asked for.
 
     Attributes:
-        directory: where a savepoint is made; empty for none, where the job is only to stop.
+        directory: where a savepoint is made; when empty, where the job's own configuration says, if it does.
         format: canonical or native.
         stops: whether the job is to stop.
         drains: whether all sources are to end where they are first.
+        needs_savepoint: whether nothing is to be done where there is no place for a savepoint; else the job only stops.
         parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
         only_looks: whether it is only asked if there is a job.
     """
@@ -55,6 +57,7 @@ class JobRequest:
     format: SavepointFormat = "canonical"
     stops: bool = False
     drains: bool = False
+    needs_savepoint: bool = False
     parallelism: int = 0
     only_looks: bool = False
 
@@ -160,7 +163,7 @@ def ask(
     stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
     folder.write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
     try:
-        if not _is_accepted(folder, f"{stem}.accepted", accept_seconds, still_waiting):
+        if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting):
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
                 "epoch takes longer than that"
@@ -175,14 +178,22 @@ def ask(
         folder.remove_all([f"{stem}.accepted", f"{stem}.done"])
 
 
-def _is_accepted(folder: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
-    """Whether a job accepts a request in time; if none does, none can any more."""
-    patience = min(seconds, _PATIENCE_SECONDS)
-    is_accepted = _appears(folder, name, patience)
-    if not is_accepted and seconds > patience:
-        still_waiting()
-        is_accepted = _appears(folder, name, seconds - patience)
-    return is_accepted or not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
+def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
+    """Whether a job accepts a request in time; if none does, none can any more.
+
+    Raises:
+        JobNotFoundError: when the one that was to do it has come to its end.
+    """
+    folder = directory.folder(REQUESTS)
+    until, is_told = time.monotonic() + seconds, False
+    while not _appears(folder, name, min(_PATIENCE_SECONDS, until - time.monotonic())):
+        _refuse_finished(directory)
+        if time.monotonic() >= until:
+            return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
+        if not is_told:
+            still_waiting()
+            is_told = True
+    return True
 
 
 def is_job_running(directory: Folder, seconds: float) -> bool:
@@ -197,6 +208,12 @@ def is_job_running(directory: Folder, seconds: float) -> bool:
     except SavepointError:  # accepted, and not answered yet
         pass
     return True
+
+
+def _refuse_finished(directory: Folder) -> None:
+    manifest = newest_manifest(directory)
+    if manifest is not None and manifest.finished:
+        raise JobNotFoundError(f"the job in {directory} has come to its end, and takes no requests any more")
 
 
 def _appears(folder: Folder, name: str, seconds: float) -> bool:

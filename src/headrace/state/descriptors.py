@@ -80,6 +80,9 @@ class StateDescriptor:
         self.renamed_fields = NOTHING_RENAMED
         self._ttl_config: StateTtlConfig | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info})"
+
     def keep_for_operator(self, subject: str, renamed: RenamedFields, advice: str = OTHER_UID) -> None:
         """Says that an operator keeps it for itself: the program knows neither its name nor its descriptor.
 

@@ -155,7 +155,7 @@ def rewrite_run(
         store: it has the run.
         run: the run.
         renewed: makes the rows of those of the run that count.
-        about: what the run says of itself from now on, beside what it has said.
+        about: what the run says otherwise of itself from now on; nothing of its rows.
 
     Returns:
         The run that is there now; None when no row of it counts, so that it was dropped.

@@ -162,11 +162,15 @@ class ListState(MergingState[T, list[T]]):
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
-        """Replaces all elements."""
+        """Replaces all elements.
+
+        Raises:
+            InvalidTypeError: when this is no list, tuple or the like, or an element is None or does not fit the type.
+        """
 
     @abstractmethod
     def add_all(self, values: list[T]) -> None:
-        """Adds several elements at the end."""
+        """Adds several elements at the end; errors as of :meth:`update`, with which nothing is added."""
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
@@ -214,11 +218,15 @@ class WritableMapState(ReadableMapState[K, V]):
 
     @abstractmethod
     def put(self, key: K, value: V) -> None:
-        """Sets the value of an entry."""
+        """Sets the value of an entry.
+
+        Raises:
+            InvalidTypeError: when the key or the value does not fit its type.
+        """
 
     @abstractmethod
     def put_all(self, dict_value: Mapping[K, V]) -> None:
-        """Sets the values of several entries."""
+        """Sets the values of several entries, one after the other; errors as of :meth:`put`."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -234,8 +242,9 @@ class WritableMapState(ReadableMapState[K, V]):
 class MapState(WritableMapState[K, V]):
     """A dict per key, of which only the entries that change are written.
 
-    It is iterated in the order of insertion, however the job's input was cut into epochs. A key that does not fit the
-    declared type, ``1.0`` where keys are integers, is the key of no entry.
+    It is iterated in the order of insertion, however the job's input was cut into epochs; with a time to live, entries
+    that were put again may come later, as if they were new. A key that does not fit the declared type, ``1.0`` where
+    keys are integers, is the key of no entry.
 
     Examples:
         >>> from headrace.common import Types
@@ -382,7 +391,5 @@ class KeyedStateStore(ABC):
 
     def _checked(self, descriptor: Any, expected: type[d.StateDescriptor], method: str) -> Any:
         if not isinstance(descriptor, expected):
-            is_other = isinstance(descriptor, d.StateDescriptor)
-            got = f"a {type(descriptor).__name__}" if is_other else repr(descriptor)
-            raise InvalidProgramError(f"{method}: expected a {expected.__name__}, got {got}")
+            raise InvalidProgramError(f"{method}: expected a {expected.__name__}, got {descriptor!r}")
         return self._state(descriptor, method)

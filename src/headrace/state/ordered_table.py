@@ -121,10 +121,12 @@ class OrderedLayout:
 
     def _renamed(self, store: RunStore, run: Run) -> Run | None:
         about = run.meta if self.named_now is None else self.named_now(run.meta)
-        if about == run.meta or run.section.schema.types != self.schema.types:
+        # Only these: the rows that are written may be fewer, and what is over of them is another part.
+        others = {entry: said for entry, said in about.items() if said != run.meta.get(entry)}
+        if not others or run.section.schema.types != self.schema.types:
             return run
         logger.info("%s: what was stored has the names of today", self.what)
-        return rewrite_run(store, run, lambda batch: batch.rename_columns(self.schema.names), about)
+        return rewrite_run(store, run, lambda batch: batch.rename_columns(self.schema.names), others)
 
     def _evolved(self, store: RunStore, run: Run) -> Run | None:
         stored = run.meta.get(TYPES)

@@ -351,8 +351,10 @@ class TtlPolicy:
         return IN_EVENT_TIME if self.is_in_event_time else IN_PROCESSING_TIME
 
     def expiry(self, now: int) -> int | None:
-        """When an element that is written now will expire, in milliseconds; at most the end of time.
+        """When an element that is written now will expire, in milliseconds.
 
-        None, which is never, while there is no event time to count from.
+        None, which is never, while there is no event time to count from, and where that is beyond the end of time: a
+        timer at the end of the input finds what it has written.
         """
-        return None if now == MIN_WATERMARK else min(now + self.millis, MAX_WATERMARK)
+        expiry = now + self.millis
+        return None if now == MIN_WATERMARK or expiry > MAX_WATERMARK else expiry

@@ -26,7 +26,8 @@ from headrace.datastream import (
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.operators.asynchronous import requesting_operator, requests
 from headrace.operators.asynchronous.async_operator import AsyncOperator
-from headrace.operators.asynchronous.requests import RequestSettings
+from headrace.operators.asynchronous.intake import RecordIntake
+from headrace.operators.asynchronous.requests import Answers, RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.base import OperatorContext
 from headrace.testing import JobHarness
@@ -200,7 +201,7 @@ def test_an_async_function_of_a_keyed_stream_has_no_state() -> None:
         def open(self, runtime_context: RuntimeContext) -> None:
             runtime_context.get_state(ValueStateDescriptor("x", LONG))
 
-    with pytest.raises(UserFunctionError, match=r"get_state in operator 'AsyncWait'.*keyed state exists only"):
+    with pytest.raises(InvalidProgramError, match=r"get_state: keyed state .* functions that are awaited have none"):
         answers(lambda stream: AsyncDataStream.unordered_wait(stream.key_by(lambda n: n, LONG), Stateful(), 0), [1])
 
 
@@ -287,6 +288,35 @@ def test_a_timeout_of_the_service_itself_is_an_error_like_others() -> None:
         answers(asking(AsyncDataStream.unordered_wait, Gives()), [7])
 
 
+class AsSlow(Never):
+    """Awaits what is to be given in place of its results, and of 4 that never comes either."""
+
+    async def timeout(self, value: int) -> list[int]:  # type: ignore[override]
+        if value == 4:
+            await asyncio.Event().wait()
+        return [-value]
+
+
+def test_what_is_given_in_place_may_be_awaited_for_as_long() -> None:
+    assert answers(asking(AsyncDataStream.unordered_wait, AsSlow(2), timeout=20), [1, 2]) == [1, -2]
+    with pytest.raises(UserFunctionError, match="no result in time, and timeout gives none within 20 ms") as raised:
+        answers(asking(AsyncDataStream.unordered_wait, AsSlow(4), timeout=20), [1, 4])
+    assert "record: 4" in str(raised.value)
+
+
+class Late(Never):
+    """Gives a result when it is cancelled."""
+
+    async def answer(self, value: int) -> list[int]:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return [value]
+
+
+def test_a_result_that_comes_too_late_is_none() -> None:
+    assert answers(asking(AsyncDataStream.unordered_wait, Late(), timeout=5), [7]) == [-7]
+
+
 # --- failures --------------------------------------------------------------------------------------------------------
 
 
@@ -317,6 +347,45 @@ def test_a_failure_names_operator_line_and_record(error: Callable[[], BaseExcept
     assert re.search(r"test_async_functions.py:\d+ in answer", text)
     assert "record: 3" in text
     assert type(error()).__name__ in text
+
+
+def below(value: int) -> None:
+    raise ValueError(f"{value} is below")
+
+
+def test_a_failure_tells_how_the_program_came_there() -> None:
+    class Deep(Service):
+        async def answer(self, value: int) -> list[int]:
+            below(value)
+            return []
+
+    with pytest.raises(UserFunctionError, match=r"in below\n *record: 1") as raised:
+        answers(asking(AsyncDataStream.unordered_wait, Deep()), [1])
+    assert re.search(r"(?s)in the task:.*in answer.*in below", "".join(raised.value.__notes__))
+
+
+def test_no_request_begins_behind_a_failure_or_the_end() -> None:
+    async def invoke(value: int) -> list[int]:
+        asked.append(value)
+        return [value] if value < 3 else below(value)  # type: ignore[return-value]
+
+    async def run(*, fails: bool) -> None:
+        context = OperatorContext("service", "s", 0, 1, 128, UNKNOWN_CALL_SITE)
+        function = requests.RequestFunction(invoke, requesting_operator.out_of_time, invoke)
+        made = requests.Requests(function, RequestSettings(0, 10, False, NO_RETRY_STRATEGY), context)
+        taken = RecordIntake(made)
+        taken.add(Answers(batch_of([1, 3 if fails else 2])))
+        await turns()
+        assert (made.failure is not None) is fails
+        if not fails:
+            await made.end()
+        taken.add(Answers(batch_of([4])))
+        await turns()
+
+    for fails in (True, False):
+        asked.clear()
+        asyncio.run(run(fails=fails))
+        assert asked == [1, 3 if fails else 2]
 
 
 @pytest.mark.parametrize("method", ["open", "close"])

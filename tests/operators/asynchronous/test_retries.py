@@ -87,6 +87,25 @@ def test_the_last_result_counts_when_attempts_run_out() -> None:
     assert asked == [10] * 3
 
 
+class Yields(Service):
+    """Gives an iterator of its results, of which there are some at the second attempt."""
+
+    async def answer(self, value: int) -> Any:
+        return (value for _ in range(asked.count(value) - 1))
+
+
+def test_predicates_see_the_list_of_results() -> None:
+    strategy = AsyncRetryStrategy.fixed_delay(2, 1, lambda results: len(results) == 0)
+    assert answers(retrying(AsyncDataStream.unordered_wait_with_retry, Yields(), strategy), [10]) == [10]
+
+
+def test_a_predicate_of_results_that_fails_is_told_and_no_reason_for_another_attempt() -> None:
+    strategy = AsyncRetryStrategy.fixed_delay(2, 1, lambda results: results[0] > 1, has_exception_predicate)
+    with pytest.raises(UserFunctionError, match=r"(?s)IndexError.*test_retries.py:\d+ in <lambda>.*record: 10"):
+        answers(retrying(AsyncDataStream.unordered_wait_with_retry, Yields(), strategy), [10])
+    assert asked == [10]
+
+
 def test_what_no_predicate_asks_for_is_not_tried_again() -> None:
     of_values = partial(exception_type_predicate, expected_error_type=ValueError)
     strategy = AsyncRetryStrategy.fixed_delay(2, 1, empty_result_predicate, of_values)
@@ -115,6 +134,16 @@ class Patient(AsyncRetryStrategy):
 
 def test_a_strategy_of_the_program() -> None:
     assert answers(retrying(AsyncDataStream.unordered_wait_with_retry, Flaky(4), Patient()), [10]) == [5]
+
+
+class Unsure(Patient):
+    def get_retry_predicate(self) -> AsyncRetryPredicate:
+        raise ValueError("there is no predicate")
+
+
+def test_a_strategy_of_the_program_that_fails_is_told() -> None:
+    with pytest.raises(UserFunctionError, match=r"there is no predicate\n *at .*test_retries.py:\d+ in get_retry_pre"):
+        answers(retrying(AsyncDataStream.unordered_wait_with_retry, Flaky(4), Unsure()), [10])
 
 
 def test_the_delays_of_strategies() -> None:

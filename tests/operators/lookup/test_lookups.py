@@ -19,6 +19,7 @@ import pytest
 from headrace.common import Row, RowKind, Time, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import AsyncRetryStrategy, DataStream, OutputTag, RuntimeContext
+from headrace.datastream import lookup as lookup_module
 from headrace.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
 from headrace.datastream.lookup import Lookup, LookupCache
 from headrace.testing import JobHarness
@@ -95,6 +96,13 @@ def test_functions_of_all_kinds(kind: str) -> None:
 def test_a_key_is_asked_for_once_at_a_time() -> None:
     enriched(Lookup.of_many(countries), (1, 10), (2, 20), (1, 30), (2, 40))
     assert asked == [[1, 2]]
+
+
+def test_a_lambda_may_call_what_is_awaited() -> None:
+    assert enriched(Lookup.function(lambda key: country_later(key + 1), str), (1, 1), (6, 1)) == [
+        (1, "it"),
+        (6, None),
+    ]
 
 
 def test_a_function_by_itself_is_a_lookup() -> None:
@@ -267,6 +275,20 @@ def test_keys_of_another_kind_than_the_column_are_told(database: Path) -> None:
             job.run_epoch()
 
 
+def test_rows_that_are_too_many_to_travel_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_module, "_MOST_BYTES", 7)
+    with pytest.raises(InvalidProgramError, match="the rows take 0 MiB, and would travel with the job to each task"):
+        Lookup.dataframe(pa.table({"id": [1]}), key="id")
+
+
+def test_a_stream_is_no_lookup() -> None:
+    def job(job: JobHarness) -> None:
+        job.add_source("in", ORDER).enrich(job.add_source("other", ORDER), "customer")  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidTypeError, match="two streams come together by join"):
+        JobHarness(job)
+
+
 def test_rows_of_arrow() -> None:
     rows = pa.table({"id": pa.array([1, 2, 2], pa.int32()), "name": ["ann", "bob", "bea"]})
     lookup = Lookup.dataframe(rows, key="id")
@@ -353,7 +375,7 @@ NAMED = Types.ROW_NAMED(["name"], [Types.STRING()])
 @pytest.mark.parametrize(
     ("lookup", "told"),
     [
-        (Lookup.function(lambda key: {"country": "fr"}, NAMED), "what was found: got .* expected a Row"),
+        (Lookup.function(lambda key: {"country": "fr"}, NAMED), "what was found: got .* expected a Row.*returned by"),
         (Lookup.of_many(lambda keys: dict.fromkeys(keys, 7), NAMED), "what was found: got 7 .* expected a Row"),
         (Lookup.function(lambda key: 7, Types.LIST(Types.INT())), "what was found: got 7 .* expected a list"),
         (Lookup.function(lambda key: Uncopyable(), Types.PICKLED_BYTE_ARRAY()), "there is one of it"),
@@ -361,7 +383,7 @@ NAMED = Types.ROW_NAMED(["name"], [Types.STRING()])
 )
 def test_what_is_found_and_cannot_be_handed_on_is_told(lookup: Lookup, cache: LookupCache | None, told: str) -> None:
     """Also where several records want it, so that it is copied: the job waited for ever."""
-    with pytest.raises(UserFunctionError, match=told) as raised:
+    with pytest.raises(UserFunctionError, match=f"(?s){told}") as raised:
         enriched(lookup, (1, 10), (2, 20), (1, 30), cache=cache)
     assert "record: Row(customer=1, amount=10)" in str(raised.value)
 
@@ -373,6 +395,20 @@ def test_requests_that_fail_or_find_nothing_are_made_again() -> None:
     missing = AsyncRetryStrategy.fixed_delay(2, 1, empty_result_predicate, None)
     assert enriched(country, (7, 10), retries=missing) == [(7, None)]
     assert asked == [7, 7, 7]
+
+
+def ever_more(keys: list[int]) -> dict[int, str]:
+    """Knows a key more each time."""
+    asked.append(sorted(keys))
+    return {key: "fr" for key in keys if key < len(asked)}
+
+
+def test_of_many_keys_those_that_are_missing_are_asked_for_again() -> None:
+    """Which keys share a request must not matter."""
+    again = AsyncRetryStrategy.fixed_delay(2, 1, empty_result_predicate, None)
+    found = enriched(Lookup.of_many(ever_more), (0, 10), (1, 20), (2, 30), (7, 40), retries=again)
+    assert found == [(0, "fr"), (1, "fr"), (2, "fr"), (7, None)]
+    assert asked == [[0, 1, 2, 7], [1, 2, 7], [2, 7]]
 
 
 def test_a_lookup_that_takes_too_long() -> None:
@@ -398,6 +434,7 @@ def test_a_table_that_takes_too_long_to_read() -> None:
 
 
 ENDLESS = """
+import asyncio
 import threading
 from headrace.common.errors import UserFunctionError
 from headrace.datastream.lookup import Lookup
@@ -406,7 +443,10 @@ from tests.operators.lookup.test_lookups import Gone, enriched
 def waits(key):
     threading.Event().wait()
 
-for lookup in (waits, Lookup.table(Gone, "customers", "id", {"country": str})):
+async def waits_beside(key):
+    await asyncio.to_thread(waits, key)
+
+for lookup in (waits, waits_beside, Lookup.table(Gone, "customers", "id", {"country": str})):
     try:
         enriched(lookup, (2, 10), timeout=5)
     except UserFunctionError as error:
@@ -416,7 +456,7 @@ for lookup in (waits, Lookup.table(Gone, "customers", "id", {"country": str})):
 
 def test_what_never_answers_does_not_hold_up_the_end_of_the_program() -> None:
     ended = subprocess.run([sys.executable, "-c", ENDLESS], check=True, capture_output=True, text=True, timeout=200)
-    assert ended.stdout.split() == ["True", "True"]
+    assert ended.stdout.split() == ["True"] * 3
 
 
 def test_a_lookup_without_a_timeout_waits() -> None:
@@ -454,6 +494,20 @@ def test_a_connection_that_cannot_be_closed_hides_no_error() -> None:
     assert "closing the connection failed, too: ConnectionError('closed already')" in str(raised.value)
 
 
+def test_connections_are_closed_and_one_that_cannot_be_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Closed:
+        def cursor(self) -> Any:
+            return sqlite3.connect(":memory:").execute("CREATE TABLE customers (id INTEGER, country TEXT)")
+
+        def close(self) -> None:
+            raise ConnectionError("closed already")
+
+    lookup = Lookup.table(Closed, "customers", "id", {"country": str})
+    assert enriched(lookup, (1, 10)) == [(1, None)]
+    (told,) = [record for record in caplog.records if "could not be closed" in record.getMessage()]
+    assert "closed already" in str(told.exc_info)
+
+
 def test_a_lookup_that_ends_an_iteration() -> None:
     def first(key: int) -> str:
         return next(iter([]))
@@ -483,6 +537,15 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         assert "record: Row(customer=1, amount=10)" in str(raised.value)
 
 
+def yields(key: int) -> Any:
+    yield key
+
+
+class YieldsLater:
+    async def __call__(self, key: int) -> Any:
+        yield key
+
+
 @pytest.mark.parametrize(
     ("lookup", "arguments", "told"),
     [
@@ -497,11 +560,14 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         ),
         (country, {"timeout": "1 s"}, "timeout: expected a Duration"),
         (lambda: 1, {}, "write a function of (key)"),
+        (yields, {}, "a lookup returns what is found, and yields nothing"),
+        (YieldsLater(), {}, "a lookup returns what is found, and yields nothing"),
         (Lookup, {}, "enrich takes a Lookup, not the class: Lookup.function(f)"),
         (country, {"on": "nobody"}, "nobody"),
         (country, {"misses": "ignore"}, "misses is 'keep', 'drop' or an OutputTag, not 'ignore'"),
         (country, {"cache": LookupCache.full()}, "LookupCache.full() is for Lookup.table(...)"),
         (country, {"cache": 5}, "cache takes a LookupCache, not 5"),
+        (BY_NAME, {"on": lambda order: "ann", "cache": LookupCache.partial()}, "are in memory anyway: leave cache out"),
         (BY_NAME, {}, "the key of a record, 'customer', is Long, and that of a row, 'name', is String: no two would"),
         (BY_NAME, {"on": ("customer", "amount")}, "('customer', 'amount'), and that of a row 'name': on and key have"),
         (BY_TWO, {"on": "customer"}, "is 'customer', and that of a row 'id', 'name': on and key have to be as many"),
@@ -529,6 +595,8 @@ def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> N
             "takes a DataFrame of Spark or a pyarrow.Table, not [1]",
         ),
         (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (lambda: Lookup.dataframe(pa.table({"a": [1]}), key=()), "key takes a name or several, not ()"),
+        (lambda: Lookup.table(print, "a", 7, {"c": str}), "key takes a name or several, not 7"),
         (
             lambda: Lookup.table(sqlite3.connect(":memory:"), "a", "id", {"c": str}),
             "connect takes a function that makes a connection in a task, lambda: ..., not a Connection",

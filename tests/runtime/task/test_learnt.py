@@ -104,5 +104,6 @@ def test_what_a_chain_has_learnt_that_failed_is_dropped(tmp_path: Path) -> None:
     assert failed.learnt["windows"]
     failed.drop()
     again = cache.take(*task, context)
+    again.open()
     assert all(again.learnt["windows"][name] is not kept for name, kept in failed.learnt["windows"].items())
     manager.close()

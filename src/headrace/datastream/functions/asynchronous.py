@@ -33,7 +33,8 @@ class AsyncFunction(_Awaited, Generic[T_contra, OUT_co]):
 
     All methods are called in the event loop of the operator, ``open`` and ``close`` as well: a client that needs a
     running loop may be made there, and they may be ``async def``, too. What blocks (``time.sleep``, a client that is
-    not asynchronous) holds up all other requests; ``await asyncio.to_thread(...)`` does not.
+    not asynchronous) holds up all other requests; ``await asyncio.to_thread(...)`` does not, in up to 64 threads. Tasks
+    that a function has started for itself are cancelled after ``close``, if they are still there.
 
     Examples:
         >>> import asyncio
@@ -55,8 +56,11 @@ class AsyncFunction(_Awaited, Generic[T_contra, OUT_co]):
     async def async_invoke(self, value: T_contra) -> Iterable[OUT_co]:
         """The records that ``value`` becomes, as a list; an exception fails the job unless there is a retry."""
 
-    def timeout(self, value: T_contra) -> Iterable[OUT_co]:
-        """The same for a record whose time is over, with all its attempts; as it is, it raises ``TimeoutError``."""
+    def timeout(self, value: T_contra) -> Iterable[OUT_co] | Awaitable[Iterable[OUT_co]]:
+        """The same for a record whose time is over, with all its attempts; as it is, it raises ``TimeoutError``.
+
+        It may be ``async def``, and has the same time again.
+        """
         raise _out_of_time(f"timeout(value) was called for {value!r}", "timeout")
 
 
@@ -82,8 +86,11 @@ class AsyncBatchFunction(_Awaited, Generic[T_contra, OUT_co]):
     async def async_invoke_batch(self, inputs: list[Any]) -> Iterable[OUT_co]:
         """A list with one result for each of the records, in their order."""
 
-    def timeout_batch(self, inputs: list[Any]) -> Iterable[OUT_co]:
-        """The same for records whose time is over, with all attempts; as it is, it raises ``TimeoutError``."""
+    def timeout_batch(self, inputs: list[Any]) -> Iterable[OUT_co] | Awaitable[Iterable[OUT_co]]:
+        """The same for records whose time is over, with all attempts; as it is, it raises ``TimeoutError``.
+
+        It may be ``async def``, and has the same time again.
+        """
         raise _out_of_time(f"timeout_batch(inputs) was called for {len(inputs)} records", "timeout_batch")
 
 

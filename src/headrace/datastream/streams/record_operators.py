@@ -213,8 +213,8 @@ class RecordOperators(Stream[T_co], Generic[T_co]):
                 ``"drop"`` leaves it out, an ``OutputTag`` has it leave by that side output.
             timeout: how long a request may take, with all its attempts; then the job fails. 0 for as long as it takes.
             capacity: how many requests of each parallel instance are in flight at most.
-            retries: when there is another attempt. Its ``result_predicate`` is given what a request has found as a dict
-                by key, so ``empty_result_predicate`` asks again for what was missing.
+            retries: when there is another attempt. Its ``result_predicate`` is given what was found of a key, as a dict
+                with that key and a list, or an empty one: ``empty_result_predicate`` asks again for what was missing.
 
         Raises:
             InvalidTypeError: when an argument is of the wrong kind, or there is no such field.

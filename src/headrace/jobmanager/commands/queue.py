@@ -57,26 +57,35 @@ class CommandQueue:
         outcome.set_exception(_ended())
         return outcome
 
-    def add_lasting(self, begin: Callable[[JobManager, CompletableFuture[T]], None]) -> CompletableFuture[T]:
+    def add_lasting(
+        self, begin: Callable[[JobManager, CompletableFuture[T]], None], too_late: Exception
+    ) -> CompletableFuture[T]:
         """Have something begun that goes on beside the epochs.
 
+        Args:
+            begin: begins it; it raises nothing.
+            too_late: the outcome when the job ends before it has begun.
+
         Returns:
-            The outcome, which ``begin`` is given to complete it later; it raises nothing.
+            The outcome, which ``begin`` is given to complete it later.
         """
         outcome: CompletableFuture[T] = CompletableFuture()
 
         def fail(begun: CompletableFuture[None]) -> None:
-            error = begun.exception()
-            if error is not None and not outcome.done():
-                outcome.set_exception(error)
+            if begun.exception() is not None and not outcome.done():
+                outcome.set_exception(too_late)
 
         self.add(lambda job: begin(job, outcome)).add_done_callback(fail)
         return outcome
 
     def run_all(self, job: JobManager) -> None:
-        """Carry out what waits, in the order in which it was asked for."""
-        while (next_one := self._next()) is not None:
-            command, outcome = next_one
+        """Carry out what waits, in the order in which it was asked for.
+
+        What is asked for meanwhile waits for the next time: somebody who asks without pause cannot keep the job from
+        its epochs, or from its end.
+        """
+        for _ in range(len(self._waiting)):
+            command, outcome = self._waiting.popleft()  # nobody else takes any while the queue is open
             try:
                 result = command(job)
             except Exception as error:
@@ -91,12 +100,8 @@ class CommandQueue:
         """The job is over: nothing is carried out any more."""
         with self._lock:
             self._is_closed = True
-        while (left := self._next()) is not None:
-            left[1].set_exception(_ended())
-
-    def _next(self) -> tuple[Command[Any], CompletableFuture[Any]] | None:
-        with self._lock:
-            return self._waiting.popleft() if self._waiting else None
+        while self._waiting:
+            self._waiting.popleft()[1].set_exception(_ended())
 
 
 def _ended() -> JobExecutionError:

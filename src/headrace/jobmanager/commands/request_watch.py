@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logs import get_logger
 from headrace.jobmanager.commands.rescaling import Rescale
-from headrace.jobmanager.commands.savepoints import SavepointRequest
+from headrace.jobmanager.commands.savepoints import NO_PLACE, SavepointRequest
 from headrace.savepoint.requests import JobAnswer, RequestFolder
 
 if TYPE_CHECKING:
@@ -28,10 +28,12 @@ class RequestWatch:
 
     Args:
         directory: the job's checkpoint directory.
+        savepoints: where savepoints are made unless who asks for one says it; None for nowhere.
     """
 
-    def __init__(self, directory: Folder) -> None:
+    def __init__(self, directory: Folder, savepoints: str | None) -> None:
         self._requests = RequestFolder(directory)
+        self._savepoints = savepoints
         self._looked_at = 0.0
         self._at_end: list[str] = []
 
@@ -60,11 +62,15 @@ class RequestWatch:
         if request.parallelism:
             job.request(Rescale(request.parallelism)).add_done_callback(partial(self._tell, stem))
             return
-        if not request.directory:
+        place = request.directory or self._savepoints
+        if place is None and request.needs_savepoint:
+            self._answer(stem, JobAnswer(error=NO_PLACE))
+            return
+        if place is None:
             self._at_end.append(stem)
             (job.drain if request.drains else job.stop)()
             return
-        wanted = SavepointRequest(request.directory, request.format)
+        wanted = SavepointRequest(place, request.format)
         outcome = job.take_savepoint(wanted, stops=request.stops, drains=request.drains)
         outcome.add_done_callback(partial(self._tell, stem))
 

@@ -16,10 +16,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.pins import NAMES, Pin
+from headrace.common import options
 from headrace.common.errors import (
     HeadraceError,
     JobCancelledError,
-    JobExecutionError,
     SavepointError,
     SavepointMissingError,
 )
@@ -45,7 +45,16 @@ logger = get_logger(__name__)
 LOOK_SECONDS: Final = 0.01
 """So long a job waits that does nothing else until it looks again whether its savepoints are complete."""
 
+NO_PLACE: Final = f"where is the savepoint to be made? Give a directory, or set {options.SAVEPOINT_DIR.key}"
+
+EMPTY_PLACE: Final = "the place of the savepoint is empty (was it to come from a variable that is not set?)"
+
 _ENDED: Final = "The job has ended; its checkpoint directory, if it has one, holds what the savepoint would have held"
+
+_NOT_DRAINED: Final = (
+    "the job was stopped before its sources had ended, so its windows and timers have not fired. Its checkpoint "
+    "directory, if it has one, holds what it can go on from"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ class SavepointCoordinator:
         return any(running.completed is not None for running in self._running)
 
     def begin_at_end(self, request: SavepointRequest, outcome: CompletableFuture[str]) -> None:
-        """Take a savepoint when the job has come to its end."""
+        """Take a savepoint when the job has come to its end; none when it is stopped before."""
         self._at_end.append((request, outcome))
 
     def look(self, job: JobServices, execution: JobExecution) -> None:
@@ -153,7 +162,10 @@ class SavepointCoordinator:
         """
         at_end, self._at_end = self._at_end, []
         for request, outcome in at_end:
-            self._begin(job, execution, request, outcome, None, then=_ENDED)
+            if job.checkpoints.known().finished:
+                self._begin(job, execution, request, outcome, None, then=_ENDED)
+            else:
+                outcome.set_exception(SavepointError(f"no savepoint was taken in {request.directory}: {_NOT_DRAINED}"))
         while self._running:
             execution.commits.check()
             self._look(job, execution, then=_ENDED)
@@ -163,11 +175,18 @@ class SavepointCoordinator:
 
     def close(self) -> None:
         """The job is over: what is not complete never will be."""
-        left = [running.outcome for running in self._running] + [outcome for _, outcome in self._at_end]
+        left = [(str(running.folder), running.outcome) for running in self._running]
+        left += [(request.directory, outcome) for request, outcome in self._at_end]
         self._running, self._at_end = [], []
-        for outcome in left:
+        for where, outcome in left:
             if not outcome.done():  # else whoever waited for it was told
-                outcome.set_exception(JobExecutionError("the job has ended before its savepoint was complete"))
+                error = f"no savepoint was taken in {where}: it was not complete. {_ENDED}"
+                outcome.set_exception(SavepointError(error))
+
+
+def too_late(request: SavepointRequest) -> SavepointError:
+    """What becomes of a request that the job does not come to."""
+    return SavepointError(f"no savepoint was taken in {request.directory}: the job did not come to it. {_ENDED}")
 
 
 def recover(job: JobServices) -> None:

@@ -12,15 +12,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_stack
 from headrace.common.logs import get_logger
+from headrace.operators.asynchronous.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from headrace.common.call_site import CallSite
 
 LOOK_AROUND_SECONDS: Final = 0.05
 """So often a thread that waits comes back to Python, where it may be interrupted."""
 
 _CLOSING_SECONDS: Final = 5.0
 """So long the end of the loop may take; then it is left to itself."""
+
+_ENDING_SECONDS: Final = 2.0
+"""So long tasks that are left over may take to end once they are cancelled."""
+
+_MOST_THREADS: Final = 64
+"""So many calls may block beside the loop: those of ``asyncio.to_thread``, and functions that are not awaited."""
 
 _BLOCKED_SECONDS: Final = 1.0
 """A loop that answers nobody for so long is held up by what should have been awaited."""
@@ -37,7 +46,7 @@ class EventLoopThread:
     """Runs an event loop until it is closed.
 
     Operators make it when they are opened: no process is forked any more then, so none inherits a loop without its
-    thread. The thread does not keep the process alive.
+    thread. Neither that thread nor those of ``asyncio.to_thread`` keep the process alive.
 
     Args:
         name: what the thread is called.
@@ -45,16 +54,12 @@ class EventLoopThread:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._is_closing = False
+        self._loop.set_default_executor(DaemonThreads(_MOST_THREADS, name))
+        self._end: asyncio.Future[None] = self._loop.create_future()
         self._asked_at: float | None = None
         self._has_warned = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it runs nothing any more."""
-        return self._is_closing
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
         """Have a function called in the loop's thread, some time soon."""
@@ -87,32 +92,45 @@ class EventLoopThread:
         if self._asked_at is None:
             self._asked_at = now
             self.call(self._answer)
-        elif now - self._asked_at > _BLOCKED_SECONDS and not self._has_warned:
-            line = of_stack(sys._current_frames().get(self._thread.ident or 0))
-            if line is not None:
-                self._has_warned = True
-                logger.warning(_HELD_UP, self._thread.name, now - self._asked_at, line)
+        elif now - self._asked_at > _BLOCKED_SECONDS and not self._has_warned and (line := self._line()) is not None:
+            self._has_warned = True
+            logger.warning(_HELD_UP, self._thread.name, now - self._asked_at, line)
 
     def _answer(self) -> None:
         self._asked_at = None
 
+    def _line(self) -> CallSite | None:
+        """The line of the program that the loop is at."""
+        return of_stack(sys._current_frames().get(self._thread.ident or 0))
+
     def close(self) -> None:
-        """End the loop; a coroutine that blocks it is left behind."""
-        self._is_closing = True
-        self.call(self._loop.stop)
+        """End the loop, with all tasks that are left in it; a coroutine that blocks it is left behind."""
+        self.call(self._end.set_result, None)
         self._thread.join(_CLOSING_SECONDS)
         if self._thread.is_alive():
-            logger.warning("%s: something blocks its event loop, which is left behind", self._thread.name)
+            place = "something" if (line := self._line()) is None else f"the line at {line}"
+            logger.warning("%s: %s blocks its event loop, which is left behind", self._thread.name, place)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        while not self._is_closing:
+        self._run_until(self._end)
+        self._run_until(self._loop.create_task(self._end_tasks()))
+        self._loop.close()
+
+    def _run_until(self, end: asyncio.Future[None]) -> None:
+        while not end.done():
             try:
-                self._loop.run_forever()
+                self._loop.run_until_complete(end)
             except BaseException:  # sys.exit() in a task that a function has started for itself, say
                 logger.warning("%s: a task of its event loop failed", self._thread.name, exc_info=True)
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+
+    async def _end_tasks(self) -> None:
+        """End what functions have left in the loop: tasks that they have started for themselves, and generators."""
+        if left := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=_ENDING_SECONDS)
+        await self._loop.shutdown_asyncgens()
 
 
 async def _failure_of(coroutine: Coroutine[Any, Any, None]) -> BaseException | None:

@@ -90,8 +90,11 @@ class _RecordRequest(Request):
         self._answers = answers
         self._index = index
 
-    def answer(self, returned: Any) -> None:
-        self._answers.put(self._index, _list_of(returned, "[] where a record has none"))
+    def results(self, returned: Any) -> list[Any]:
+        return _list_of(returned, "[] where a record has none")
+
+    def answer(self, results: list[Any]) -> None:
+        self._answers.put(self._index, results)
 
 
 class _GroupRequest(Request):
@@ -103,8 +106,10 @@ class _GroupRequest(Request):
         super().__init__(records)
         self._places = places
 
-    def answer(self, returned: Any) -> None:
-        results = _list_of(returned, "one for each record")
+    def results(self, returned: Any) -> list[Any]:
+        return _list_of(returned, "one for each record")
+
+    def answer(self, results: list[Any]) -> None:
         if len(results) != len(self._places):
             raise InvalidTypeError(
                 f"{len(results)} results were returned for {len(self._places)} records: return one for each, in their "

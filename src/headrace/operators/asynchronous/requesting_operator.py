@@ -23,10 +23,10 @@ from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, Even
 from headrace.operators.asynchronous.requests import Answers, Requests
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.functions import RuntimeContext
-from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.user_code import calling_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _CLOSE_SECONDS: Final = 60.0
-"""So long the close() of a function may take: a client that waits for a service which is gone would hold up the job."""
+"""So long the end of the requests and close() of the function may take. A client that waits for a service which is gone
+would hold up the job, and so would what blocks the loop."""
 
 _SLACK: Final = 4096
 """So many records may wait for a slow one at least, where requests need no order."""
@@ -66,20 +67,21 @@ class RequestingOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        with calling_user_code(context):  # the strategy of retries
+            self._requests = Requests(self._called(), self._settings, context)
+        self._intake = self._make_intake()
         self._loop = EventLoopThread(f"requests of {context.name}")
         try:
             self._loop.run(self._life_cycle("open", RuntimeContext(context)))
         except BaseException:
             self._loop.close()
             raise
-        self._requests = Requests(self._called(), self._settings, context)
-        self._intake = self._make_intake()
 
     def process(self, input_index: int, batch: Batch) -> None:
         answers = self._asked(batch)
         self._pending.append(answers)
         self._waiting += len(batch)
-        self._loop.call(self._take, answers)
+        self._loop.call(self._in_loop, self._intake.add, answers)
         # Where branches of a stream meet again, a batch has to be through before the next one.
         self._emit_but(self._most_waiting if batch.ordinals is None else 0)
 
@@ -88,16 +90,14 @@ class RequestingOperator(Operator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
+        assert not self._pending, "records came after the last watermark of the epoch"
         self.count(ASYNC_TIMEOUTS, self._requests.timeouts)
         self.count(ASYNC_RETRIES, self._requests.retries)
         self._requests.timeouts = self._requests.retries = 0
 
     def close(self) -> None:
-        if self._loop.is_closed:  # closing it has failed before
-            return
         try:
-            self._loop.run(self._requests.end())
-            if not self._loop.run(self._life_cycle("close"), _CLOSE_SECONDS):
+            if not self._loop.run(self._end(), _CLOSE_SECONDS):
                 logger.warning(
                     "operator %r (%s): close() of its %s has not come to an end within %.0f s, and is left behind",
                     self.context.name,
@@ -131,6 +131,10 @@ class RequestingOperator(Operator):
             sources = np.repeat(np.arange(len(results)), list(map(len, results)))
             self.output.emit(batch.replaced(self._output_type, rows=rows, sources=sources))
 
+    async def _end(self) -> None:
+        await self._requests.end()
+        await self._life_cycle("close")
+
     async def _life_cycle(self, name: str, *arguments: Any) -> None:
         """Open or close the function, in the loop that its clients belong to."""
         if (called := method_of_object(self._function, name)) is None:
@@ -141,12 +145,12 @@ class RequestingOperator(Operator):
             if inspect.isawaitable(returned):
                 await returned
 
-    def _take(self, answers: Answers) -> None:
-        """In the loop, where what is raised would only be logged."""
+    def _in_loop(self, do: Callable[[Answers], None], answers: Answers) -> None:
+        """Do something there, where what is raised would only be logged."""
         try:
-            self._intake.add(answers)
+            do(answers)
         except BaseException as error:
-            self._requests.fail(user_error(error, self.context))
+            self._requests.fail(error)
 
     def _emit_but(self, most: int) -> None:
         """Wait for results, and hand them on, until no more records than that are waiting."""
@@ -158,7 +162,7 @@ class RequestingOperator(Operator):
 
     def _await(self, answers: Answers) -> None:
         if not answers.are_whole.is_set():
-            self._loop.call(self._intake.hurry, answers)
+            self._loop.call(self._in_loop, self._intake.hurry, answers)
             while not answers.are_whole.wait(LOOK_AROUND_SECONDS):
                 if self._requests.failure is not None:
                     raise self._requests.failure

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.operators.user_code import note_returned, user_error
+from headrace.operators.user_code import NO_RECORD, note_returned, user_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -25,6 +25,9 @@ _ENDING_SECONDS: Final = 2.0
 
 _STUCK_SECONDS: Final = 5.0
 """Twice as long one may take whose time is over; then nothing is expected of it any more."""
+
+OUT_OF_TIME: Final = object()
+"""Stands for results that have not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Answers:
 
 
 class Request(ABC):
-    """One call of the user's function.
+    """What the user's function is asked.
 
     Attributes:
         argument: what it is called with.
@@ -93,12 +96,24 @@ class Request(ABC):
         """What it is about, for messages."""
         return self.argument
 
-    @abstractmethod
-    def answer(self, returned: Any) -> None:
-        """Take what the function has returned.
+    def results(self, returned: Any) -> Any:
+        """What the function has returned, as predicates are to see it.
 
         Raises:
             InvalidTypeError: when it is not what it should be.
+        """
+        return returned
+
+    def is_poor(self, results: Any, predicate: Callable[[Any], bool]) -> bool:
+        """Whether there is to be another attempt, by what a predicate says of the results of this one."""
+        return predicate(results)
+
+    @abstractmethod
+    def answer(self, results: Any) -> None:
+        """Take the results of the last attempt.
+
+        Raises:
+            InvalidTypeError: when they are not what they should be.
         """
 
 
@@ -109,10 +124,12 @@ class RequestFunction:
     Attributes:
         invoke: makes an attempt.
         on_timeout: gives results where there are none in time; it may be a coroutine function.
+        given_by: the user's function that the results of ``invoke`` come from, for messages.
     """
 
     invoke: Callable[[Any], Awaitable[Any]]
     on_timeout: Callable[[Any], Any]
+    given_by: Any
 
 
 class Requests:
@@ -124,7 +141,7 @@ class Requests:
         context: the operator, for messages.
 
     Attributes:
-        failure: what the first request that failed is to raise; there are no others after it.
+        failure: what the first request that failed is to raise; none begins after it.
         timeouts: how many requests have had no result in time.
         retries: how many attempts were not the first.
     """
@@ -141,22 +158,36 @@ class Requests:
         self._waiting: deque[Request] = deque()
         self._window: deque[Request] | None = deque() if settings.is_ordered else None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_over = False
         self.failure: BaseException | None = None
         self.timeouts = 0
         self.retries = 0
 
     def add(self, requests: Iterable[Request]) -> None:
-        """Make these as soon as there is room."""
-        self._waiting.extend(requests)
-        self._begin()
+        """Make these as soon as there is room, unless it is over."""
+        if not self._is_over:
+            self._waiting.extend(requests)
+            self._begin()
+
+    def fail(self, error: BaseException, record: Any = NO_RECORD, function: Any = None) -> None:
+        """Give up, and have this be told; the arguments are those of :func:`user_error`."""
+        if self.failure is None:
+            self.failure = user_error(error, self._context, record, function=function)
+            if self.failure is not error:
+                self.failure.__cause__ = error
+            self._give_up()
 
     async def end(self) -> None:
         """Give up what is in flight."""
+        self._give_up()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_ENDING_SECONDS)
+
+    def _give_up(self) -> None:
+        self._is_over = True
         self._waiting.clear()
         for task in self._tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_ENDING_SECONDS)
 
     def _begin(self) -> None:
         while self._waiting and self._has_room():
@@ -170,9 +201,9 @@ class Requests:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():  # before it began, so nothing in it has seen that
-            self.fail(user_error(InvalidProgramError(_CANCELLED), self._context))
+            self.fail(InvalidProgramError(_CANCELLED))
         elif (error := task.exception()) is not None:
-            self.fail(user_error(error, self._context))
+            self.fail(error)
         self._begin()
 
     def _has_room(self) -> bool:
@@ -180,72 +211,81 @@ class Requests:
 
     async def _make(self, request: Request) -> None:
         try:
-            returned, returned_by = await self._within_time(request)
-            try:
-                request.answer(returned)
-            except InvalidTypeError as error:
-                note_returned(error, returned_by)
-                raise
+            await self._answer(request)
         except BaseException as error:  # sys.exit() would end the loop
-            self.fail(user_error(error, self._context, request.record))
+            self.fail(error, request.record)
             return
         request.has_ended = True
         window = self._window
         while window and window[0].has_ended:
             window.popleft()
 
-    def fail(self, error: BaseException) -> None:
-        """Give up: this is what is told."""
-        if self.failure is None:
-            self.failure = error
-            self._waiting.clear()
-            for task in self._tasks:
-                task.cancel()
+    async def _answer(self, request: Request) -> None:
+        given_by = self._function.given_by
+        results = await self._in_time(self._attempts(request), request)
+        if results is OUT_OF_TIME:
+            self.timeouts += 1
+            given_by = self._function.on_timeout
+            results = _taken(request.results, await self._in_place(request), given_by)
+        _taken(request.answer, results, given_by)
 
-    async def _within_time(self, request: Request) -> tuple[Any, Callable[[Any], Any]]:
-        """What is returned, and by which of both functions."""
-        invoke, on_timeout, argument = self._function.invoke, self._function.on_timeout, request.argument
+    async def _in_place(self, request: Request) -> Any:
+        """What is given in place of results that do not come in time."""
+        try:
+            returned = self._function.on_timeout(request.argument)
+            if inspect.isawaitable(returned):
+                returned = await self._in_time(returned, request)
+        except TimeoutError as error:
+            if len(error.args) == 1:  # tell the limit, which may have been meant in another unit
+                error.args = (f"{error.args[0]} (the timeout is {self._limit})",)
+            raise
+        if returned is OUT_OF_TIME:
+            name = getattr(self._function.on_timeout, "__name__", "timeout")
+            raise TimeoutError(f"there is no result in time, and {name} gives none within {self._limit} either")
+        return returned
+
+    @property
+    def _limit(self) -> str:
+        return f"{self._seconds * 1000:g} ms"
+
+    async def _in_time(self, awaited: Awaitable[Any], request: Request) -> Any:
+        """What is awaited; ``OUT_OF_TIME`` where that takes too long."""
         if not self._seconds:
-            return await self._attempts(argument), invoke
+            return await awaited
         request.watch = self._later(self._seconds + _STUCK_SECONDS, self._watch, request)
         try:
             async with asyncio.timeout(self._seconds) as limit:
-                return await self._attempts(argument), invoke
-        except Exception:  # ended by the limit, it may raise anything
+                results = await awaited
+        except Exception:  # ended by the limit, it may raise anything, or nothing
             if not limit.expired():
                 raise
         finally:
             request.watch.cancel()
-        self.timeouts += 1
-        try:
-            returned = on_timeout(argument)
-        except TimeoutError as error:
-            if len(error.args) == 1:  # tell the limit, which may have been meant in another unit
-                error.args = (f"{error.args[0]} (the timeout is {self._seconds * 1000:g} ms)",)
-            raise
-        return await returned if inspect.isawaitable(returned) else returned, on_timeout
+        return OUT_OF_TIME if limit.expired() else results
 
     def _watch(self, request: Request) -> None:
         """Its time is over; where something has held up the loop, it gets to know of that only now."""
         request.watch = self._later(_STUCK_SECONDS, self._is_stuck, request)
 
     def _is_stuck(self, request: Request) -> None:
-        self.fail(user_error(TimeoutError(_STUCK), self._context, request.record, function=self._function.invoke))
+        self.fail(TimeoutError(_STUCK), request.record, self._function.given_by)
 
     @staticmethod
     def _later(seconds: float, function: Callable[[Request], None], request: Request) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, function, request)
 
-    async def _attempts(self, argument: Any) -> Any:
-        attempts = 1
+    async def _attempts(self, request: Request) -> Any:
+        attempts, function = 1, self._function
         while True:
             try:
-                returned = await self._function.invoke(argument)
-                if not (self._strategy.can_retry(attempts) and self._is_poor(returned)):
-                    return returned
+                returned = await function.invoke(request.argument)
             except Exception as error:
                 if not (self._strategy.can_retry(attempts) and self._is_passing(error)):
                     raise
+            else:
+                results = _taken(request.results, returned, function.given_by)
+                if not (self._strategy.can_retry(attempts) and request.is_poor(results, self._is_poor)):
+                    return results
             await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
             attempts += 1
             self.retries += 1
@@ -258,6 +298,15 @@ _STUCK: Final = (
     "its time is over, and it goes on although it was cancelled: have it end at a CancelledError, which "
     "'except Exception' lets pass, and a bare 'except' or 'except BaseException' does not"
 )
+
+
+def _taken(take: Callable[[Any], Any], returned: Any, given_by: Any) -> Any:
+    """What comes of what a function has returned; where that is wrong, it is noted which function that was."""
+    try:
+        return take(returned)
+    except InvalidTypeError as error:
+        note_returned(error, given_by)
+        raise
 
 
 def _never(_: Any) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.join.co_group import CoGroupOperator
+from headrace.operators.join.elements_of_sides import RecordsOfSides
 from headrace.operators.join.find_pairs import Pairs, portions
-from headrace.operators.join.tagged import untagged
 from headrace.operators.window.general.stored_elements import ElementsOfKeys
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.state.runs.grouping import Groups
 
     Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 _NOBODY = -1
 """The place of a partner that is not there."""
@@ -48,29 +47,30 @@ class ColumnarWindowJoin(CoGroupOperator):
     def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
         held = contents.held
         assert isinstance(held, ElementsOfKeys), "windows that are shown at their ends keep all elements by these"
-        is_left, left, right = untagged(held.values.whole())
+        assert isinstance(held.values, RecordsOfSides), "and have a table for each input"
+        left, right = held.values.left.whole(), held.values.right.whole()
         time = self._windows.window_of(due.end).max_timestamp()
-        for lefts, rights in pairs_of_groups(held.groups, is_left, self._outer):
+        for lefts, rights in pairs_of_groups(held.groups, len(left), self._outer):
             times, stamps = np.full(len(lefts), time), np.full(len(lefts), stamp)
             pairs = Pairs(_taken(left, lefts), _taken(right, rights), times, times, times, stamps)
             self._results.emit(pairs, self.context, self.output)
 
 
-def pairs_of_groups(groups: Groups, is_left: Mask, outer: Outer) -> Iterator[tuple[Longs, Longs]]:
+def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tuple[Longs, Longs]]:
     """Each left row with each right row of its group, some at a time; -1 for a partner that is not there.
 
-    They come group by group, left row by left row.
+    They come group by group, left row by left row; right rows are counted from the first one of their own.
 
     Args:
         groups: the rows by key.
-        is_left: whether a row is of the left input; all others are of the right one.
+        left_rows: how many rows are of the left input, which come first; all others are of the right one.
         outer: of which inputs rows without a partner are shown as well.
     """
     rows, numbers = groups.order, groups.segments.ids
-    of_left = is_left[rows]
+    of_left = rows < left_rows
     count = len(groups.segments)
     left_counts = np.bincount(numbers[of_left], minlength=count)
-    rights, right_counts = rows[~of_left], np.bincount(numbers[~of_left], minlength=count)
+    rights, right_counts = rows[~of_left] - left_rows, np.bincount(numbers[~of_left], minlength=count)
     # A row finds all right ones of its group; without any, nobody. Where there are no left ones, nobody finds them.
     finders, of_finders = rows[of_left], numbers[of_left]
     firsts = (np.cumsum(right_counts) - right_counts)[of_finders]

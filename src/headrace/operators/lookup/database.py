@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from concurrent.futures import wait
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.logs import get_logger
 from headrace.common.row import Row
+from headrace.operators.asynchronous.threads import DaemonThreads
 from headrace.operators.lookup.reader import LookupReader, add_by_key, key_at
-from headrace.operators.lookup.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
 
     from headrace.operators.lookup.cache import Found
 
 T = TypeVar("T")
+
+logger = get_logger(__name__)
 
 _CLOSING_SECONDS: Final = 2.0
 """So long connections may take to close."""
@@ -78,7 +83,10 @@ class DatabaseReader(LookupReader):
             self._free.put_nowait(connection)
 
     async def close(self) -> None:
-        await asyncio.wait([connection.close() for connection in self._open], timeout=_CLOSING_SECONDS)
+        closed = [connection.close() for connection in self._open]
+        ended, _ = await asyncio.to_thread(wait, closed, _CLOSING_SECONDS)
+        for error in filter(None, (each.exception() for each in ended)):
+            logger.warning("a connection for table %s could not be closed", self._table, exc_info=error)
 
     async def read(self, keys: list[Any]) -> Mapping[Any, Found]:
         found = await self._run(keys)
@@ -95,7 +103,7 @@ class DatabaseReader(LookupReader):
     async def _run(self, keys: list[Any] | None) -> Mapping[Any, Found]:
         connection = await self._free.get()
         try:
-            return await connection.run(self._query, keys)
+            return await asyncio.wrap_future(connection.run(self._query, keys))
         finally:
             self._free.put_nowait(connection)
 
@@ -149,13 +157,13 @@ class _Connection:
         self._connection: Any = None
         self._thread = DaemonThreads(1, "lookup")
 
-    async def run(self, query: Callable[[Any, Any], T], argument: Any) -> T:
+    def run(self, query: Callable[[Any, Any], T], argument: Any) -> Future[T]:
         """What a function makes of the connection."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, query, argument)
+        return self._thread.submit(self._run, query, argument)
 
-    def close(self) -> asyncio.Future[None]:
+    def close(self) -> Future[None]:
         """Close it once its query has ended."""
-        closed = asyncio.get_running_loop().run_in_executor(self._thread, self._drop)
+        closed = self._thread.submit(self._drop)
         self._thread.shutdown(wait=False)
         return closed
 
@@ -167,8 +175,8 @@ class _Connection:
         except BaseException as error:
             try:
                 self._drop()
-            except Exception as closing:  # of a connection that is broken, and that nobody uses any more
-                error.add_note(f"closing the connection failed, too: {closing!r}")
+            except Exception as another:  # of a connection that is broken, and that nobody uses any more
+                error.add_note(f"closing the connection failed, too: {another!r}")
             raise
 
     def _drop(self) -> None:

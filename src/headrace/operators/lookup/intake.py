@@ -120,18 +120,29 @@ class LookupIntake:
 class _KeysRequest(Request):
     """For some keys."""
 
-    __slots__ = ("_intake", "_key")
+    __slots__ = ("_found", "_intake", "_key")
 
     def __init__(self, keys: list[Any], intake: LookupIntake) -> None:
         super().__init__(keys)
         self._intake = intake
         self._key = keys[0]
+        self._found: dict[Any, Found] = {}
 
     @property
     def record(self) -> Any:
         return self._intake.first_record(self._key)
 
-    def answer(self, returned: Any) -> None:
-        for key in self.argument:
-            self._key = key
-            self._intake.found(key, returned.get(key, []))
+    def results(self, returned: Any) -> dict[Any, Found]:
+        self._found.update((key, returned.get(key, [])) for key in self.argument)
+        return self._found
+
+    def is_poor(self, results: Any, predicate: Callable[[Any], bool]) -> bool:
+        """Each key by itself, and only what is poor is asked for again: which keys share a request is chance."""
+        poor = [key for key in self.argument if predicate({key: found} if (found := results[key]) else {})]
+        if poor:
+            self.argument, self._key = poor, poor[0]
+        return bool(poor)
+
+    def answer(self, results: dict[Any, Found]) -> None:
+        for self._key, found in results.items():
+            self._intake.found(self._key, found)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import method_of_object
 from headrace.operators.lookup.comparable import check_comparable
-from headrace.operators.lookup.threads import DaemonThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.lookup.cache import Found
-
-_MOST_THREADS: Final = 64
 
 
 class LookupReader:
@@ -44,6 +42,11 @@ class LookupReader:
     @property
     def key_types(self) -> tuple[TypeInformation, ...]:
         return ()
+
+    @property
+    def asked(self) -> Any:
+        """The user's function that says what is found, for messages; None where there is none."""
+        return None
 
     def open(self, runtime_context: Any) -> Any:
         """Called once before anything is read; what it returns may be awaitable."""
@@ -73,20 +76,18 @@ class FunctionReader(LookupReader):
         self._function = function
         self._takes_many = keys_per_request > 0
         self.keys_per_request = keys_per_request or 1
-        self._is_awaited = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-        )
-        self._threads: DaemonThreads | None = None
+        self._is_awaited = inspect.iscoroutinefunction(self.asked)
+
+    @property
+    def asked(self) -> Any:
+        function = self._function
+        return function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
 
     def open(self, runtime_context: Any) -> Any:
-        if not self._is_awaited:
-            self._threads = DaemonThreads(_MOST_THREADS, "lookup")
         opened = method_of_object(self._function, "open")
         return None if opened is None else opened(runtime_context)
 
     def close(self) -> Any:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
         closed = method_of_object(self._function, "close")
         return None if closed is None else closed()
 
@@ -103,15 +104,10 @@ class FunctionReader(LookupReader):
         return {key: [value] for key, value in values.items() if value is not None}
 
     async def _call(self, argument: Any) -> Any:
-        if self._threads is None:
+        if self._is_awaited:
             return await self._function(argument)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._in_thread, argument)
-
-    def _in_thread(self, argument: Any) -> Any:
-        try:
-            return self._function(argument)
-        except StopIteration as error:  # no future takes one, so nobody would ever hear of it
-            raise RuntimeError("the function raised StopIteration: next(..., None) gives None instead") from error
+        value = await asyncio.to_thread(self._function, argument)
+        return await value if inspect.isawaitable(value) else value  # a lambda may call an async def
 
 
 class StaticReader(LookupReader):

@@ -7,15 +7,7 @@ import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import headrace.operators.event_time_order.waiting_records
-
-# All of these tell compaction how runs of their operators are merged.
-import headrace.operators.join.join_log
-import headrace.operators.window.columnar.count_store
-import headrace.operators.window.columnar.sessions.session_store
-import headrace.operators.window.columnar.window_store
-import headrace.operators.window.general.ordered_elements
-import headrace.operators.window.general.ordered_values  # noqa: F401
+import headrace.operators.run_mergers  # noqa: F401
 from headrace.common.errors import EXITS, JobExecutionError, StateCorruptedError, StateError
 from headrace.common.logs import get_logger
 

@@ -64,7 +64,7 @@ class ChainCache:
         self._clients_of: tuple[str, int] | None = None
 
     def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
-        """The chain that can go on with an epoch of a task, or a new one."""
+        """The chain that can go on with an epoch of a task, or a new one, which is to be opened."""
         self._close_stale(context)
         self._close_clients_unless_of((context.job_id, context.generation))
         start = context.partitions.get((stage, partition))

@@ -8,7 +8,6 @@ function are not state.
 from __future__ import annotations
 
 import pickle
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,8 +21,10 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
 from headrace.operators.base import EpochScope, OperatorContext, cannot_go_on
 from headrace.operators.checkpointed import checkpointed, initialize, snapshot
+from headrace.operators.closing import close_all
 from headrace.operators.functions import objects_of
 from headrace.operators.sink import SinkOperator
+from headrace.operators.source_failures import NamingSource
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import calling_user_code
 from headrace.operators.window.changed_windows import drop_changed
@@ -41,7 +42,7 @@ from headrace.state.kinds import StateKind
 from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.connectors.kept_clients import KeptClients
     from headrace.connectors.source import SourceReader
@@ -103,7 +104,8 @@ class ChainedSource(Chained):
     def close(self) -> None:
         """Closes the reader, if there is one."""
         if self._reader is not None:
-            self._reader.close()
+            with NamingSource(self.context.name, self.context.call_site):
+                self._reader.close()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,7 +129,7 @@ class ChainedOperator(Chained):
 
 
 class OperatorChain:
-    """All operators of one task, wired and opened.
+    """All operators of one task, wired, and opened before the first epoch.
 
     Args:
         blob: the job.
@@ -158,10 +160,14 @@ class OperatorChain:
         self.partition = partition
         self._outbox: list[Envelope] = []
         self._summaries = SummaryBook(partition)
+        self._goes_on_from = context.goes_on_from
+        self._is_open = False
+        self._closing: list[Callable[[], object]] = []
         self.state: TaskStates | None = None
         start = context.partitions.get((stage, partition))  # None for a stage 0 that holds no state
         if start is not None and self.stage.holds_state:
             self.state = open_state(plan, stage, partition, blob.state, start)
+            self._closing.append(self.state.close)
         self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
         self.learnt = learnt
@@ -173,9 +179,8 @@ class OperatorChain:
             elif partition < planned.parallelism:
                 watermark = MIN_WATERMARK if start is None else start.watermark_of(planned.node.id)
                 self.members[planned.node.id] = self._member(planned, maker, watermark)
+        self._closing += [source.close for source in self.sources.values()]
         self._wire()
-        for member in self.members.values():
-            self._open(member, context.goes_on_from)
 
     def _source(self, planned: PlannedOperator, reader_context: ReaderContext) -> ChainedSource:
         context = operator_context(self.plan, planned, self.partition, self.state)
@@ -200,10 +205,18 @@ class OperatorChain:
             checkpointed=checkpointed(planned.node.spec.functions),
         )
 
-    def _open(self, member: ChainedOperator, goes_on_from: int | None) -> None:
+    def open(self) -> None:
+        """Open the operators, unless they are open; when one fails, those before it are there to be closed."""
+        if not self._is_open:
+            self._is_open = True
+            for member in self.members.values():
+                self._open(member)
+                self._closing.append(member.operator.close)
+
+    def _open(self, member: ChainedOperator) -> None:
         try:
             if member.checkpointed:
-                initialize(member.checkpointed, member.context, goes_on_from)
+                initialize(member.checkpointed, member.context, self._goes_on_from)
             self._open_operator(member)
         except StateMigrationError as error:
             raise cannot_go_on(member.context, error) from error
@@ -324,14 +337,8 @@ class OperatorChain:
                 member.operator.abort()
 
     def close(self) -> None:
-        """End of the chain's life: functions, readers and state are closed, also when one of them raises."""
-        with ExitStack() as stack:
-            for source in self.sources.values():
-                stack.callback(source.close)
-            if self.state is not None:
-                stack.callback(self.state.close)
-            for member in reversed(self.members.values()):
-                stack.callback(member.operator.close)
+        """End of the chain's life: functions, readers and state are closed, each once, also when one of them raises."""
+        close_all(self._closing)
 
     def drop(self) -> None:
         """It is of no use any more; what its functions raise in ``close`` must not hide why."""

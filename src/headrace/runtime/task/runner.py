@@ -119,6 +119,7 @@ class _Attempt:
         self._partition, self._context = partition, context
         note_epoch(context.job_id, context.epoch)
         self._chain = self._chains.take(self._stage, partition, context)
+        self._chain.open()
         return self._chain
 
     def complete(self, report: TaskReport) -> None:

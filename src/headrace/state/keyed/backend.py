@@ -202,7 +202,8 @@ class KeyedStateBackend(KeyScope):
             )
         mergeable = cast("_Mergeable", state)
         taken = []
-        for self.namespace in sources:
+        for source in sources:
+            self.namespace = source
             taken.append(mergeable.take())
         self.namespace = target
         for content in taken:
@@ -240,7 +241,7 @@ class KeyedStateBackend(KeyScope):
 def _check_same(declared: d.StateDescriptor, descriptor: d.StateDescriptor) -> None:
     if declared is descriptor or declared.describes_same(descriptor):
         return
-    raise InvalidProgramError(
-        f"the operator declares the state {descriptor.name!r} twice: as {declared.kind} of {declared.type_info} "
-        f"and as {descriptor.kind} of {descriptor.type_info}, or with another time to live"
-    )
+    how = f"as {declared!r} and as {descriptor!r}"
+    if (declared.kind, declared.stored_types()) == (descriptor.kind, descriptor.stored_types()):
+        how = "with different times to live"
+    raise InvalidProgramError(f"the operator declares the state {descriptor.name!r} twice: {how}")

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.values import handler_of
+from headrace.state.arguments import elements_of
 from headrace.state.copying import copier
 from headrace.state.interfaces import ListState
 from headrace.state.keyed.nested_cells import NestedCells, flat, segments
@@ -62,6 +63,7 @@ class ColumnarListState(ListState[Any]):
         handler = handler_of(descriptor.element_type)
         self._coerce, self._is_coerced = handler.coerce, handler.is_coerced
         self._copy = copier(descriptor.element_type)
+        self._label = descriptor.label
         self._subject = f"{descriptor.label}: the element"
         self._takes_none = descriptor.takes_none
         self._copies = not descriptor.element_type.is_immutable
@@ -79,10 +81,10 @@ class ColumnarListState(ListState[Any]):
         self._cells.current().added.append(stored)
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._cells.current().added.extend(self._all_stored(values))
+        self._cells.current().added.extend(self._all_stored(values, "add_all"))
 
     def update(self, values: Iterable[Any]) -> None:
-        self._cells.current().replace(self._all_stored(values))
+        self._cells.current().replace(self._all_stored(values, "update"))
 
     def clear(self) -> None:
         self._cells.current().replace([])
@@ -98,7 +100,9 @@ class ColumnarListState(ListState[Any]):
         """Adds what :meth:`take` has given, at the end."""
         self._cells.current().added.extend(elements)
 
-    def _all_stored(self, values: Iterable[Any]) -> list[Any]:
+    def _all_stored(self, values: Iterable[Any], method: str) -> list[Any]:
+        if type(values) is not list:
+            values = elements_of(values, f"{self._label}: {method}()")
         return [self._stored(value) for value in values]
 
     def _stored(self, value: Any) -> Any:

@@ -14,15 +14,18 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
+from headrace.common.typeinfo import PickledBytesTypeInfo
 from headrace.common.values import handler_of
 from headrace.common.values.checks import CheckSource
+from headrace.state.arguments import entries_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import MapState
 from headrace.state.keyed.map_cell import GONE, UNKNOWN, MapCell
 from headrace.state.keyed.map_entries import MAX_INT64, MIN_INT64, EntryRange, Happened, MapEntries
 from headrace.state.keyed.nested_cells import NestedCells
-from headrace.state.keys.nan import nan_replacer
-from headrace.state.keys.typed import is_integer_type
+from headrace.state.keys.codecs import not_hashable
+from headrace.state.keys.nan import PLAIN, nan_replacer
+from headrace.state.keys.typed import is_declared, is_integer_type
 from headrace.state.runs import ELEMENT_COUNT
 from headrace.state.runs.layout import ACTION, CLEAR, REMOVED
 from headrace.state.runs.list_columns import sorted_lists, with_sorted_entries
@@ -76,7 +79,7 @@ class ColumnarMapState(MapState[Any, Any]):
         if element is GONE:
             return None
         if self._table.ttl is not None:
-            return self._alive(cell, key, element)
+            return _value_of(element) if self._touch(cell, key, element) else None
         return copy_value(element) if self._copies else element
 
     def contains(self, key: Any) -> bool:
@@ -86,7 +89,7 @@ class ColumnarMapState(MapState[Any, Any]):
         element = GONE if key is GONE else cell.entries.get(key, cell.missing)
         if element is UNKNOWN:
             element = self._look_up(cell, key)
-        return element is not GONE and (self._table.ttl is None or self._is_seen(element))
+        return element is not GONE and (self._table.ttl is None or self._touch(cell, key, element))
 
     def put(self, key: Any, value: Any) -> None:
         if not self._is_coerced_key(key):
@@ -94,8 +97,9 @@ class ColumnarMapState(MapState[Any, Any]):
         self._cells.current().put(key, self._stored(value))
 
     def put_all(self, dict_value: Mapping[Any, Any]) -> None:
+        given = dict_value.items() if type(dict_value) is dict else entries_of(dict_value, f"{self._label}: put_all()")
         cell: MapCell = self._cells.current()
-        for key, value in dict_value.items():
+        for key, value in given:
             cell.put(self._key(key), self._stored(value))
 
     def remove(self, key: Any) -> None:
@@ -107,8 +111,7 @@ class ColumnarMapState(MapState[Any, Any]):
     def items(self) -> list[tuple[Any, Any]]:
         cell = self._loaded()
         if self._table.ttl is not None:
-            alive = [(key, element) for key, element in list(cell.entries.items()) if self._is_seen(element)]
-            return [(key, self._alive(cell, key, element)) for key, element in alive]
+            return self._seen(cell, list(cell.entries.items()))
         if self._copies:
             return [(key, copy_value(value)) for key, value in cell.entries.items()]
         return list(cell.entries.items())
@@ -127,8 +130,7 @@ class ColumnarMapState(MapState[Any, Any]):
         elements = self._between(cell, start, stop)
         keys = sorted(elements)
         if self._table.ttl is not None:
-            alive = [key for key in keys if self._is_seen(elements[key])]
-            return [(key, self._alive(cell, key, elements[key])) for key in alive]
+            return self._seen(cell, [(key, elements[key]) for key in keys])
         if self._copies:
             return [(key, copy_value(elements[key])) for key in keys]
         return [(key, elements[key]) for key in keys]
@@ -158,7 +160,7 @@ class ColumnarMapState(MapState[Any, Any]):
     def keys(self) -> list[Any]:
         cell = self._loaded()
         if self._table.ttl is not None:
-            return [key for key, element in cell.entries.items() if self._is_seen(element)]
+            return [key for key, element in list(cell.entries.items()) if self._touch(cell, key, element)]
         return list(cell.entries)
 
     def values(self) -> list[Any]:
@@ -166,9 +168,10 @@ class ColumnarMapState(MapState[Any, Any]):
 
     def is_empty(self) -> bool:
         cell: MapCell = self._cells.read()
-        if not cell.is_loaded and any(map(self.contains, self._some_keys(cell))):
+        if not cell.is_loaded and any(self._is_there(self._element(cell, key)) for key in self._some_keys(cell)):
             return False
-        return not self.keys()
+        entries = self._loaded().entries
+        return not (entries if self._table.ttl is None else any(map(self._is_there, entries.values())))
 
     def _key(self, key: Any) -> Any:
         """The key as it comes back from storage."""
@@ -177,7 +180,11 @@ class ColumnarMapState(MapState[Any, Any]):
         coerced = self._coerce_key(key, self._key_subject)
         if coerced is None:
             raise InvalidTypeError(f"{self._key_subject} cannot be None")
-        return coerced if self._same_nan is None else self._same_nan(coerced)
+        if self._same_nan is None:
+            return coerced
+        if not _is_hashable(coerced):
+            raise InvalidTypeError(f"{self._key_subject}: {not_hashable(coerced)}")
+        return self._same_nan(coerced)
 
     def _wanted(self, key: Any) -> Any:
         """The same for a key that is looked for; GONE for one that does not fit the type, so that it is not there.
@@ -196,27 +203,28 @@ class ColumnarMapState(MapState[Any, Any]):
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._table.now(self._scope)))
 
-    def _is_alive(self, element: Any) -> bool:
-        # A value of None that was stored before there was a time to live has no expiry to be paired with.
-        return element is None or element[1] is None or element[1] > self._table.now(self._scope)
-
-    def _is_seen(self, element: Any) -> bool:
+    def _is_there(self, element: Any) -> bool:
+        """Whether an entry would be seen; that does not count as reading it."""
         ttl = self._table.ttl
-        assert ttl is not None
-        return ttl.return_expired or self._is_alive(element)
+        if element is GONE or ttl is None or ttl.return_expired:
+            return element is not GONE
+        expiry = _expiry_of(element)
+        return expiry is None or expiry > self._table.now(self._scope)
 
-    def _alive(self, cell: MapCell, key: Any, element: Any) -> Any:
-        """The value of an entry if it is to be seen; drops the entry when it has expired, or prolongs its life."""
-        ttl, now = self._table.ttl, self._table.now(self._scope)
+    def _touch(self, cell: MapCell, key: Any, element: Any) -> bool:
+        """Reads an entry that may expire: it goes when it has, or its life is prolonged; whether it is to be seen."""
+        ttl, now, expiry = self._table.ttl, self._table.now(self._scope), _expiry_of(element)
         assert ttl is not None
-        if element is None:
-            return None
-        if not self._is_alive(element):
+        if expiry is not None and expiry <= now:
             cell.remove(key)
-            return copy_value(element[0]) if ttl.return_expired else None
-        if ttl.on_read and element[1] != ttl.expiry(now):
-            cell.put(key, (element[0], ttl.expiry(now)))
-        return copy_value(element[0])
+            return ttl.return_expired
+        if ttl.on_read and expiry != ttl.expiry(now):
+            cell.put(key, (None if element is None else element[0], ttl.expiry(now)))
+        return True
+
+    def _seen(self, cell: MapCell, entries: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        """Keys and values of entries that may expire, and are read."""
+        return [(key, _value_of(element)) for key, element in entries if self._touch(cell, key, element)]
 
     def _some_keys(self, cell: MapCell) -> list[Any]:
         """Keys of entries that are likely to be there."""
@@ -228,6 +236,11 @@ class ColumnarMapState(MapState[Any, Any]):
         if not cell.is_loaded:
             self._load(cell)
         return cell
+
+    def _element(self, cell: MapCell, key: Any) -> Any:
+        """The element of an entry; GONE when there is none."""
+        element = cell.entries.get(key, cell.missing)
+        return self._look_up(cell, key) if element is UNKNOWN else element
 
     def _look_up(self, cell: MapCell, key: Any) -> Any:
         """The element of an entry of which nothing is known yet."""
@@ -306,6 +319,17 @@ class ColumnarMapState(MapState[Any, Any]):
             raise InvalidTypeError(f"{self._label}: {error}") from error
 
 
+def _value_of(element: Any) -> Any:
+    """The value of an element that may expire: user code never holds the stored object itself."""
+    return None if element is None else copy_value(element[0])
+
+
+def _expiry_of(element: Any) -> int | None:
+    """When an element expires: a None that was stored before there was a time to live is no pair, and never does."""
+    expiry: int | None = None if element is None else element[1]
+    return expiry
+
+
 def _happened(cells: list[MapCell]) -> Happened:
     """What happened to the entries of several keys."""
     keys: list[Any] = []
@@ -334,4 +358,15 @@ def _key_check(handler: TypeHandler, same_nan: Callable[[Any], Any] | None) -> C
     is_coerced = CheckSource.compiled(handler, takes_none=False)
     if same_nan is None:
         return is_coerced
-    return lambda key: is_coerced(key) and same_nan(key) is key
+    if is_declared(handler.info):
+        return lambda key: is_coerced(key) and same_nan(key) is key
+    surely = PLAIN if isinstance(handler.info, PickledBytesTypeInfo) else frozenset[type]()
+    return lambda key: type(key) in surely or (is_coerced(key) and same_nan(key) is key and _is_hashable(key))
+
+
+def _is_hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True

@@ -324,7 +324,10 @@ _HASHABLE: Final[dict[type, str]] = {
 def _unhashable(key: Any) -> InvalidTypeError:
     declaration = typed.declaration_for(key)
     or_declare = "" if declaration is None else f"; or declare what it has in it, key_by(..., key_type={declaration})"
+    return InvalidTypeError(f"{not_hashable(key)}{or_declare}")
+
+
+def not_hashable(key: Any) -> str:
+    """Why something that is not hashable cannot be a key, and what can be one in its place."""
     instead = _HASHABLE.get(type(key), "use tuples instead of lists, and @dataclass(frozen=True) for records")
-    return InvalidTypeError(
-        f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}{or_declare}"
-    )
+    return f"{key!r} of type {type(key).__qualname__} cannot be a key: it is not hashable; {instead}"

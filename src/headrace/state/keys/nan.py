@@ -12,6 +12,8 @@ from functools import partial
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, CompositeTypeInfo, PickledBytesTypeInfo
 from headrace.state.keys.encoding import build_dataclass
@@ -28,7 +30,8 @@ DECIMAL_NAN: Final = Decimal("NaN")
 """The same for decimals."""
 
 _NUMBERS: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
-_WITHOUT: Final = frozenset({int, str, bytes, bool, type(None)})
+PLAIN: Final[frozenset[type]] = frozenset({int, str, bytes, bool, type(None)})
+"""Classes whose instances are hashable, are no NaN, and have none inside."""
 
 
 def nan_replacer(type_: TypeInformation) -> Callable[[Any], Any] | None:
@@ -54,9 +57,10 @@ def same_nan(key: Any, decimal: Any = DECIMAL_NAN) -> Any:
         key: the key.
         decimal: what stands for a NaN that is a decimal.
     """
-    if type(key) in _WITHOUT:
+    cls = type(key)
+    if cls in PLAIN or (cls is tuple and PLAIN.issuperset(map(type, key))):
         return key
-    if isinstance(key, float):
+    if isinstance(key, float | np.floating):
         return NAN if isnan(key) else key
     if isinstance(key, Decimal):
         return decimal if key.is_qnan() else key

@@ -77,6 +77,13 @@ def is_integer_type(type_: TypeInformation) -> bool:
     return isinstance(type_, BasicTypeInfo) and type_.basic_type in WHOLE_NUMBERS
 
 
+def is_declared(type_: TypeInformation) -> bool:
+    """Whether the type says what values are, in all of their parts; if not, there may be some that are not hashable."""
+    if isinstance(type_, CompositeTypeInfo):
+        return all(map(is_declared, type_.field_types))
+    return not isinstance(type_, PickledBytesTypeInfo)
+
+
 def look_alike(type_: TypeInformation) -> bool:
     """Whether equal keys of it look alike; ``0.0`` and ``-0.0`` do not, nor, without a type, ``1`` and ``True``."""
     if isinstance(type_, BasicTypeInfo):

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.values import handler_of
+from headrace.state.arguments import elements_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import ListState
 from headrace.state.keyed.table import Elements, evolve
@@ -36,6 +37,7 @@ class OperatorListState(ListState[Any]):
         self._store = store
         self._elements = Elements(descriptor.element_type, expires=False)
         self._coerce = handler_of(descriptor.element_type).coerce
+        self._label = descriptor.label
         self._subject = f"{descriptor.label}: the element"
         self._meta = meta_of_list(descriptor)
         self._added: list[Any] = []
@@ -51,14 +53,13 @@ class OperatorListState(ListState[Any]):
         self._added.append(self._stored(value))
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._added.extend([self._stored(value) for value in values])
+        self._added.extend(self._all_stored(values, "add_all"))
 
     def update(self, values: Iterable[Any]) -> None:
-        self._added = [self._stored(value) for value in values]
-        self._cleared = True
+        self._replace(self._all_stored(values, "update"))
 
     def clear(self) -> None:
-        self.update(())
+        self._replace([])
 
     def end_epoch(self) -> None:
         """Writes the elements that were added, or all where older ones are void."""
@@ -69,6 +70,12 @@ class OperatorListState(ListState[Any]):
             self._store.append(pa.RecordBatch.from_pydict(added), self._meta)
             merge_small_runs(self._store, now=0)
         self._added, self._cleared = [], False
+
+    def _replace(self, elements: list[Any]) -> None:
+        self._added, self._cleared = elements, True
+
+    def _all_stored(self, values: Iterable[Any], method: str) -> list[Any]:
+        return [self._stored(value) for value in elements_of(values, f"{self._label}: {method}()")]
 
     def _stored(self, value: Any) -> Any:
         if value is None:

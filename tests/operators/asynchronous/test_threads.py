@@ -1,13 +1,15 @@
-"""Threads that lookups call functions in."""
+"""Threads that functions are called in which may never return."""
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from headrace.operators.lookup.threads import DaemonThreads
+from headrace.operators.asynchronous.threads import DaemonThreads
 
 
 def test_no_more_threads_than_are_needed_and_than_may_be() -> None:
@@ -41,6 +43,38 @@ def test_what_a_call_raises_is_raised_by_its_future() -> None:
         threads.submit(exit, 3).result(60)
     assert threads.submit(int, "7").result(60) == 7
     threads.shutdown()
+
+
+def test_a_call_that_ends_an_iteration_is_told() -> None:
+    """A future of an event loop takes no ``StopIteration``, and whoever awaits it would wait for ever."""
+    threads = DaemonThreads(1, "test")
+    with pytest.raises(RuntimeError, match=r"the function raised StopIteration: next\(\.\.\., None\)"):
+        threads.submit(next, iter([])).result(60)
+    threads.shutdown()
+
+
+class Result:
+    """Something that can be referred to weakly."""
+
+
+def test_nothing_of_a_call_lives_on_in_its_thread() -> None:
+    threads = DaemonThreads(1, "test")
+    result = weakref.ref(threads.submit(Result).result(60))
+    while threads._idle._value == 0:  # the thread has yet to be done with it
+        pass
+    gc.collect()
+    assert result() is None
+    threads.shutdown()
+
+
+def test_there_are_no_calls_behind_the_end() -> None:
+    threads = DaemonThreads(3, "test")
+    assert threads.submit(int, "7").result(60) == 7
+    for _ in range(2):
+        threads.shutdown(cancel_futures=True)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        threads.submit(int, "7")
+    assert not any(thread.is_alive() for thread in threads._begun)
 
 
 def test_calls_that_have_not_begun_are_cancelled_or_made_before_the_end() -> None:

@@ -1,4 +1,4 @@
-"""``OperatorStateStore``: the state of a subtask that belongs to no key."""
+"""``OperatorStateBackend``: the state of a subtask that belongs to no key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _THE_KEY: Final = 0
 _WITHOUT_KEYS: Final = (StateKind.LIST, StateKind.UNION, StateKind.BROADCAST)
 
 
-class OperatorStateStore:
+class OperatorStateBackend:
     """Lists and broadcast maps of one subtask of an operator, to be used from ``open`` on until an epoch ends.
 
     In every epoch a subtask finds what it had at the end of the epoch before. Only in the first one after a start of
@@ -129,8 +129,8 @@ class OperatorStateStore:
         declared, known, state = self._declared[descriptor.name]
         if (declared, known.stored_types()) != (kind, descriptor.stored_types()):
             raise InvalidProgramError(
-                f"operator {self._uid!r} declares the state {descriptor.name!r} twice: as {declared.value} state of "
-                f"{known.type_info} and as {kind.value} state of {descriptor.type_info}"
+                f"operator {self._uid!r} declares the state {descriptor.name!r} twice: as {declared.value} state, "
+                f"{known!r}, and as {kind.value} state, {descriptor!r}"
             )
         return state
 

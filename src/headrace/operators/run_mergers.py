@@ -1,0 +1,19 @@
+"""Has a process know how the runs of all operators are merged, those of programs that it has never seen included.
+
+Who merges runs without the job that has written them imports this: compaction in a process of its own, and whoever
+reads checkpoints from outside. The modules below call ``register_merger``, or ``register_ordered_merger``, when they
+are imported.
+"""
+
+from __future__ import annotations
+
+import headrace.operators.event_time_order.waiting_records
+import headrace.operators.join.alone_log
+import headrace.operators.join.join_log
+import headrace.operators.window.columnar.continuous.open_windows
+import headrace.operators.window.columnar.count_panes
+import headrace.operators.window.columnar.count_store
+import headrace.operators.window.columnar.sessions.session_store
+import headrace.operators.window.columnar.window_store
+import headrace.operators.window.general.ordered_elements
+import headrace.operators.window.general.ordered_values  # noqa: F401
