@@ -27,7 +27,8 @@ from headrace.graph.process_specs import ProcessSpec, StateBootstrapSpec
 from headrace.operators.functions import has_own
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tables import write_table
-from headrace.state.kinds import KEYED, WITHOUT_KEYS
+from headrace.state.kinds import KEYED, WITHOUT_KEYS, StateKind
+from headrace.state.operator.redistribution import kind_of_store
 from headrace.state_processor.given_data import is_spark_dataframe, is_table, table_of
 from headrace.state_processor.transformation import StateTransformation, WrittenState
 from headrace.storage.locations import open_storage
@@ -37,6 +38,7 @@ from headrace.time.watermark_strategy import WatermarkStrategy
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream import DataStream
+    from headrace.state.exported import ExportedTable
     from headrace.state.kinds import StateKinds
     from headrace.state_processor.transformation import WriteTarget
     from headrace.storage.folder import Folder
@@ -127,11 +129,23 @@ class BootstrapTransformation(StateTransformation):
             self._run(target, folder, checkpoints)
             job = open_job(checkpoints, target.configuration.storage_options())
             tables = [
-                write_table(target.savepoint, table, place.stage, partition)
+                write_table(target.savepoint, self._checked(table), place.stage, partition)
                 for _, partition, table in job.task_tables()
                 if table.uid == place.uid
             ]
             return WrittenState(tables, job.manifest.epoch)
+
+    def _checked(self, table: ExportedTable) -> ExportedTable:
+        """Refuse a state that belongs to another kind of function: subtasks would have it of some records."""
+        kind = kind_of_store(table.store) or StateKind.KEYED
+        if kind not in self._kinds:
+            of_all, of_shares = "BroadcastStateBootstrapFunction", "StateBootstrapFunction"
+            name = table.store.partition("/")[2]
+            raise InvalidProgramError(
+                f"operator {table.uid!r}: its function makes the {kind.value} state {name!r}, which is for a "
+                f"{of_all if kind is StateKind.BROADCAST else of_shares} to make"
+            )
+        return table
 
     def _run(self, target: WriteTarget, folder: Path, checkpoints: str) -> None:
         place = target.place
@@ -170,12 +184,20 @@ def windowed(records: Records, build: Callable[[DataStream[Any]], DataStream[Any
 
 
 def without_keys(records: Records, function: Any) -> BootstrapTransformation:
-    """The state of subtasks that a function makes."""
+    """The state of subtasks that a function makes, each of its share of the records."""
+    spec = ProcessSpec(function, Types.PICKLED_BYTE_ARRAY())
+    kinds = WITHOUT_KEYS - {StateKind.BROADCAST}
     return BootstrapTransformation(
-        records,
-        WITHOUT_KEYS,
-        lambda stream: stream.rebalance()._apply(ProcessSpec(function, Types.PICKLED_BYTE_ARRAY()), "StateBootstrap"),
-        _refuse_results,
+        records, kinds, lambda stream: stream.rebalance()._apply(spec, "StateBootstrap"), _refuse_results
+    )
+
+
+def in_common(records: Records, function: Any) -> BootstrapTransformation:
+    """The state that a function makes in all subtasks alike, each of all records."""
+    spec = ProcessSpec(function, Types.PICKLED_BYTE_ARRAY())
+    kinds = frozenset({StateKind.BROADCAST})
+    return BootstrapTransformation(
+        records, kinds, lambda stream: stream.broadcast()._apply(spec, "StateBootstrap"), _refuse_results
     )
 
 

@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import expect
-from headrace.state_processor.bootstrap import BootstrapTransformation, Records, keyed, without_keys
-from headrace.state_processor.functions import KeyedStateBootstrapFunction, StateBootstrapFunction
+from headrace.state_processor.bootstrap import BootstrapTransformation, Records, in_common, keyed, without_keys
+from headrace.state_processor.functions import (
+    BroadcastStateBootstrapFunction,
+    KeyedStateBootstrapFunction,
+    StateBootstrapFunction,
+)
 from headrace.state_processor.state_tables import StateTables
 from headrace.state_processor.windowed_transformation import WindowedOperatorTransformation, in_counts, in_windows
 
@@ -87,12 +91,17 @@ class OneInputTransformation:
         return KeyedOperatorTransformation(self._records, key_selector, key_type)
 
     def transform(self, function: StateBootstrapFunction[Any]) -> BootstrapTransformation:
-        """What a function makes of the records: lists of subtasks.
+        """What a function makes of the records: lists of subtasks, or what all of them have in common.
+
+        Args:
+            function: a :class:`StateBootstrapFunction`, or a :class:`BroadcastStateBootstrapFunction`.
 
         Raises:
             InvalidTypeError: when it is something else.
         """
         expect(function, StateBootstrapFunction, "transform")
+        if isinstance(function, BroadcastStateBootstrapFunction):
+            return in_common(self._records, function)
         return without_keys(self._records, function)
 
 

@@ -53,8 +53,11 @@ class WindowedOperatorTransformation:
         >>> minutes = keyed.window(TumblingEventTimeWindows.of(Time.minutes(1)))
         >>> totals = minutes.aggregate(count(), sum(1).alias("total"))
         >>> path = SavepointWriter.new_savepoint().with_operator("totals", totals).write(tempfile.mkdtemp() + "/first")
-        >>> SavepointReader.read(path).read_table("totals", "windows").select([0, 1, 3]).to_pylist()
-        [{'window_end': 60000, 'key': 'ann', 'sum(f1)': 3}, {'window_end': 60000, 'key': 'bob', 'sum(f1)': 4}, {'window_end': 120000, 'key': 'ann', 'sum(f1)': 5}]
+        >>> for row in SavepointReader.read(path).read_table("totals", "windows").to_pylist():
+        ...     print(row["window_end"], row["key"], row["records"], row["sum(f1)"])
+        60000 ann 1 3
+        60000 bob 1 4
+        120000 ann 1 5
 
     Attributes:
         records: the records.
@@ -127,8 +130,8 @@ class WindowedOperatorTransformation:
     def _filled(self, method: str, *arguments: Any, **named: Any) -> BootstrapTransformation:
         calls = (*self.calls, _Call(method, arguments, named))
 
-        def build(stream: DataStream[Any]) -> DataStream[Any]:
-            windows: Any = stream.key_by(self.selector, self.key_type)
+        def build(stream: Any) -> DataStream[Any]:
+            windows = stream.key_by(self.selector, self.key_type)
             for call in calls:
                 windows = call.of(windows)
             filled: DataStream[Any] = windows
