@@ -88,7 +88,7 @@ class IntervalJoinOperator(FunctionOperator):
         stores = [context.state.store(name) for name in _STORES]
         self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
         self._schemas = [layout.schema for layout in layouts]
-        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS)
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
         lonely = {
             side: AloneLog(context.state.store(_ALONE_STORES[side]), codec, interval.kept(side))
             for side in self._sides_shown
