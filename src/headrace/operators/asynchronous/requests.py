@@ -291,7 +291,7 @@ class Requests:
             self.retries += 1
 
     def _may_retry(self, attempts: int) -> bool:
-        """Whether there may be another attempt: none of a request that is cancelled, whatever its function made of it."""
+        """Whether there may be another attempt: none of one that is cancelled, whatever its function made of that."""
         task = asyncio.current_task()
         assert task is not None, "requests are made by tasks"
         return not task.cancelling() and self._strategy.can_retry(attempts)
