@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.join.interval import JoinInterval
-    from headrace.operators.join.partners import Partners
+    from headrace.operators.join.matched_rows import MatchedRows
     from headrace.state.keys import KeyColumn
     from headrace.state.runs.sections import Section
 
@@ -103,7 +103,7 @@ def find_pairs(
     sources: Sequence[Sequence[Section]],
     arrived: Sequence[ArrivedSide],
     watermarks: Longs,
-    partners: Partners | None = None,
+    matched: MatchedRows | None = None,
 ) -> Iterator[Pairs]:
     """The pairs that records make which have arrived.
 
@@ -112,7 +112,7 @@ def find_pairs(
         sources: of each input what came before, oldest first, and the section of the records that have arrived.
         arrived: of each input these records.
         watermarks: the watermark that each of these has met, in the order in which they came.
-        partners: is told who has found whom, before the pairs come; None where nobody wants to know.
+        matched: is told which rows have been matched, before the pairs come; None where nobody wants to know.
     """
     found = [
         _Candidates.of(interval, later, arrived[later], source, number)
@@ -125,7 +125,7 @@ def find_pairs(
     rows = np.empty(len(watermarks), np.int64)
     for side in arrived:
         rows[side.ordinals] = np.arange(len(side.ordinals))
-    layout = _PairLayout(interval, sources, arrived, watermarks, rows, partners)
+    layout = _PairLayout(interval, sources, arrived, watermarks, rows, matched)
     for start, stop in portions(counts):
         matches = layout.matches([candidates.slice(start, stop) for candidates in found])
         for first in range(0, len(matches), PAIRS):
@@ -199,7 +199,7 @@ class _PairLayout:
         arrived: these.
         watermarks: their watermarks, in the order of arrival.
         rows: their rows in their section.
-        partners: is told who has found whom.
+        matched: is told which rows have been matched.
     """
 
     interval: JoinInterval
@@ -207,7 +207,7 @@ class _PairLayout:
     arrived: Sequence[ArrivedSide]
     watermarks: Longs
     rows: Longs
-    partners: Partners | None
+    matched: MatchedRows | None
 
     def matches(self, found: Sequence[_Candidates]) -> _Matches:
         """Those candidates that came before, and were still kept; in order."""
@@ -229,9 +229,9 @@ class _PairLayout:
         if found.source == len(self.sources[other]) - 1:
             is_match &= self.arrived[other].ordinals[rows] < ordinals
         ordinals, rows, times = ordinals[is_match], rows[is_match], times[is_match]
-        if self.partners is not None:
-            self.partners.add(other, found.source, rows)
-            self.partners.add(found.later, len(self.sources[found.later]) - 1, self.rows[ordinals])
+        if self.matched is not None:
+            self.matched.add(other, found.source, rows)
+            self.matched.add(found.later, len(self.sources[found.later]) - 1, self.rows[ordinals])
         return ordinals, np.full(len(ordinals), found.source), rows, times
 
     @staticmethod

@@ -16,7 +16,7 @@ from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, Joi
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.joins.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
-from headrace.datastream.streams.joins.kinds import shown_alone
+from headrace.datastream.streams.joins.kinds import outer_of
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import (
     OTHER_NAMES_OF_EQUAL_TO,
@@ -323,7 +323,7 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
         super().__init__(first, second, "join")
-        self._outer = shown_alone(how, "join", "the keys are told by where(...).equal_to(...)")
+        self._outer = outer_of(how, "join", "the keys are told by where(...).equal_to(...)")
 
     def _windows(
         self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]
