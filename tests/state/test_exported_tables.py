@@ -112,14 +112,18 @@ def test_rows_may_come_in_any_order() -> None:
     assert found == [key * key for key in range(50)]
 
 
-def test_keys_of_other_partitions_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("partition", "owners"),
+    [(0, {UID: StateOwner(2, MAX_PARALLELISM)}), (1, {UID: StateOwner(1, MAX_PARALLELISM)}), (0, {})],
+    ids=["of another part of them", "of an operator with fewer subtasks", "of none"],
+)
+def test_keys_of_other_partitions_are_refused(partition: int, owners: dict[str, StateOwner]) -> None:
     job, seen = Job(), ValueStateDescriptor("seen", Types.LONG())
     job.on_keys(job.begin(), range(50), lambda op, key, _: op.keyed.state(seen).update(key))
     job.end()
     tables = list(job.backend.export_tables(job.storage, job.refs[0], 0))
-    owners = {UID: StateOwner(2, MAX_PARALLELISM)}
     with pytest.raises(StateError, match="'state/seen' has keys that belong into other files"):
-        job.backend.import_tables(job.storage, tables, NewVersion(1, 0, 1, 1, 0), owners)
+        job.backend.import_tables(job.storage, tables, NewVersion(1, partition, 1, 1, 0), owners)
 
 
 def test_a_log_of_an_unknown_kind_is_refused() -> None:
