@@ -201,7 +201,7 @@ def test_an_async_function_of_a_keyed_stream_has_no_state() -> None:
         def open(self, runtime_context: RuntimeContext) -> None:
             runtime_context.get_state(ValueStateDescriptor("x", LONG))
 
-    with pytest.raises(UserFunctionError, match=r"get_state in operator 'AsyncWait'.*keyed state exists only"):
+    with pytest.raises(InvalidProgramError, match=r"get_state: keyed state .* functions that are awaited have none"):
         answers(lambda stream: AsyncDataStream.unordered_wait(stream.key_by(lambda n: n, LONG), Stateful(), 0), [1])
 
 

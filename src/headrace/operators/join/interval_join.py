@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _MOST_ROWS: Final = 1 << 18
 """So many records wait at most; the more there are, the less often what is kept is searched."""
 
+_BEYOND: Final = "the interval about a record begins or ends at a time"
+
 _STORES = ("join-left", "join-right")
 _ALONE_STORES = ("join-left-alone", "join-right-alone")
 
@@ -103,7 +105,7 @@ class IntervalJoinOperator(FunctionOperator):
             self._lonely.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
-        check_timestamps(batch, self.context, self._interval.reach, "an interval join", "interval")
+        check_timestamps(batch, self.context, self._interval.reach, "an interval join", _BEYOND)
         is_late = batch.timestamps < batch.watermarks
         if is_late.any():
             self._late[input_index].send_away(batch, is_late)

@@ -202,7 +202,8 @@ class KeyedStateBackend(KeyScope):
             )
         mergeable = cast("_Mergeable", state)
         taken = []
-        for self.namespace in sources:
+        for source in sources:
+            self.namespace = source
             taken.append(mergeable.take())
         self.namespace = target
         for content in taken:

@@ -23,6 +23,7 @@ from headrace.datastream.streams.checks import check_methods, check_same_environ
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.state_misuse import check_asks_for_no_state_of_keys
 from headrace.datastream.streams.timer_misuse import check_has_no_timers
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
@@ -106,6 +107,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
 
         Raises:
             InvalidTypeError: as ``DataStream.key_by``, and when the keys of both are of different types.
+            InvalidProgramError: behind :meth:`in_event_time_order`.
         """
         if self._in_order:
             raise refused("call key_by(...) before in_event_time_order()")
@@ -236,6 +238,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             spec = KeyedCoProcessSpec(function, found, in_event_time_order=self._in_order)
         else:
             spec = CoProcessSpec(function, found, sees_time or self._in_order, in_event_time_order=self._in_order)
+            check_asks_for_no_state_of_keys(spec, f"keyed state belongs to keys: {self._how_to_key()}")
         return self._first._apply(spec, name, self._second, origin=origin_of(declared))
 
     def _check_keys(self) -> None:

@@ -87,7 +87,9 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
             upper_bound: the same.
 
         Raises:
-            InvalidProgramError: when the upper bound is below the lower one, or one has no 64 bits.
+            InvalidTypeError: when one is no time.
+            InvalidProgramError: when the upper bound is below the lower one, or one is further away than the times of
+                records can be (73 million years).
         """
         lower, upper = to_millis(lower_bound, "between"), to_millis(upper_bound, "between")
         for bound in (lower, upper):

@@ -298,8 +298,8 @@ def _is_flat(function: Any) -> bool:
     """Whether it gives any number of results, and not one."""
     if isinstance(function, FlatJoinFunction):
         return True
-    method = method_of_object(function, "join")
-    return inspect.isgeneratorfunction(function if method is None else method)
+    called = method_of_object(function, "join") or function
+    return inspect.isgeneratorfunction(called) or inspect.isgeneratorfunction(type(called).__call__)
 
 
 @hides_engine_of_methods

@@ -1,4 +1,4 @@
-"""``OperatorStateStore``: the state of a subtask that belongs to no key."""
+"""``OperatorStateBackend``: the state of a subtask that belongs to no key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _THE_KEY: Final = 0
 _WITHOUT_KEYS: Final = (StateKind.LIST, StateKind.UNION, StateKind.BROADCAST)
 
 
-class OperatorStateStore:
+class OperatorStateBackend:
     """Lists and broadcast maps of one subtask of an operator, to be used from ``open`` on until an epoch ends.
 
     In every epoch a subtask finds what it had at the end of the epoch before. Only in the first one after a start of
