@@ -48,7 +48,7 @@ class Export:
 
     def _written(self, table: ExportedTable, ref: VersionRef) -> TableFile:
         file = write_table(self.savepoint, table, ref.stage, ref.partition)
-        # A task may outlive its job. Whoever has given up the savepoint may have removed all of it before the file came.
+        # A task may outlive its job. Whoever has given up the savepoint may have removed all of it before this came.
         if is_given_up(self.savepoint):
             remove_file(self.savepoint, file)
             self.savepoint.remove_empty_folders()
