@@ -36,7 +36,7 @@ def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
         OSError: when not all of it could be removed.
     """
     metadata = _not_to_be_started_from(savepoint)
-    for file in (*metadata.tables, *metadata.files):
+    for file in metadata.own_files():
         remove_file(savepoint, file)
     if metadata.pin:
         open_directory(metadata.directory).folder(PINS).remove(metadata.pin)

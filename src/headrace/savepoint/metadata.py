@@ -110,6 +110,10 @@ class SavepointMetadata:
     directory: str = ""
     pin: str = ""
 
+    def own_files(self) -> tuple[TableFile | SourceFile, ...]:
+        """The files in its directory."""
+        return (*self.tables, *self.files)
+
     def to_bytes(self) -> bytes:
         """As JSON."""
         document = {
