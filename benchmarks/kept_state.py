@@ -16,9 +16,6 @@ from benchmarks.truth import HALF_WINDOW_MILLIS, NEAR_MILLIS, WINDOW_MILLIS, Wro
 
 Longs = npt.NDArray[np.int64]
 
-KEY_AND_TIME = 16
-"""Bytes: a join is given them with each record, whose fields they need not be."""
-
 
 class Kept(NamedTuple):
     """What there was at the end of an epoch.
@@ -32,18 +29,6 @@ class Kept(NamedTuple):
     records: int
     watermark: int
     size: int
-
-
-class Ratio(NamedTuple):
-    """How many times as large as what can still match state was, where that was most.
-
-    Attributes:
-        to_records: with its key and its time, which state needs besides the fields.
-        to_fields: by the fields of the records alone.
-    """
-
-    to_records: float
-    to_fields: float
 
 
 def _near(times: Longs) -> list[Longs]:
@@ -74,8 +59,8 @@ ENDS: Mapping[str, Callable[[Longs], Sequence[Longs]]] = {
 """By join the watermarks at which a record can match no more: as many as it has windows, in each of which it counts."""
 
 
-def largest_ratio(source: Path, join: str, kept: Sequence[Kept]) -> Ratio:
-    """How much was kept where that was most, at the ends of epochs in the second half of the input.
+def largest_ratio(source: Path, join: str, kept: Sequence[Kept]) -> float:
+    """How many times the fields of what can still match was kept, where that was most in the second half of the input.
 
     Args:
         source: the folder with the input, which was read in the order of its files.
@@ -93,9 +78,8 @@ def largest_ratio(source: Path, join: str, kept: Sequence[Kept]) -> Ratio:
         if len(times) // 2 <= each.records < len(times):  # with the last record event time comes to its end
             _check_watermark(each, times)
             matching[each] = sum(int((end[: each.records] > each.watermark).sum()) for end in ends)
-    to_row = max(each.size / count for each, count in matching.items())
     fields = sum(field.type.bit_width for field in input_.schema) // 8
-    return Ratio(to_row / (fields + KEY_AND_TIME), to_row / fields)
+    return max(each.size / (count * fields) for each, count in matching.items())
 
 
 def _check_watermark(kept: Kept, times: Longs) -> None:

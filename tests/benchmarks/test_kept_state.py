@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys, dataset
-from benchmarks.kept_state import ENDS, KEY_AND_TIME, Kept, largest_ratio
+from benchmarks.kept_state import ENDS, Kept, largest_ratio
 from benchmarks.truth import HALF_WINDOW_MILLIS, NEAR_MILLIS, WINDOW_MILLIS, WrongResultError
 
 FIELDS = 24
@@ -47,8 +47,7 @@ def test_the_largest_ratio_is_that_of_a_loop(join: str, source: Path) -> None:
     counts = [sum(can_match(join, time, each.watermark) for time in times[: each.records]) for each in kept]
     of_second_half = [count for each, count in zip(kept, counts, strict=True) if each.records >= len(times) // 2]
     ratio = largest_ratio(source, join, [*kept, Kept(len(times), 1 << 62, 0)])
-    assert ratio.to_records == pytest.approx(size / min(of_second_half) / (FIELDS + KEY_AND_TIME))
-    assert ratio.to_fields == pytest.approx(size / min(of_second_half) / FIELDS)
+    assert ratio == pytest.approx(size / min(of_second_half) / FIELDS)
     assert len(set(counts)) > 3
 
 

@@ -6,6 +6,7 @@ written, adopted or not, pinned by savepoints, and put there by strangers.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.pins import Pin
-from headrace.checkpoint.store import CheckpointStore
+from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import InfrastructureError, JobSupersededError
 from tests.checkpoint.disk import Disk, Power, PowerFailureError
 from tests.checkpoint.manifests import manifest
@@ -172,6 +173,12 @@ class GarbageMachine(RuleBasedStateMachine):
         self.lasting.pop(name, None)
         self.is_clean = self._with_power(steps, lambda: manager.store.unpin(name)) and self.is_clean
 
+    @precondition(lambda self: self.lasting)
+    @rule(name=st.sampled_from(PINNED))
+    def others_dispose_of_a_savepoint(self, name: str) -> None:
+        if self.lasting.pop(name, None) is not None:
+            self.disk.folder("pins").remove(name)
+
     @rule(name=st.sampled_from(FOREIGN))
     def strangers_put_a_file(self, name: str) -> None:
         self._write(name)
@@ -220,13 +227,16 @@ class GarbageMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.is_clean and self.manager is not None)
     @rule(needs=st.integers(0, 7))
     def nothing_is_left_over(self, needs: int) -> None:
-        """After a clean start and an epoch there is what is needed, and nothing else."""
-        self.epoch(needs=needs, steps=None, adopts=False)
+        """After a clean start and some epochs there is what is needed, and nothing else."""
+        for _ in range(LOOK_AT_PINS):
+            self.epoch(needs=needs, steps=None, adopts=False)
         manager = self.manager
         assert manager is not None
         kept = self._manifests()
         assert len(kept) <= manager.retained
-        needed = {name for each in kept for name in each.state_files()} | manager.store._pins.files
+        pinned = manager.store._pins.files
+        assert pinned <= self._pinned()
+        needed = {name for each in kept for name in each.state_files()} | pinned
         assert self._state() - self.foreign == {f"state/{name}" for name in needed}
 
     # --- what always holds -------------------------------------------------------------------------------------------
@@ -248,6 +258,11 @@ class GarbageMachine(RuleBasedStateMachine):
     def _manifests(self) -> list[Manifest]:
         found = [path for path in self.tree if path.startswith("manifests/") and path.endswith(".json")]
         return [Manifest.from_bytes(self.tree[path], path) for path in found]
+
+    def _pinned(self) -> set[str]:
+        """What is kept by the pins that are there."""
+        found = [json.loads(data)["files"] for path, data in self.tree.items() if path.startswith("pins/")]
+        return {name for files in found for name in files}
 
     def _state(self) -> set[str]:
         return {path for path in self.tree if path.startswith("state/")}

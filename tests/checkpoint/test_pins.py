@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.pins import PINS, Pin
-from headrace.checkpoint.store import CheckpointStore
+from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import CheckpointError
 from headrace.storage.posix import PosixFolder
 from tests.checkpoint.manifests import manifest
@@ -47,6 +47,26 @@ def test_of_two_pins_each_keeps_its_files(store: CheckpointStore) -> None:
     store.collect_garbage()
     assert store.unpin("savepoint-one") == [FILES[1]]
     assert store.unpin("savepoint-two") == [FILES[0]]
+
+
+def test_files_of_a_savepoint_that_others_dispose_of_go_while_the_job_runs(store: CheckpointStore) -> None:
+    store.pin("savepoint-one", Pin("one", FILES, lasts=True))
+    store.pin("savepoint-two", Pin("two", FILES[:1], lasts=True))
+    store.write(manifest(2, NEWER))
+    store.collect_garbage()
+    store.storage.folder(PINS).remove("savepoint-one")
+    deleted = [store.collect_garbage() for _ in range(LOOK_AT_PINS)]
+    assert [each for each in deleted if each] == [[FILES[1]]]
+    assert files(store) == {FILES[0], NEWER}
+
+
+def test_where_all_pins_have_gone_with_their_folder_nothing_is_deleted(store: CheckpointStore) -> None:
+    store.pin("savepoint-one", Pin("one", FILES, lasts=True))
+    store.write(manifest(2, NEWER))
+    pins = Path(store.storage.locate(PINS))
+    pins.rename(pins.with_name("elsewhere"))
+    assert not any(store.collect_garbage() for _ in range(2 * LOOK_AT_PINS))
+    assert files(store) == {*FILES, NEWER}
 
 
 @pytest.mark.parametrize("lasts", [True, False])

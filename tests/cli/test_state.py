@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.common import Types
-from headrace.datastream.state import ValueStateDescriptor
+from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointWriter
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -58,6 +58,27 @@ def test_show(places: tuple[str, str], state: str) -> None:
     assert rows == [("k1", 1), ("k2", 12), ("k3", 3)]
     _, table = headrace("show", places[1], "totals", state, "--key", "k2")
     assert [line.split() for line in table.splitlines() if "k" in line][1:] == [["k2", "12"]]
+
+
+def test_a_key_that_is_not_there(places: tuple[str, str]) -> None:
+    """Keys are texts, and the one that is asked for may have been meant as a number."""
+    for form in ("table", "json"):
+        done = CliRunner().invoke(app, ["state", "show", places[1], "totals", "total", "--key", "2", "--format", form])
+        assert done.exit_code == 0, "there is nothing, and that is the answer"
+        assert re.fullmatch(
+            r"no key that is shown as '2' holds anything; some that do are k\d, k\d, k\d \(type string\)\n", done.stderr
+        )
+        assert "k1" not in done.stdout
+
+
+def test_what_is_not_kept_by_key_has_none(tmp_path: Path) -> None:
+    words = ListStateDescriptor("words", Types.STRING())
+    state = OperatorTransformation.from_tables().with_list_state(words, {"value": ["tea"]})
+    path = SavepointWriter.new_savepoint().with_operator("held", state).write(tmp_path / "first")
+    assert headrace("show", path, "held", "list/words")[0] == 0
+    code, shown = headrace("show", path, "held", "list/words", "--key", "tea")
+    assert code == 2
+    assert "'list/words' is not kept by key: leave --key out" in shown
 
 
 def test_show_timers_and_no_more_than_asked_for(places: tuple[str, str]) -> None:

@@ -87,6 +87,19 @@ class Deletes(Fine):
         return []
 
 
+class AsksByName(Fine):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return [ctx.get_broadcast_state("rules").get("a")]
+
+
+RULES_BY_NAME = "rules"
+
+
+class AsksByNameOfModule(Fine):
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        yield ctx.get_broadcast_state(RULES_BY_NAME).get("a")
+
+
 def asks_by_closure() -> Any:
     declared = MapStateDescriptor("closed over", Types.STRING(), Types.LONG())
 
@@ -103,6 +116,13 @@ def asks_by_closure() -> Any:
         (AsksForAnother, "process_element", 5, "the broadcast state 'others' was not declared: .* which has 'rules'"),
         (AsksForOtherTypes, "process_broadcast_element", 1, "'rules' is .*String, Long.*, and not .*Long, Long"),
         (AsksForAnotherKind, "on_timer", 1, "takes a MapStateDescriptor, not"),
+        (
+            AsksByName,
+            "process_element",
+            1,
+            r"not 'rules': give it one of broadcast\(...\), which has 'rules'",
+        ),
+        (AsksByNameOfModule, "process_element", 1, "takes a MapStateDescriptor, not 'rules'"),
         (AsksByAttribute, "process_element", 1, "'others' was not declared"),
         (asks_by_closure(), "process_element", 1, "'closed over' was not declared"),
         (Puts, "process_element", 2, "is changed in process_broadcast_element alone"),

@@ -307,7 +307,7 @@ def test_there_is_no_key_on_the_side_of_the_rules(env: StreamExecutionEnvironmen
 
 def test_what_cannot_be_broadcast(env: StreamExecutionEnvironment) -> None:
     stream = env.from_collection([("a", 1)], PAIR)
-    with pytest.raises(InvalidTypeError, match="broadcast takes a MapStateDescriptor, not a ValueStateDescriptor"):
+    with pytest.raises(InvalidTypeError, match="broadcast takes a MapStateDescriptor, not ValueStateDescriptor"):
         stream.broadcast(TOTAL)  # type: ignore[call-overload]
     with pytest.raises(InvalidProgramError, match="two descriptors of the name 'rules'"):
         stream.broadcast(RULES, RULES)

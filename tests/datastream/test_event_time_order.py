@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.common import Types, WatermarkStrategy
+from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError
 from headrace.datastream import (
     CoFlatMapFunction,
@@ -163,7 +163,8 @@ class Either(CoFlatMapFunction):
 
 
 def test_it_wants_event_time() -> None:
-    env = StreamExecutionEnvironment.get_execution_environment()
+    local = Configuration.from_dict({"headrace.runtime": "local"})
+    env = StreamExecutionEnvironment.get_execution_environment(local)
     plain = env.from_collection([("a", 1)], PAIR).name("plain")
     timed = env.from_collection([("a", 1)], PAIR).assign_timestamps_and_watermarks(
         WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("f1")

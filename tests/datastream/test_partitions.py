@@ -108,6 +108,11 @@ def test_plain_values(env: StreamExecutionEnvironment) -> None:
     assert rows(numbers.reduce(lambda a, b: f"{a}{b}")) == ["312"]
 
 
+def test_integers_beyond_64_bits_are_ordered(by_subtask: PartitionWindowedStream) -> None:
+    large = by_subtask.sort_partition(lambda pair: None if pair[0] == "c" else pair[1] << 64, Order.DESCENDING)
+    assert rows(large) == [("b", 9), ("a", 3), ("a", 2), ("b", 1), ("a", 1), ("c", 2)]
+
+
 def test_each_subtask_is_a_partition(env: StreamExecutionEnvironment) -> None:
     numbers = env.from_sequence(1, 100).set_parallelism(2)
     shares = rows(numbers.full_window_partition().map_partition(lambda values: [sorted(values)]))
@@ -153,6 +158,8 @@ def test_what_does_not_fit(by_key: PartitionWindowedStream, by_subtask: Partitio
 def test_keys_without_an_order(by_subtask: PartitionWindowedStream) -> None:
     with pytest.raises((InvalidTypeError, UserFunctionError), match="records cannot be ordered by keys such as"):
         rows(by_subtask.sort_partition(lambda pair: pair[1] if pair[0] == "a" else "text"))
+    with pytest.raises((InvalidTypeError, UserFunctionError), match="records cannot be ordered by keys such as"):
+        rows(by_subtask.sort_partition(lambda pair: (pair[1],) * pair[1]))
 
 
 numbers = st.one_of(st.none(), st.integers(-3, 3).map(float), st.sampled_from([math.nan, -0.0, math.inf]))

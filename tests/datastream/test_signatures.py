@@ -16,6 +16,7 @@ from headrace.common.errors import FunctionRefusedError, InvalidProgramError, In
 from headrace.common.row import Row
 from headrace.datastream import (
     AggregateFunction,
+    AllWindowFunction,
     FlatMapFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -45,6 +46,10 @@ def keyed(stream: Any) -> Any:
 
 def windows(stream: Any) -> Any:
     return keyed(stream).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+
+
+def of_all(stream: Any) -> Any:
+    return stream.window_all(TumblingEventTimeWindows.of(Time.seconds(1)))
 
 
 def built(build: Build, *values: int) -> list[Any]:
@@ -125,6 +130,12 @@ WRONG: dict[str, tuple[Build, str]] = {
     "a window of a key": (
         lambda s: s.window_all(TumblingEventTimeWindows.of(5)).apply(class_with(WindowFunction, apply=of_four)),
         r"^expected an AllWindowFunction, got a WindowFunction: that is for key_by\(\.\.\.\)\.window\(\.\.\.\)\n",
+    ),
+    "a window of all records behind a reduction": (
+        lambda s: s.window_all(TumblingEventTimeWindows.of(5)).reduce(
+            of_two, class_with(ProcessAllWindowFunction, process=of_four)
+        ),
+        r"write def process\(self, context, elements\)",
     ),
     "a distance of a trigger": (
         lambda s: DeltaTrigger.of(5, of_one),  # type: ignore[arg-type]
@@ -260,6 +271,9 @@ def test_a_flat_map_without_results_is_refused() -> None:
         lambda s: keyed(s).process(class_with(KeyedProcessFunction, process_element=silent, on_timer=silent)),
         lambda s: windows(s).process(class_with(ProcessWindowFunction, process=silent)),
         lambda s: windows(s).reduce(of_two, class_with(ProcessWindowFunction, process=silent)),
+        lambda s: of_all(s).process(class_with(ProcessAllWindowFunction, process=silent)),
+        lambda s: of_all(s).apply(class_with(AllWindowFunction, apply=silent)),
+        lambda s: of_all(s).reduce(of_two, class_with(AllWindowFunction, apply=silent)),
     ],
 )
 def test_a_process_function_without_results_is_warned_of(build: Build) -> None:

@@ -151,19 +151,6 @@ def test_what_came_of_a_filter_is_not_blamed_on_it(env: StreamExecutionEnvironme
     assert f"returned by {line_of(text_for)}" in message
 
 
-class WrongOfTimers(OneOfATimer):
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-        return ["text"]
-
-
-def test_with_timers_it_is_not_known_which_method_has_made_a_result(env: StreamExecutionEnvironment) -> None:
-    message = failure_of(
-        env.from_collection([7], Types.LONG()).key_by(one_result).process(WrongOfTimers(), Types.INT())
-    )
-    assert "got 'text' (str)" in message
-    assert "returned by" not in message
-
-
 class AsksForWhatIsNotThere(ProcessFunction):
     def __init__(self, name: str) -> None:
         self.name = name

@@ -123,6 +123,7 @@ class Job:
         self.refs: list[VersionRef] = []
         self.tasks: list[HashMapTaskStates] = []
         self.results: list[CompactionResult] = []
+        self.held: list[CompactionResult] = []
 
     def begin(self) -> list[HashMapOperatorStates]:
         """Opens the state of every partition and begins an epoch."""
@@ -165,11 +166,12 @@ class Job:
         """Goes on at another parallelism, between two epochs."""
         self.parallelism = parallelism
         self.tasks = []
-        self.results = []
+        self.results, self.held = [], []
 
     def transplant(self) -> None:
         """Goes on from tables that all state was exported to, in a storage of its own, between two epochs."""
         old, self.storage, self.tasks, self.results = self.storage, MemoryFolder(), [], []
+        self.held = []
         owners = {UID: StateOwner(len(self.refs), MAX_PARALLELISM)}
         for index, ref in enumerate(self.refs):
             tables = list(self.backend.export_tables(old, ref, self.clock))
@@ -188,10 +190,20 @@ class Job:
             self.results.append(CompactionResult.from_json(done.to_json()))
         return len(tasks)
 
+    def hold(self) -> None:
+        """What was merged is not there yet; epochs go on without it until :meth:`release`."""
+        self.held += self.results
+        self.results = []
+
+    def release(self) -> None:
+        """The next epoch adopts what was held, as far as that is of use any more."""
+        self.results = self.held + self.results
+        self.held = []
+
     def collect_garbage(self) -> None:
         """Deletes every file that the version does not need."""
         needed = {name for ref in self.refs for name in ref.files}
-        needed |= {result.run["file"] for result in self.results if result.run}
+        needed |= {result.run["file"] for result in [*self.results, *self.held] if result.run}
         for name in self.storage.names():
             if name not in needed:
                 self.storage.remove(name)

@@ -16,6 +16,7 @@ from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
 from headrace.state.compaction import plan_compaction
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
+from tests.state.harness import Job
 from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, several
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -146,6 +147,35 @@ def test_a_run_whose_elements_have_expired_leaves_the_disk(make: Callable[[], An
     epochs.at(TTL, lambda state: None)
     assert bytes_of(epochs) < full / 20
     assert compact(TTL + 1) == 0, "what is left is not written over and over"
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_a_run_that_has_expired_is_written_anew_once_where_it_hides_an_older_one(make: Callable[[], Any]) -> None:
+    """What was stored before there was a time to live does not expire, and what has expired must not let it be seen."""
+    method, job = METHODS[make().kind], Job()
+
+    def descriptor(*, expires: bool) -> Any:
+        made = make()
+        if expires:
+            made.enable_time_to_live(config())
+        return made
+
+    def write(keys: range, *, expires: bool) -> None:
+        operators = job.begin()
+        state = operators[0].keyed.state(descriptor(expires=expires))
+        job.on_keys(operators, keys, lambda *_: method[0](state, 1))
+        job.end()
+
+    write(range(100), expires=False)
+    write(range(90, 100), expires=True)
+    job.clock = TTL
+    assert [job.compact(TTL), bool(job.begin()), bool(job.end()), job.compact(TTL)] == [1, True, True, 0]
+    operators = job.begin()
+    found = job.on_keys(
+        operators, range(100), lambda operator, *_: method[1](operator.keyed.state(descriptor(expires=True)))
+    )
+    hidden = 1 if make().kind == "list" else None  # of a list those that were added before are there
+    assert found == [1] * 90 + [hidden] * 10
 
 
 # --- in a job --------------------------------------------------------------------------------------------------------

@@ -90,6 +90,27 @@ def test_what_has_expired_is_not_exported() -> None:
     assert rows.column("expiry").to_pylist() == [160, 160]
 
 
+def test_of_a_state_that_holds_nothing_any_more_there_is_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)  # what says that it is gone stays
+    job, seen = Job(), ValueStateDescriptor("seen", Types.LONG())
+    for value in (1, None):
+        job.on_keys(job.begin(), range(4), lambda op, *_: op.keyed.state(seen).update(value))  # noqa: B023 # called now
+        job.end()
+    assert len(job._open(0).store(UID, "state/seen").runs) == 2
+    assert list(job.backend.export_tables(job.storage, job.refs[0], 0)) == []
+
+
+def test_what_earlier_versions_have_stored_of_windows_is_taken_over_by_an_epoch_first() -> None:
+    job = Job()
+    job.begin()
+    batch = pa.RecordBatch.from_pydict({"hash": pa.array([1], pa.uint64()), "key": [b"x"], "value": [1]})
+    meta = {"kind": "value", "sort": ["hash", "key"], "types": {}, "keys": {}}
+    job.tasks[0].store(UID, "window state of totals").append(batch, meta)
+    job.end()
+    with pytest.raises(StateError, match=f"operator '{UID}': 'window state of totals' .* run the job for one epoch"):
+        list(job.backend.export_tables(job.storage, job.refs[0], 0))
+
+
 def test_columns_are_as_the_table_says() -> None:
     job = Job()
     words = ListStateDescriptor("words", Types.STRING())
@@ -112,14 +133,18 @@ def test_rows_may_come_in_any_order() -> None:
     assert found == [key * key for key in range(50)]
 
 
-def test_keys_of_other_partitions_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("partition", "owners"),
+    [(0, {UID: StateOwner(2, MAX_PARALLELISM)}), (1, {UID: StateOwner(1, MAX_PARALLELISM)}), (0, {})],
+    ids=["of another part of them", "of an operator with fewer subtasks", "of none"],
+)
+def test_keys_of_other_partitions_are_refused(partition: int, owners: dict[str, StateOwner]) -> None:
     job, seen = Job(), ValueStateDescriptor("seen", Types.LONG())
     job.on_keys(job.begin(), range(50), lambda op, key, _: op.keyed.state(seen).update(key))
     job.end()
     tables = list(job.backend.export_tables(job.storage, job.refs[0], 0))
-    owners = {UID: StateOwner(2, MAX_PARALLELISM)}
     with pytest.raises(StateError, match="'state/seen' has keys that belong into other files"):
-        job.backend.import_tables(job.storage, tables, NewVersion(1, 0, 1, 1, 0), owners)
+        job.backend.import_tables(job.storage, tables, NewVersion(1, partition, 1, 1, 0), owners)
 
 
 def test_a_log_of_an_unknown_kind_is_refused() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.common.errors import InvalidProgramError
 from headrace.state.keys.groups import (
     HASH_END,
+    are_within,
     hash_bounds,
     hash_bounds_of_partition,
     key_groups,
@@ -56,6 +57,7 @@ def test_a_hash_is_within_the_bounds_of_its_partition_and_group(size: tuple[int,
             hash_bounds(range(group, group + 1), max_parallelism),
         ):
             assert low <= value < high
+            assert are_within(column, (low, high)).tolist() == [low <= other < high for other in values]
 
 
 @pytest.mark.parametrize(("parallelism", "max_parallelism"), [(0, 1), (2, 1), (1, 0), (1, 32769)])

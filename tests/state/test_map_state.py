@@ -21,6 +21,7 @@ from headrace.common.errors import InvalidTypeError, StateCorruptedError
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
+from headrace.state.keys import hashing
 from headrace.state.keys.nan import same_nan
 from headrace.state.runs.list_columns import list_columns
 from headrace.storage.posix import PosixFolder
@@ -301,6 +302,55 @@ def test_a_large_map_is_read_as_a_whole_once_that_is_cheaper(monkeypatch: pytest
     assert not cell.is_loaded  # that one is known
     assert state.get(10) == "value 10"
     assert cell.is_loaded
+
+
+def few_hashes(array: pa.Array) -> Any:
+    return np.array([len(value.as_py()) % 2 for value in array], dtype=np.uint64) << np.uint64(60)
+
+
+@pytest.mark.parametrize("cost", [0, 1])
+def test_entries_of_a_large_map_with_the_same_hash_are_told_apart(cost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashing, "_hash_binary", few_hashes)
+    monkeypatch.setattr("headrace.state.keyed.map_state.LOOK_UP_COST", cost)
+    monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", 0)
+    job, descriptor = Job(), MapStateDescriptor("m", Types.STRING(), Types.LONG())
+    at_key(job).state(descriptor).put_all({str(n): n for n in range(1000)})
+    job.end()
+    state = at_key(job).state(descriptor)
+    state.put_all({str(n): -n for n in range(0, 1000, 100)})
+    state.remove("5")
+    job.end()
+    state = at_key(job).state(descriptor)
+    found = [state.get(str(n)) for n in (0, 5, 7, 100, 123, 999, 1000)]
+    assert found == [0, None, 7, -100, 123, 999, None]
+    assert ("5" in state, "7" in state, "x" in state) == (False, True, False)
+    assert len(list(state.items())) == 999
+
+
+def test_single_entries_of_a_large_map_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.state.keyed.map_state.LOOK_UP_COST", 0)
+    job, descriptor = Job(), MapStateDescriptor("m", Types.LONG(), Types.LONG())
+    at_key(job).state(descriptor).put_all({n: n for n in range(1000)})  # before there was a time to live
+    job.end()
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(TTL)).build())
+    at_key(job).state(descriptor).put_all({n: -n for n in range(0, 1000, 2)})
+    job.end()
+    job.clock = TTL - 1
+    at_key(job).state(descriptor).put(4, 5)
+    job.end()
+    job.clock = TTL
+    state = at_key(job).state(descriptor)
+    assert [state.get(n) for n in range(6)] == [None, 1, None, 3, 5, 5]
+    assert not state._cells.read().is_loaded
+    assert [2 in state, 4 in state, 6 in state, 7 in state] == [False, True, False, True]
+
+
+def test_what_cannot_be_a_key_is_in_no_large_map() -> None:
+    job, descriptor = Job(), MapStateDescriptor("m", Types.PICKLED_BYTE_ARRAY(), Types.LONG())
+    at_key(job).state(descriptor).put_all({n: n for n in range(1000)})
+    job.end()
+    state = at_key(job).state(descriptor)
+    assert (state.get(object()), object() in state, state.get(7)) == (None, False, 7)
 
 
 def counts(job: Job, name: str) -> list[int]:

@@ -188,7 +188,11 @@ def test_a_table_is_as_its_model(seed: int, kind: str, monkeypatch: pytest.Monke
         tables.end()
         if source.random() < 0.3:
             job.compact()
-        if source.random() < 0.2 and not job.results:
+            if source.random() < 0.4:
+                job.hold()
+        elif job.held and source.random() < 0.5:
+            job.release()
+        if source.random() < 0.2 and not job.results and not job.held:
             job.rescale(source.choice([1, 3, 4]))
     tables.begin()
     assert tables.up_to(MAX_WATERMARK) == sorted(model.rows)

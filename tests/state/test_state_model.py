@@ -210,7 +210,11 @@ def test_states_are_as_their_model(kind: str, seed: int, monkeypatch: pytest.Mon
 def between_epochs(job: Job, source: random.Random) -> None:
     if source.random() < 0.3:
         job.compact()
-    if source.random() < 0.2 and not job.results:
+        if source.random() < 0.4:
+            job.hold()
+    elif job.held and source.random() < 0.5:
+        job.release()
+    if source.random() < 0.2 and not job.results and not job.held:
         job.rescale(source.choice([1, 3, 4]))
     if source.random() < 0.3:
         job.collect_garbage()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.state.compaction import CompactionResult
-    from headrace.state.operator.store import OperatorStateStore
+    from headrace.state.operator.backend import OperatorStateBackend
     from headrace.state.version import VersionRef
 
 ALL = frozenset(StateKind)
@@ -72,7 +72,7 @@ class Subtasks:
         self.parallelism = parallelism
         self.results = []
 
-    def begin(self) -> list[OperatorStateStore]:
+    def begin(self) -> list[OperatorStateBackend]:
         self.tasks = [self._open(subtask) for subtask in range(self.parallelism)]
         for result in self.results:
             of_task = result.task
@@ -134,7 +134,7 @@ def dealt_evenly(held: Sequence[list[Any]], parallelism: int, first: int) -> tup
     return dealt, (first + longer) % parallelism
 
 
-def shown(stores: Sequence[OperatorStateStore]) -> dict[str, Any]:
+def shown(stores: Sequence[OperatorStateBackend]) -> dict[str, Any]:
     return {
         "first": [store.list_state(FIRST).get() for store in stores],
         "second": [store.list_state(SECOND).get() for store in stores],
@@ -159,7 +159,7 @@ STEPS = st.one_of(
 )
 
 
-def act(stores: Sequence[OperatorStateStore], model: Model, action: str, subtask: int, values: Any) -> None:
+def act(stores: Sequence[OperatorStateBackend], model: Model, action: str, subtask: int, values: Any) -> None:
     subtask %= len(stores)
     if action in {"first", "second"}:
         stores[subtask].list_state(FIRST if action == "first" else SECOND).add_all(values)
@@ -182,7 +182,7 @@ def act(stores: Sequence[OperatorStateStore], model: Model, action: str, subtask
                 put_or_remove(store, model.maps[number], action, value)
 
 
-def put_or_remove(store: OperatorStateStore, entries: dict[str, int], action: str, value: str) -> None:
+def put_or_remove(store: OperatorStateBackend, entries: dict[str, int], action: str, value: str) -> None:
     state = store.broadcast_state(MAP)
     if action == "put":
         state.put(value, len(entries))

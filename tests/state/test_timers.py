@@ -43,6 +43,17 @@ def test_timers_fire_once_in_order_when_time_passes() -> None:
     assert operator.timers.event.next_due == NO_TIMER
 
 
+def test_a_timer_of_a_time_that_has_passed_can_be_deleted_before_it_fires() -> None:
+    job = Job()
+    (operator,) = job.begin()
+    fire([operator], 100)
+    for key in (1, 2):
+        register(job, [operator], key, 50)
+    delete(job, [operator], 1, 50)
+    delete(job, [operator], 3, 50)  # never registered
+    assert fire([operator], 101) == [(50, 2, None)]
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_timers_survive_epochs(keep: bool) -> None:
     job = Job(keep=keep)

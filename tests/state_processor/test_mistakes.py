@@ -57,9 +57,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         one(ROW, {"a": "x", "b": "y"}),
         "value state 'row': field 'a': a column of type string",
     ),
-    "no record": (one(ROW, 5), "value state 'row': a column of type int64 cannot be read as"),
+    "no record": (one(ROW, 5), r"value state 'row': a column of type int64 cannot be read as Row\(a: "),
     "an element that is null": (one(TAGS, [1, None]), "value state 'tags': an element is null"),
-    "no list": (one(TAGS, "a"), "value state 'tags': a column of type string cannot be read as"),
+    "no list": (one(TAGS, "a"), "value state 'tags': a column of type string cannot be read as Array<"),
     "no decimal": (one(PRICE, "much"), "value state 'price'"),
     "a value that is null": (
         lambda: tables().with_state(TOTAL, {"key": ["ann", "bob"], "value": [1, None]}),

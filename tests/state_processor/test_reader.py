@@ -25,6 +25,8 @@ from tests.state_processor.every_state import KEYS, LIST, MAP, REDUCING, UNTYPED
 
 pytestmark = pytest.mark.timeout(200)
 
+TOTAL = ValueStateDescriptor("total", Types.LONG())
+
 
 @pytest.fixture(scope="module")
 def reader() -> Iterator[SavepointReader]:
@@ -40,7 +42,7 @@ def reader() -> Iterator[SavepointReader]:
 
 def test_all_states_are_listed(reader: SavepointReader) -> None:
     known = {(state.uid, state.store): (state.kind, state.types, state.rows) for state in reader.states()}
-    assert known["all", "state/value"] == ("value", "Long → RowTypeInfo(user: String, count: Long)", KEYS)
+    assert known["all", "state/value"] == ("value", "Long → Row(user: String, count: Long)", KEYS)
     assert known["all", "state/list"] == ("list", "Long → Long", 120)
     assert known["all", "state/map"] == ("map", "Long → String → Long", 120)
     assert known["all", "timers/event"] == ("timers", "Long", 120)
@@ -105,6 +107,29 @@ def test_a_key_without_state(reader: SavepointReader) -> None:
     assert reader.query("all", MAP, 99, Types.LONG()) == {}
 
 
+def test_a_query_of_a_state_that_nobody_stored_names_those_that_there_are(reader: SavepointReader) -> None:
+    with pytest.raises(SavepointError, match=r"holds nothing under the name 'valu' of .*'all'.* are list, map, mean, "):
+        reader.query("all", ValueStateDescriptor("valu", Types.LONG()), 1, Types.LONG())
+    with pytest.raises(SavepointError, match=r"holds nothing under the name 'seen' of .*'windows'.* are none"):
+        reader.query("windows", ValueStateDescriptor("seen", Types.LONG()), 1, Types.LONG())
+
+
+def test_what_is_stored_is_known_also_where_the_key_would_be_in_another_subtask(tmp_path: Path) -> None:
+    """One subtask has the only key; others know nothing of the types."""
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 8)
+    wait_for_records(client, 1)
+    client.stop().result(DEADLINE)
+    reader = SavepointReader.read(str(tmp_path / "job"))
+    for key in range(20):
+        assert reader.query("totals", TOTAL, f"k{key}", Types.STRING()) == (None if key else 1)
+        with pytest.raises(StateMigrationError, match="stored with another key type"):
+            reader.query("totals", TOTAL, key, Types.LONG())
+        with pytest.raises(StateMigrationError, match="value state 'total' was stored with another type"):
+            reader.query("totals", ValueStateDescriptor("total", Types.STRING()), f"k{key}", Types.STRING())
+
+
 def test_a_query_by_the_name_of_a_state_asks_for_its_descriptor(reader: SavepointReader) -> None:
     with pytest.raises(InvalidProgramError, match=r"expected the descriptor of a state.* got 'value'"):
         reader.query("all", "value", 1, Types.LONG())  # type: ignore[arg-type]
@@ -115,6 +140,12 @@ def test_a_query_has_to_declare_what_is_stored(reader: SavepointReader) -> None:
         reader.query("all", VALUE, "0", Types.STRING())
     with pytest.raises(StateMigrationError, match="value state 'value' was stored with another type"):
         reader.query("all", ValueStateDescriptor("value", Types.LONG()), 0, Types.LONG())
+
+
+@pytest.mark.parametrize("session", [None, "local", object()])
+def test_a_dataframe_takes_a_session(reader: SavepointReader, session: object) -> None:
+    with pytest.raises(InvalidTypeError, match=r"to_dataframe takes a SparkSession, not (None|'local'|an object)\n"):
+        reader.to_dataframe(session, "all", "state/value")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +184,7 @@ def test_what_is_no_place_and_no_reader_is_told(reader: SavepointReader, tmp_pat
 def test_that_no_timers_are_pending_is_no_error(reader: SavepointReader) -> None:
     timers = reader.read_timers("ruled")
     assert timers.num_rows == 0
-    assert timers.column_names == ["domain", "time"]
+    assert timers.column_names == ["domain", "time", "key"]
     with pytest.raises(SavepointError, match="'nobody': operators with state are all, held, ruled, windows"):
         reader.read_timers("nobody")
 
@@ -174,10 +205,9 @@ def test_savepoints_are_read_as_checkpoints_are(tmp_path: Path) -> None:
         assert list(compare(reader, checkpoint)) == []
         totals = reader.read_keyed_state("totals", "total").to_pylist()
         assert {row["key"]: row["value"] for row in totals} == {f"k{key}": key for key in range(20)}
-    total = ValueStateDescriptor("total", Types.LONG())
-    assert native.query("totals", total, "k7", Types.STRING()) == 7
+    assert native.query("totals", TOTAL, "k7", Types.STRING()) == 7
     with pytest.raises(SavepointError, match="canonical savepoint: it is read as a whole"):
-        canonical.query("totals", total, "k7", Types.STRING())
+        canonical.query("totals", TOTAL, "k7", Types.STRING())
 
 
 def test_what_a_job_has_changed_is_told(tmp_path: Path) -> None:
@@ -217,11 +247,11 @@ def test_a_job_that_runs_is_read_all_the_while(tmp_path: Path) -> None:
 
     feeding = threading.Thread(target=feed)
     feeding.start()
-    seen, total = [], ValueStateDescriptor("total", Types.LONG())
+    seen = []
     try:
         for _ in range(20):
             reader = SavepointReader.read(str(tmp_path / "job"))
-            seen.append(reader.query("totals", total, "k0", Types.STRING()))
+            seen.append(reader.query("totals", TOTAL, "k0", Types.STRING()))
             table = reader.read_keyed_state("totals", "total")
             assert dict(zip(*table.select(["key", "value"]).to_pydict().values(), strict=True))["k0"] >= seen[-1]
     finally:
@@ -245,8 +275,6 @@ def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> 
 
 
 # --- by the client of a job -------------------------------------------------------------------------------------------
-
-TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])

@@ -138,6 +138,17 @@ def test_states_are_read_as_dataframes(tmp_path: Path, spark: SparkSession, tota
     assert state.count() == KEYS
 
 
+@pytest.mark.parametrize("name", ["[ab]", "{a,b}", "*", "with space, ä:b, 100%, a\\b?"])
+def test_a_savepoint_whose_path_looks_like_a_pattern(tmp_path: Path, spark: SparkSession, name: str) -> None:
+    """Nothing of another one that would fit is read."""
+    for value, folder in enumerate((name, "a")):
+        rows = {"key": ["k"], "value": [value]}
+        tables = OperatorTransformation.from_tables(Types.STRING()).with_state(TOTAL, rows)
+        SavepointWriter.new_savepoint().with_operator("totals", tables).write(tmp_path / folder)
+    reader = SavepointReader.read(tmp_path / name)
+    assert reader.to_dataframe(spark, "totals", "state/total").collect() == [("k", 0)]
+
+
 def test_rows_of_a_dataframe_that_are_no_state(tmp_path: Path, numbers: DataFrame) -> None:
     """Tasks find them; what is told is what they are."""
 

@@ -81,6 +81,17 @@ class Pins:
         self._folder.remove(name)
         return frozenset() if pin is None else frozenset(pin.files) - self.files
 
+    def forget_disposed(self) -> frozenset[str]:
+        """Forget the pins of native savepoints that somebody else has disposed of; returns the files that they kept."""
+        lasting = {name for name, pin in self._known.items() if pin.lasts}
+        if not lasting:
+            return frozenset()
+        try:
+            disposed = lasting.difference(self._folder.names())
+        except FileNotFoundError:  # all of them at once, as nobody disposes of savepoints
+            return frozenset()
+        return frozenset(file for name in disposed for file in self._known.pop(name).files)
+
     @property
     def files(self) -> frozenset[str]:
         """All files that are kept."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import probe, sink_folder, source_folder, warn_if_open_to_others
 from headrace.checkpoint.manifest_folder import ManifestFolder
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.storage.folder import Folder
+
+
+LOOK_AT_PINS: Final = 16
+"""Every so many epochs it is looked who has disposed of savepoints: on an object store that costs a request."""
 
 
 class CheckpointStore:
@@ -54,6 +58,7 @@ class CheckpointStore:
         self._manifests = ManifestFolder(storage, self._generations)
         self._pins = Pins(storage.folder(PINS))
         self._retained: dict[int, frozenset[str]] = {}
+        self._collections = 0
 
     def source_folder(self, uid: str) -> Folder:
         """The folder that belongs to one source; made by whoever needs it."""
@@ -181,11 +186,16 @@ class CheckpointStore:
     def collect_garbage(self) -> list[str]:
         """Forget all but the newest manifests, and delete the state files that only the forgotten ones needed.
 
+        So it does with those that native savepoints needed which others have disposed of.
+
         Returns:
             The names of the deleted state files.
         """
         forgotten = sorted(self._retained)[: -self._num_retained]
         candidates = {file for number in forgotten for file in self._retained.pop(number)}
+        if self._collections % LOOK_AT_PINS == 0:
+            candidates |= self._pins.forget_disposed()
+        self._collections += 1
         needed = frozenset().union(*self._retained.values())
         self._manifests.remove(forgotten)
         deleted = sorted(candidates - needed - self._pins.files)

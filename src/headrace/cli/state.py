@@ -67,6 +67,12 @@ def show(
 
 
 @state_app.command()
+def verify(place: Place, define: Definitions = None) -> None:
+    """Read all files, and compare them with the checksums that were written with them."""
+    _run("verify", define, place)
+
+
+@state_app.command()
 def diff(
     before: Place,
     after: Annotated[str, typer.Argument(metavar="PATH", help="Another one.")],

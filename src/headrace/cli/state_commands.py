@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from rich.console import Console
 from rich.text import Text
 
 from headrace.checkpoint.directory import folder_name
 from headrace.cli.log_commands import telling
 from headrace.cli.settings import job_settings
 from headrace.cli.tables import new_table, output
+from headrace.client.progress import wording
 from headrace.common import durable
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, SavepointError
@@ -70,8 +72,12 @@ def show(
 ) -> None:
     """The rows of a state."""
     rows = _read(SavepointReader.read(place, options), uid, state)
-    wanted = (row for row in _python_rows(rows) if key is None or _text(row.get(KEY)) == key)
+    if key is not None and KEY not in rows.column_names:
+        raise ConfigurationError(f"{state!r} is not kept by key: leave --key out")
+    wanted = (row for row in _python_rows(rows) if key is None or _text(row[KEY]) == key)
     shown = list(islice(wanted, limit + 1))
+    if key is not None and not shown:
+        _tell_no_key(rows, key)
     console = output()
     if as_json:
         for row in shown[:limit]:
@@ -83,6 +89,20 @@ def show(
     console.print(table)
     if len(shown) > limit:
         console.print(f"and more: {rows.num_rows:,} rows in all; --limit shows as many as it says")
+
+
+def _tell_no_key(rows: pa.Table, key: str) -> None:
+    """Say what keys look like: one of another type is found as little as one that has nothing."""
+    texts = list(dict.fromkeys(_text(found) for found in rows.column(KEY).slice(0, 3).to_pylist()))
+    there = f"some that do are {', '.join(texts)} (type {rows.schema.field(KEY).type})" if texts else "no key does"
+    Console(stderr=True).print(Text(f"no key that is shown as {key!r} holds anything; {there}"), soft_wrap=True)
+
+
+def verify(options: Mapping[str, str], place: str) -> None:
+    """Whether all that is stored is there, as it was written."""
+    found = SavepointReader.read(place, options).verify()
+    told = f"epoch {found.epoch:,} of job {found.job_name!r}: {wording.count(found.files, 'file')}, "
+    output().print(Text(f"{told}{wording.size(found.size)}; all is there as it was written"), soft_wrap=True)
 
 
 def diff(options: Mapping[str, str], before: str, after: str, *, limit: int) -> int:
@@ -194,6 +214,7 @@ _FORMS: Final[dict[str, Callable[[pa.Table], Iterable[Buffer]]]] = {
 _COMMANDS: Final[dict[str, Callable[..., int | None]]] = {
     "list_states": list_states,
     "show": show,
+    "verify": verify,
     "diff": diff,
     "export": export,
 }

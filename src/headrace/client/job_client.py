@@ -25,9 +25,9 @@ from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.queries import query
+from headrace.savepoint.stored_job import read_with_retries
 
 if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest
     from headrace.common.job_failure import JobFailure
     from headrace.common.typeinfo import DeclaredType
     from headrace.jobmanager.job_manager import JobManager
@@ -222,32 +222,22 @@ class JobClient:
         Java's ``QueryableStateClient`` is the model, which asks tasks; here the state files are asked, and the job does
         not notice. Of a job in another process :meth:`SavepointReader.query` reads the checkpoint directory.
 
-        Args:
-            uid: the operator.
-            descriptor: the state, as the program declares it.
-            key: the key.
-            key_type: the type of keys that the program gives to ``key_by``; any object when left out.
-
-        Returns:
-            What the state gives for the key: a value (None where there is none), a list, a dict.
+        Arguments and result are those of :meth:`SavepointReader.query`.
 
         Raises:
             StateMigrationError: when the state was stored with another type, or with other keys.
-            SavepointError: when the job has completed no epoch yet, has no such operator with state, or has ended and
-                had no checkpoint directory (``execution.checkpointing.dir``).
+            SavepointError: when the job has completed no epoch yet, has no such operator, or nothing under the name of
+                the state, or has ended and had no checkpoint directory (``execution.checkpointing.dir``).
         """
-        tried: Manifest | None = None
-        while True:
-            job = self._manager.stored_job()
-            try:
-                return query(job, uid, descriptor, key, key_type)
-            except StateCorruptedError as error:  # a file may have gone with the checkpoint that it was of
-                if job.manifest == tried:
-                    raise SavepointError(
-                        f"the state of {job.location} cannot be read: {error}. Without {options.CHECKPOINT_DIR.key} it "
-                        "is kept until the job ends"
-                    ) from error
-                tried = job.manifest
+        job = self._manager.stored_job()
+        try:
+            _, found = read_with_retries(job, lambda job: query(job, uid, descriptor, key, key_type))
+        except StateCorruptedError as error:
+            raise SavepointError(
+                f"the state of {job.location} cannot be read: {error}. Without {options.CHECKPOINT_DIR.key} it is kept "
+                "until the job ends"
+            ) from error
+        return found
 
     def interrupt(self) -> CompletableFuture[None]:
         """Stop as for :meth:`stop`, at the wish of a signal and not of the program, which may not know of it."""

@@ -49,6 +49,16 @@ class Stamps(Protocol):
         """The watermark that each record meets."""
 
 
+class Blame(Protocol):
+    """What is told of records that do not fit their type: who made them."""
+
+    def __call__(self, error: InvalidTypeError) -> BaseException:
+        """The error to raise."""
+
+    def joined(self, others: Sequence[Blame | None]) -> Blame | None:
+        """What is told of these records and of those of other batches; None where nobody has made them all."""
+
+
 class Batch:
     """Consecutive records of one stream, immutable.
 
@@ -57,8 +67,7 @@ class Batch:
         timestamps: event time of each record in milliseconds (int64), ``NO_TIMESTAMP`` where there is none.
         ordinals: where a stream branches and its branches meet again, which record of the batch that set out each of
             these comes from (int64, never falling); else None.
-        blame: makes of an ``InvalidTypeError`` about the records the error to raise, which names the operator that made
-            them; None where it is not known.
+        blame: what is told of records that do not fit the type; None where it is not known who made them.
 
     Args:
         watermarks: see the property.
@@ -99,7 +108,7 @@ class Batch:
         self._columns = columns
         self._kinds = kinds
         self._are_coerced = False  # whether the rows look as those that are made of columns
-        self.blame: Callable[[InvalidTypeError], BaseException] | None = None
+        self.blame: Blame | None = None
 
     @classmethod
     def of_rows(cls, type_: TypeInformation, rows: Sequence[Any], timestamps: Any, watermarks: Any) -> Batch:
@@ -361,7 +370,7 @@ def concat(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     first = batches[0]
-    blame = first.blame if all(batch.blame == first.blame for batch in batches) else None
+    blame = None if first.blame is None else first.blame.joined([batch.blame for batch in batches[1:]])
     timestamps = np.concatenate([batch.timestamps for batch in batches])
     watermarks = np.concatenate([batch.watermarks for batch in batches])
     ordinals = _joined([batch.ordinals for batch in batches])

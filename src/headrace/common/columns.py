@@ -136,9 +136,7 @@ class _RecordLayout(Layout):
         if (missing := _missing_record(rows, self.type_info)) is not None:
             return missing
         index, wrong = first_wrong(handler, rows) or (0, error)
-        explained = InvalidTypeError(f"row {index}{wrong.describe()}")
-        explained.record = rows[index]
-        return explained
+        return _refused(f"row {index}{wrong.describe()}", rows[index])
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         with gc_paused():
@@ -280,13 +278,20 @@ def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidT
     missing = next((index for index, row in enumerate(rows) if row is None), None)
     if missing is None:
         return None
-    return InvalidTypeError(
+    return _refused(
         f"row {missing}: got None, expected a record of type {type_info}: drop it with a filter,"
-        " or declare Types.PICKLED_BYTE_ARRAY()"
+        " or declare Types.PICKLED_BYTE_ARRAY()",
+        None,
     )
 
 
 def _explained(handler: TypeHandler, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
     """Looks for the first wrong value, one by one, now that there is known to be one."""
     index, wrong = first_wrong(handler, values) or (0, error)
-    return InvalidTypeError(f"row {index}{wrong.describe()}")
+    return _refused(f"row {index}{wrong.describe()}", values[index])
+
+
+def _refused(text: str, record: Any) -> InvalidTypeError:
+    error = InvalidTypeError(text)
+    error.record = record
+    return error

@@ -56,7 +56,7 @@ class InvalidTypeError(InvalidProgramError, TypeError):
     """A value or a type hint does not fit the type that was declared for it.
 
     Attributes:
-        record: the record with fields that one of them does not fit; there only where it is known.
+        record: the record, or the value, that does not fit; there only where it is known.
     """
 
     record: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pyarrow as pa
 
 from headrace.common.arguments import expect, refused, shown
+from headrace.common.call_site import of_function
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
@@ -236,6 +238,10 @@ def _check_callable(function: Any, argument: str) -> None:
         text = f"expected a function of ({argument}), got {shown(function)}{_instead(function)}"
         raise refused(text, InvalidTypeError)
     check_call(function, "a lookup", argument)
+    called = FunctionReader(function, 0).asked
+    if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
+        text = f"a lookup returns what is found, and yields nothing ({of_function(called)})"
+        raise refused(text, InvalidTypeError)
 
 
 def _instead(given: Any) -> str:
@@ -266,7 +272,7 @@ def _value_type(function: Any, declared: Any, *, is_mapping: bool) -> TypeInform
 
 
 def _names(argument: str, given: str | tuple[str, ...]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+    names = tuple(given) if isinstance(given, tuple | list) else (given,)
     if not names or not all(isinstance(name, str) for name in names):
         raise refused(f"{argument} takes a name or several, not {given!r}", InvalidTypeError)
     return names

@@ -147,7 +147,7 @@ class JobManager:
         newest, location = self.manifest, f"job {self.plan.name!r}"
         if newest is None or not newest.stages:
             raise SavepointError(f"{location} has completed no epoch yet: ask again later")
-        return StoredJob(location, newest, state=self._store.state)
+        return StoredJob(location, newest, state=self._store.state, later=self.stored_job)
 
     # --- for others --------------------------------------------------------------------------------------------------
 

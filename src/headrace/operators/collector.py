@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -10,14 +11,19 @@ from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
+from headrace.operators.blame import Makers, OperatorBlame
 from headrace.operators.user_code import note_returned, user_error
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext, Output
+    from headrace.operators.blame import Maker
+
+    Marks = list[tuple[int, Maker]]
+    """Of rows that several functions have made: where those of one begin, and which function it is."""
 
 
 ONE_RECORD: Final = frozenset({str, bytes, bytearray, Row})
@@ -72,20 +78,38 @@ def _copied(row: Any, context: OperatorContext) -> Any:
         raise user_error(refusal, context, row) from error
 
 
+def _blamed(batch: Batch, makers: Makers | None, context: OperatorContext, tag_id: str | None = None) -> Batch:
+    """A batch, which knows who has made each of its rows where that was said."""
+    if makers is not None:
+        batch.blame = OperatorBlame(context, side_output=tag_id, makers=(makers,))
+    return batch
+
+
+def _marked(rows: list[Any], marks: Marks) -> Makers | None:
+    if not marks:
+        return None
+    return Makers(rows, lambda place: marks[bisect_right(marks, place, key=lambda known: known[0]) - 1][1])
+
+
 class RowCollector:
     """Rows of the main output and of the side outputs, each with timestamp and output watermark.
 
     Args:
         output_type: the type of the main output.
         side_types: the types of the side outputs that are read, by tag id; what goes to others is dropped, as in Flink.
+
+    Attributes:
+        marks: said by an operator that calls several functions: where the rows of one begin, and which it is. It says
+            so for the first row after each flush as well.
     """
 
-    __slots__ = ("_output_type", "_side_types", "_sides", "rows", "timestamps", "watermarks")
+    __slots__ = ("_output_type", "_side_types", "_sides", "marks", "rows", "timestamps", "watermarks")
 
     def __init__(self, output_type: TypeInformation, side_types: Mapping[str, TypeInformation]) -> None:
         self._output_type = output_type
         self._side_types = side_types
-        self._sides: dict[str, tuple[list[Any], list[int], list[int]]] = {}
+        self._sides: dict[str, tuple[list[Any], list[int], list[int], Marks]] = {}
+        self.marks: Marks = []
         self.rows: list[Any] = []
         self.timestamps: list[int] = []
         self.watermarks: list[int] = []
@@ -118,22 +142,27 @@ class RowCollector:
     def flush(self, output: Output, context: OperatorContext) -> None:
         """Hand everything on that an operator has made; errors as of :func:`_apart`."""
         sides = {tag_id: (_apart(side[0], self.rows, context), *side[1:]) for tag_id, side in self._sides.items()}
-        self._sides = {}
-        if self.rows:
-            batch = Batch.of_rows(self._output_type, self.rows[:], self.timestamps, self.watermarks)
+        made = self.rows[:]
+        makers = _marked(made, self.marks)
+        self._sides, self.marks = {}, []
+        if made:
+            batch = Batch.of_rows(self._output_type, made, self.timestamps, self.watermarks)
             # Emptied in place: an operator may hold on to the lists.
             self.rows.clear()
             self.timestamps.clear()
             self.watermarks.clear()
-            output.emit(batch)
-        for tag_id, (rows, timestamps, watermarks) in sides.items():
-            output.emit_side(tag_id, Batch.of_rows(self._side_types[tag_id], rows, timestamps, watermarks))
+            output.emit(_blamed(batch, makers, context))
+        for tag_id, (rows, timestamps, watermarks, marks) in sides.items():
+            batch = Batch.of_rows(self._side_types[tag_id], rows, timestamps, watermarks)
+            output.emit_side(tag_id, _blamed(batch, _marked(rows, marks), context, tag_id))
 
     def collect_side(self, tag: OutputTag, value: Any, timestamp: int, watermark: int) -> None:
         """Take one record for a side output."""
         if tag.tag_id not in self._side_types:
             return
-        rows, timestamps, watermarks = self._sides.setdefault(tag.tag_id, ([], [], []))
+        rows, timestamps, watermarks, marks = self._sides.setdefault(tag.tag_id, ([], [], [], []))
+        if self.marks and (not marks or marks[-1][1] is not self.marks[-1][1]):
+            marks.append((len(rows), self.marks[-1][1]))
         rows.append(value)
         timestamps.append(timestamp)
         watermarks.append(watermark)
@@ -169,8 +198,17 @@ class ElementCollector:
                 self._rows.append(result)
                 self._sources.append(element)
 
-    def flush(self, batch: Batch, output: Output, context: OperatorContext) -> None:
-        """Hand everything on that an operator has made of ``batch``; errors as of :func:`_apart`."""
+    def flush(
+        self, batch: Batch, output: Output, context: OperatorContext, maker_of: Callable[[int], Maker] | None = None
+    ) -> None:
+        """Hand everything on that an operator has made of ``batch``; errors as of :func:`_apart`.
+
+        Args:
+            batch: the elements.
+            output: takes it.
+            context: the operator.
+            maker_of: which function was called for an element, where the operator calls several.
+        """
         rows, sources, sides = self._rows, self._sources, self._sides
         self._begin()
         sides = {
@@ -179,12 +217,19 @@ class ElementCollector:
             if tag_id in self._side_types
         }
         if rows:
-            output.emit(batch.replaced(self._output_type, rows=rows, sources=np.asarray(sources)))
+            made = batch.replaced(self._output_type, rows=rows, sources=np.asarray(sources))
+            output.emit(_blamed(made, _of_elements(rows, sources, maker_of), context))
         for tag_id, (side_rows, side_sources) in sides.items():
             made = batch.replaced(self._side_types[tag_id], rows=side_rows, sources=np.asarray(side_sources))
-            output.emit_side(tag_id, made)
+            makers = _of_elements(side_rows, side_sources, maker_of)
+            output.emit_side(tag_id, _blamed(made, makers, context, tag_id))
 
     def _begin(self) -> None:
         self._rows: list[Any] = []
         self._sources: list[int] = []
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
+
+
+def _of_elements(rows: list[Any], sources: Sequence[int], maker_of: Callable[[int], Maker] | None) -> Makers | None:
+    """Who has made rows, given the elements that they were made of."""
+    return None if maker_of is None else Makers(rows, lambda place: maker_of(sources[place]))

@@ -29,6 +29,12 @@ _DOES_NOTHING: Final = "__headrace_does_nothing__"
 
 _STATE_IN_OPEN: Final = "declare state in open(self, runtime_context), and keep what get_state(...) gives in self"
 
+NO_KEYED_STATE: Final = (
+    "keyed state exists only after key_by(...), and functions that are awaited have none; state of a subtask is what "
+    "get_operator_state_store() of a CheckpointedFunction has"
+)
+"""What errors say where state of keys is asked for without keys."""
+
 OTHER_NAMES_FOR_EMITTING: Final = {
     **dict.fromkeys(("output", "emit"), "yield the tag and the record for a side output: yield tag, value"),
     "collect": "yield the record",
@@ -110,10 +116,7 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
     if context.state is not None:
         with suppress(StateError):
             return context.state.keyed
-    raise InvalidProgramError(
-        f"{method} in operator {context.name!r} ({context.call_site}): keyed state exists only after key_by(...); "
-        "state of a subtask is what get_operator_state_store() of a CheckpointedFunction has"
-    )
+    raise InvalidProgramError(f"{method} in operator {context.name!r} ({context.call_site}): {NO_KEYED_STATE}")
 
 
 @other_names(

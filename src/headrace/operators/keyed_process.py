@@ -111,6 +111,8 @@ class KeyedProcessOperator(FunctionOperator):
             Call(getattr(function, name), asked, results_made_by(function, name))
             for name, asked in zip(self._methods, self._contexts(), strict=True)
         ]
+        self._only = None if self.maker is None else self._calls[0]
+        self._on_timer: Any = getattr(function, "on_timer", None)
 
     def _new_context(self) -> KeyedProcessContext:
         """What the methods for keyed records and for timers are called with."""
@@ -167,15 +169,20 @@ class KeyedProcessOperator(FunctionOperator):
         backend, collector = self._backend, self._collector
         timers, service = self._timers.event, self._service
         rows, row_timestamps, row_watermarks = collector.rows, collector.timestamps, collector.watermarks
-        current = self._watermark
+        marks = collector.marks
+        current, last = self._watermark, self._only
         call, row, timestamp = None, None, NO_TIMESTAMP
         try:
             for call, row, timestamp, watermark, entry in called:
                 if watermark != current:
                     if timers.next_due <= watermark:
                         self._fire_event_time(current, watermark)
+                        last = self._only
                     current = service.watermark = backend.event_time = watermark
                 backend.current = entry
+                if call is not last:
+                    last = call
+                    marks.append((len(rows), call.made_by))
                 process, context, _ = call
                 context._timestamp = timestamp
                 results = process(row, context)
@@ -226,6 +233,9 @@ class KeyedProcessOperator(FunctionOperator):
         """Call ``on_timer`` for each; what a timer of processing time emits has no event time, as in Flink."""
         context, backend, collect = self._context, self._backend, self._collector.collect
         has_event_time = domain is TimeDomain.EVENT_TIME
+        on_timer = self._on_timer
+        if self.maker is None:
+            self._collector.marks.append((len(self._collector.rows), on_timer))
         timer = None
         context._domain = domain
         try:
@@ -234,12 +244,12 @@ class KeyedProcessOperator(FunctionOperator):
                 context._timestamp = time
                 if has_event_time:  # what it meets does not depend on how far the watermark has come at once
                     backend.event_time = max(watermark, time)
-                results = self._function.on_timer(time, context)
+                results = on_timer(time, context)
                 if results is not None:
                     collect(results, time if has_event_time else NO_TIMESTAMP, watermark)
         except BaseException as error:
             told = "" if timer is None else _timer_text(domain, timer)
-            raise user_error(error, self.context, function=self._function.on_timer, timer=told) from error
+            raise user_error(error, self.context, function=on_timer, timer=told) from error
         finally:
             backend.current = NO_KEY
 

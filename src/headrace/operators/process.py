@@ -25,10 +25,11 @@ from headrace.operators.user_code import user_error
 from headrace.operators.waiting_batches import MOST_CALLED, WaitingBatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.blame import Maker
     from headrace.operators.event_time_order.ordered_records import OrderedRecords
 
 _KEYED_FUNCTIONS: Final = {
@@ -128,14 +129,16 @@ class ProcessOperator(FunctionOperator):
             self._call_in_turn(inputs, [next(rows[number]) for number in inputs], taken.timestamps, taken.watermarks)
 
     def _call_in_turn(self, inputs: Sequence[int], rows: list[Any], timestamps: Any, watermarks: Any) -> None:
+        calls = self._calls
         of_any_input = Batch.of_rows(Types.PICKLED_BYTE_ARRAY(), rows, timestamps, watermarks)
-        self._call((self._calls[number] for number in inputs), of_any_input)
+        self._call((calls[number] for number in inputs), of_any_input, lambda element: calls[inputs[element]].made_by)
 
     def _call_one(self, input_index: int, batch: Batch) -> None:
-        self._call(repeat(self._calls[input_index], len(batch)), batch)
+        call = self._calls[input_index]
+        self._call(repeat(call, len(batch)), batch, None if self.maker else lambda _: call.made_by)
 
-    def _call(self, calls: Iterable[Call], batch: Batch) -> None:
-        """Call a method for each record."""
+    def _call(self, calls: Iterable[Call], batch: Batch, maker_of: Callable[[int], Maker] | None) -> None:
+        """Call a method for each record; ``maker_of`` says which one, where there are several."""
         timers, collector = self._timers, self._collector
         timestamps, watermarks = batch.timestamps.tolist(), batch.watermarks.tolist()
         call, row, timestamp = None, None, NO_TIMESTAMP
@@ -150,7 +153,7 @@ class ProcessOperator(FunctionOperator):
         except BaseException as error:
             made_by = None if call is None else call.made_by
             raise user_error(error, self.context, row, function=made_by, timestamp=timestamp) from error
-        collector.flush(batch, self.output, self.context)
+        collector.flush(batch, self.output, self.context, maker_of)
 
     def advance_watermark(self, watermark: int) -> None:
         self._call_waiting()

@@ -126,12 +126,12 @@ def user_error(
     if isinstance(error, RecordError):
         record, asked_at, asked_by = error.record, error.asked_at, error.asked_by
         error = error.__cause__ or error
-    elif isinstance(error, InvalidTypeError) and record is NO_RECORD:
-        record = getattr(error, "record", NO_RECORD)
-        label = "record" if function is None else "result"
     if isinstance(error, UserFunctionError | StateCorruptedError | InfrastructureError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)
+    if isinstance(error, InvalidTypeError) and record is NO_RECORD and not site:
+        record = getattr(error, "record", NO_RECORD)
+        label = "record" if function is None else "result"
     function = getattr(error, _RETURNED_BY, function)
     returned_by = None if site or function is None else of_function(function)
     place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)

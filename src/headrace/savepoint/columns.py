@@ -62,6 +62,12 @@ def _stored_column(rows: pa.RecordBatch, name: str, about: dict[str, Any]) -> pa
     return rows.column(name)
 
 
+def type_of_keys(about: dict[str, Any]) -> TypeInformation | None:
+    """The type of the keys of an exported table, by what is said of it; None where nothing is said of that."""
+    keys = about.get("keys")
+    return None if keys is None else type_from_json((keys["key"] if "namespace" in keys else keys)["type"])
+
+
 def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
     """Keys in canonical form as ``key``; beside it they are ``key_encoded`` where that could not give them back."""
     if codec.is_plain:
@@ -81,8 +87,9 @@ def is_shown_as_text(type_: TypeInformation) -> bool:
 
 
 def _codec_of(about: dict[str, Any]) -> KeyCodec:
-    keys = about["keys"]
-    return KeyCodec.for_type(type_from_json((keys["key"] if "namespace" in keys else keys)["type"]))
+    type_ = type_of_keys(about)
+    assert type_ is not None, "keys have a type where there are any"
+    return KeyCodec.for_type(type_)
 
 
 def _texts(codec: KeyCodec, keys: pa.Array) -> list[str | None]:

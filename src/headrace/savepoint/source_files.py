@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.checkpoint.directory import folder_name
+from headrace.common.errors import StateCorruptedError
 from headrace.savepoint.metadata import SourceFile
 from headrace.savepoint.tables import digest_of, read_file
 
@@ -61,11 +62,23 @@ def copy_in(file: SourceFile, savepoint: Folder, kept: Folder) -> None:
 
 
 def named_files(source: SourceSnapshot, kept: Folder) -> Iterator[tuple[str, bytes]]:
-    """The files that the position of a source names, with what is in them."""
+    """The files that the position of a source names, with what is in them.
+
+    Raises:
+        StateCorruptedError: when one has gone meanwhile.
+        OSError: when one cannot be read.
+    """
     named = set(_strings([source.enumerator, [split.position for split in source.splits]]))
     for name in _names(kept) if named else ():
-        if name in named:  # where a log is a folder of segments, there is no file of its name
-            yield name, kept.read_log(name, _WHOLE) if kept.size(name) is None else kept.read(name)
+        if name in named:
+            yield name, _content(name, kept)
+
+
+def _content(name: str, kept: Folder) -> bytes:
+    try:  # where a log is a folder of segments, there is no file of its name
+        return kept.read_log(name, _WHOLE) if kept.size(name) is None else kept.read(name)
+    except FileNotFoundError as error:
+        raise StateCorruptedError(f"{kept.locate(name)} is missing; put it back") from error
 
 
 def put(name: str, content: bytes, kept: Folder) -> None:

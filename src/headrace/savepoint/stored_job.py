@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import weakref
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
 from headrace.checkpoint.directory import source_folder
@@ -24,10 +25,12 @@ from headrace.storage.posix import PosixFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from headrace.savepoint.metadata import TableFile
+    from headrace.savepoint.metadata import SourceFile, TableFile
     from headrace.state.exported import ExportedTable
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
+
+T = TypeVar("T")
 
 _ATTEMPTS: Final = 5
 """A job that runs deletes what its newest checkpoint does not need; so often the next one is looked at."""
@@ -75,8 +78,10 @@ class StoredJob:
         task_tables: gives what its tasks hold.
         source_files: gives what its sources keep.
         state: where its state files are; None where it has none but tables.
-        files: the tables of a canonical savepoint.
-        is_fixed: whether its files stay; those of a checkpoint go when the job has come to do without them.
+        directory: of a savepoint, where it is.
+        files: those that it has itself.
+        later: looks at the job again: files of a checkpoint go when the job has come to do without them. None where
+            they stay.
     """
 
     location: str
@@ -84,8 +89,9 @@ class StoredJob:
     task_tables: Callable[[], Iterator[TaskTable]] = _nothing
     source_files: Callable[[], Iterator[SourceContent]] = _nothing
     state: Folder | None = None
-    files: tuple[TableFile, ...] = ()
-    is_fixed: bool = False
+    directory: Folder | None = None
+    files: tuple[TableFile | SourceFile, ...] = ()
+    later: Callable[[], StoredJob] | None = None
 
     def tables(self) -> Iterator[ExportedTable]:
         """All tables of all tasks, each to be gone through before the next one is asked for."""
@@ -93,8 +99,7 @@ class StoredJob:
 
     def versions(self) -> list[VersionRef]:
         """The versions of the state of all tasks that hold some."""
-        every = (partition.version for stage in self.manifest.stages for partition in stage.partitions)
-        return [version for version in every if version is not None and (version.name or version.inline)]
+        return list(self.manifest.versions())
 
 
 def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> StoredJob:
@@ -117,7 +122,8 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
             f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it: "
             f"{what_is_there(directory)}"
         )
-    return _of_files(str(directory), directory, manifest)
+    job = _of_files(str(directory), directory, manifest)
+    return replace(job, later=partial(open_job, job.location, options))
 
 
 def _is_savepoint(directory: Folder) -> bool:
@@ -127,21 +133,27 @@ def _is_savepoint(directory: Folder) -> bool:
         return False
 
 
-def read_again(job: StoredJob, attempt: int, options: Mapping[str, str], error: StateCorruptedError) -> StoredJob:
-    """The same job later, when it has deleted files of a checkpoint that is not its newest any more.
+def read_with_retries(job: StoredJob, read: Callable[[StoredJob], T]) -> tuple[StoredJob, T]:
+    """What is read of a job; where files have gone meanwhile, of a checkpoint that has taken the place of its newest.
+
+    Returns:
+        The job as it was read, and what was read.
 
     Raises:
-        StateCorruptedError: when it is no later, so that something is wrong with the files.
+        StateCorruptedError: when there is no later checkpoint, so that something is wrong with the files.
     """
-    if job.is_fixed:
-        raise error
-    later = open_job(job.location, options)
-    if attempt == _ATTEMPTS or later.manifest.epoch == job.manifest.epoch:
-        raise error
-    return later
+    for _ in range(_ATTEMPTS):
+        try:
+            return job, read(job)
+        except StateCorruptedError:
+            later = None if job.later is None else job.later()
+            if later is None or later.manifest.epoch == job.manifest.epoch:
+                raise
+            job = later
+    return job, read(job)
 
 
-def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
+def fixed(job: StoredJob) -> StoredJob:
     """The same job, or what has become of it meanwhile, with files that stay as long as the object.
 
     Those of a savepoint do. A checkpoint's are copied into a temporary folder.
@@ -149,26 +161,16 @@ def fixed(job: StoredJob, options: Mapping[str, str]) -> StoredJob:
     Raises:
         StateCorruptedError: when a file is missing.
     """
-    if job.is_fixed:
+    if job.later is None:
         return job
     copies = TemporaryFolder("checkpoint-")
     try:
-        copied = _copied_newest(job, PosixFolder(copies.path), options)
+        _, copied = read_with_retries(job, partial(_copied, target=PosixFolder(copies.path)))
     except BaseException:
         copies.remove()
         raise
     weakref.finalize(copied, copies.remove)
     return copied
-
-
-def _copied_newest(job: StoredJob, target: Folder, options: Mapping[str, str]) -> StoredJob:
-    attempt = 0
-    while True:
-        try:
-            return _copied(job, target)
-        except StateCorruptedError as error:
-            attempt += 1
-            job = read_again(job, attempt, options, error)
 
 
 def _copied(job: StoredJob, target: Folder) -> StoredJob:
@@ -180,7 +182,7 @@ def _copied(job: StoredJob, target: Folder) -> StoredJob:
             copy_state_file(job.state, copies, name)
     files = list(job.source_files())
     copied = _of_files(job.location, target, job.manifest)
-    return replace(copied, source_files=lambda: iter(files), is_fixed=True)
+    return replace(copied, source_files=lambda: iter(files))
 
 
 def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mapping[str, str]) -> StoredJob:
@@ -188,8 +190,10 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
     if metadata.format == "native":
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
-        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata), files=metadata.tables)
-    return replace(job, source_files=lambda: _read_source_files(directory, metadata), is_fixed=True)
+        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
+    files: tuple[TableFile | SourceFile, ...] = (*metadata.tables, *metadata.files)
+    source_files = partial(_read_source_files, directory, metadata)
+    return replace(job, source_files=source_files, directory=directory, files=files)
 
 
 def _read_tables(directory: Folder, metadata: SavepointMetadata) -> Iterator[TaskTable]:

@@ -13,6 +13,7 @@ from headrace.state.exported import NAMESPACE
 from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import namespace_of, paired
 from headrace.state.keys import KeyColumn
+from headrace.state.keys.groups import are_within
 from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KIND, PUT, SORT, TIMERS
 from headrace.state.runs.list_columns import hash_column, list_columns, sorted_lists
 from headrace.state.runs.merge_input import by_key
@@ -50,8 +51,7 @@ def imported(table: ExportedTable, hashes: HashRange) -> pa.RecordBatch:
 
 
 def _check_owner(table: ExportedTable, keys: KeyColumn, hashes: HashRange) -> None:
-    low, last = np.uint64(hashes[0]), np.uint64(hashes[1] - 1)
-    if ((keys.hashes < low) | (keys.hashes > last)).any():
+    if not are_within(keys.hashes, hashes).all():
         raise StateError(
             f"operator {table.uid!r}: the table {table.store!r} has keys that belong into other files: files were "
             "swapped or changed"

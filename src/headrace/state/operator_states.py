@@ -8,8 +8,8 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateError
 from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
 from headrace.state.kinds import KEYED
+from headrace.state.operator.backend import OperatorStateBackend
 from headrace.state.operator.redistribution import kind_of_store
-from headrace.state.operator.store import OperatorStateStore
 from headrace.state.runs.ordered import LOW
 from headrace.state.timers import HashMapTimers
 
@@ -46,9 +46,9 @@ class HashMapOperatorStates:
         self.uid = uid
         self.stored = stored
         self._store = store
-        self._without_keys: OperatorStateStore | None = None
+        self._without_keys: OperatorStateBackend | None = None
         if kinds - KEYED:
-            self._without_keys = OperatorStateStore(uid, kinds, store, is_restored=is_restored)
+            self._without_keys = OperatorStateBackend(uid, kinds, store, is_restored=is_restored)
         self._backend: KeyedStateBackend | None = None
         self._timers: HashMapTimers | None = None
         self._clock = 0
@@ -85,7 +85,7 @@ class HashMapOperatorStates:
         return self._timers
 
     @property
-    def operator_state_store(self) -> OperatorStateStore:
+    def operator_state_store(self) -> OperatorStateBackend:
         """The states without keys."""
         if self._without_keys is None:
             raise StateError(f"the spec of operator {self.uid!r} declares no kind of state without keys")

@@ -14,6 +14,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicTypeInfo, CompositeTypeInfo, PickledBytesTypeInfo
 from headrace.common.typeinfo.basic import BasicType
 from headrace.common.typeinfo.collection import MapTypeInfo, SequenceTypeInfo
+from headrace.state_processor.type_words import in_words
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -47,10 +48,12 @@ def _fitted_records(type_: CompositeTypeInfo, given: pa.Array) -> pa.Array:
     fields = type_.arrow_fields
     wanted = [field.name for field in fields]
     if not pa.types.is_struct(given.type):
-        raise InvalidTypeError(f"a column of type {given.type} cannot be read as {type_}, a record of {wanted}")
+        raise InvalidTypeError(
+            f"a column of type {given.type} cannot be read as {in_words(type_)}, a record of {wanted}"
+        )
     names = [given.type.field(place).name for place in range(given.type.num_fields)]
     if sorted(names) != sorted(wanted):
-        raise InvalidTypeError(f"records with the fields {names} are no {type_}, whose fields are {wanted}")
+        raise InvalidTypeError(f"records with the fields {names} are no {in_words(type_)}, whose fields are {wanted}")
     kinds = type_.field_types
     columns = [
         _within(field.name, kinds[place], given.field(names.index(field.name)))
@@ -71,16 +74,16 @@ def _within(name: str, type_: TypeInformation, given: pa.Array) -> pa.Array:
 def _fitted_lists(type_: SequenceTypeInfo[Any], given: pa.Array) -> pa.Array:
     kind = given.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        raise InvalidTypeError(f"a column of type {kind} cannot be read as {type_}")
+        raise InvalidTypeError(f"a column of type {kind} cannot be read as {in_words(type_)}")
     elements = fitted(type_.element_type, given.flatten())
     if elements.null_count and not type_.nullable_elements:
-        raise InvalidTypeError(f"an element is null, which no element of {type_} can be")
+        raise InvalidTypeError(f"an element is null, which no element of {in_words(type_)} can be")
     return pa.ListArray.from_arrays(_offsets(given), elements, type=type_.storage_type, mask=given.is_null())
 
 
 def _fitted_maps(type_: MapTypeInfo[Any, Any], given: pa.Array) -> pa.Array:
     if not pa.types.is_map(given.type):
-        raise InvalidTypeError(f"a column of type {given.type} cannot be read as {type_}")
+        raise InvalidTypeError(f"a column of type {given.type} cannot be read as {in_words(type_)}")
     kind = given.type
     lists = given.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
     entries = lists.flatten()
@@ -111,7 +114,7 @@ def _fitted_basic(type_: BasicTypeInfo[Any], given: pa.Array) -> pa.Array:
     try:
         return values_to_array(type_, array_to_values(type_, given) if is_stored else given.to_pylist())
     except (ArithmeticError, ValueError) as error:  # text that is no number
-        raise InvalidTypeError(f"a value of the column is no {type_}: {error}") from error
+        raise InvalidTypeError(f"a value of the column is no {in_words(type_)}: {error}") from error
 
 
 _FITTED: Final[tuple[tuple[type, Callable[..., pa.Array]], ...]] = (

@@ -1,4 +1,4 @@
-"""Tables of any library as Arrow tables."""
+"""Tables of any library as Arrow tables, and what of Spark is given."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.common.arguments import refused, shown
 from headrace.common.errors import InvalidTypeError
 
 
@@ -36,6 +37,16 @@ def is_table(data: Any) -> bool:
 def is_spark_dataframe(data: Any) -> bool:
     """Whether it is a DataFrame of Spark."""
     return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
+
+
+def check_spark_session(given: Any, method: str) -> None:
+    """Refuse what is no session of Spark.
+
+    Raises:
+        InvalidTypeError: naming the method that takes one.
+    """
+    if not (type(given).__module__.startswith("pyspark.") and hasattr(given, "createDataFrame")):
+        raise refused(f"{method} takes a SparkSession, not {shown(given)}", InvalidTypeError)
 
 
 def _table_of(data: Any) -> pa.Table | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,15 +14,20 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import pyarrow as pa
 
 from headrace.common.arguments import expect, refused, shown
-from headrace.common.errors import InvalidTypeError, SavepointError, StateCorruptedError
+from headrace.common.errors import InvalidTypeError, SavepointError
 from headrace.common.typeinfo import type_from_json
-from headrace.savepoint.columns import readable
+from headrace.savepoint.columns import readable, type_of_keys
+from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.queries import query
-from headrace.savepoint.stored_job import StoredJob, open_job, read_again
+from headrace.savepoint.stored_job import StoredJob, open_job, read_with_retries
+from headrace.savepoint.verification import verify
+from headrace.state_processor.given_data import check_spark_session
+from headrace.state_processor.type_words import in_words
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
     from headrace.common.typeinfo import DeclaredType
+    from headrace.savepoint.verification import Verified
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.exported import ExportedTable
 
@@ -30,7 +36,10 @@ T = TypeVar("T")
 
 TIMERS: Final = "timers/"
 _BROADCAST: Final = "broadcast/"
-_NO_TIMERS: Final = pa.table({"domain": pa.array([], pa.string()), "time": pa.array([], pa.int64())})
+_NO_TIMERS: Final = pa.schema([("domain", pa.string()), ("time", pa.int64()), ("key", pa.null())]).empty_table()
+
+_OF_PATTERNS: Final = re.compile(r"[][{}*?\\]")
+"""The characters by which Spark takes a path for a pattern of many paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,6 @@ class SavepointReader:
 
     Args:
         job: where everything is.
-        options: how object stores are reached.
 
     Examples:
         >>> import tempfile
@@ -102,11 +110,10 @@ class SavepointReader:
         2
     """
 
-    def __init__(self, job: StoredJob, options: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, job: StoredJob) -> None:
         if not isinstance(job, StoredJob):
             raise refused(f"a path is read by SavepointReader.read({shown(job)})", InvalidTypeError)
         self._job = job
-        self._options = options
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], options: Mapping[str, str] = MappingProxyType({})) -> Self:
@@ -125,7 +132,7 @@ class SavepointReader:
         expect(place, str, "SavepointReader.read")
         if not place.strip():
             raise refused("SavepointReader.read: the path is empty (was it to come from a variable that is not set?)")
-        return cls(open_job(place, options), options)
+        return cls(open_job(place, options))
 
     @property
     def manifest(self) -> Manifest:
@@ -139,7 +146,7 @@ class SavepointReader:
 
     def states(self) -> list[StoredTable]:
         """All that is stored, by operator and state. Everything is read for it, to be counted."""
-        return self._with_retries(self._states)
+        return self._with_retries(_states)
 
     def read_keyed_state(self, uid: str, name: str) -> pa.Table:
         """A value, list, map, reducing or aggregating state of an operator's keys.
@@ -173,7 +180,7 @@ class SavepointReader:
         """The timers that are pending, by time: ``domain`` (event or processing), ``time`` in milliseconds, ``key``.
 
         Returns:
-            A table; without rows, and then without ``key``, when none are pending.
+            A table; without rows, and then with a ``key`` of no type, when none are pending.
 
         Raises:
             SavepointError: when there is no such operator with state.
@@ -206,8 +213,9 @@ class SavepointReader:
     def to_dataframe(self, spark: Any, uid: str, store: str) -> Any:
         """Any state as a DataFrame of Spark, with the columns of :meth:`read_table`.
 
-        Of a canonical savepoint in a folder Spark's tasks read the files. What is in state files, those of a checkpoint
-        directory say, or on an object store, is read by this process.
+        Of a canonical savepoint in a folder Spark's tasks read the files, and do not look at their digests; ``headrace
+        state verify`` does. What is in state files, those of a checkpoint directory say, or on an object store, is read
+        by this process.
 
         Args:
             spark: the session.
@@ -216,18 +224,21 @@ class SavepointReader:
 
         Raises:
             SavepointError: when there is no such state; it names those that there are.
+            InvalidTypeError: when ``spark`` is no session.
 
         Examples:
             >>> from headrace.state_processor import SavepointReader
             >>> def totals(spark, path):
             ...     return SavepointReader.read(path).to_dataframe(spark, "totals", "state/total").orderBy("key")
         """
-        files = [file for file in self._job.files if (file.uid, file.state) == (uid, store)]
+        check_spark_session(spark, "to_dataframe")
+        tables = (file for file in self._job.files if isinstance(file, TableFile))
+        files = [file for file in tables if (file.uid, file.state) == (uid, store)]
         if store.startswith(_BROADCAST):  # all subtasks have the same
             files = files[:1]
         if not files or "://" in self._job.location:
             return spark.createDataFrame(self.read_table(uid, store))
-        paths = [f"{self._job.location}/{file.path}" for file in files]
+        paths = [_as_spark_reads(f"{self._job.location}/{file.path}") for file in files]
         return spark.read.option("mergeSchema", "true").parquet(*paths)
 
     def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
@@ -249,27 +260,26 @@ class SavepointReader:
             StateMigrationError: when the state was stored with another type, or with other keys.
             SavepointError: when the operator has no state, or the savepoint has none but tables.
         """
-        return self._with_retries(lambda: query(self._job, uid, descriptor, key, key_type))
+        return self._with_retries(lambda job: query(job, uid, descriptor, key, key_type))
 
-    def _states(self) -> list[StoredTable]:
-        about: dict[tuple[str, str], dict[str, Any]] = {}
-        rows: dict[tuple[str, str], int] = defaultdict(int)
-        for table in self._distinct():
-            place = (table.uid, table.store)
-            about[place] = table.about
-            rows[place] += sum(batch.num_rows for batch in table.batches)
-        return [
-            StoredTable(
-                uid, store, str(about[uid, store].get("kind", "log")), _types(about[uid, store]), rows[uid, store]
-            )
-            for uid, store in sorted(rows)
-        ]
+    def verify(self) -> Verified:
+        """Read all that there is, and compare it with the digests and checksums that were written with it.
+
+        Damage is told else when what is damaged is read: by the job that starts from there, say.
+
+        Returns:
+            How many files and bytes there are.
+
+        Raises:
+            StateCorruptedError: naming all that is missing or damaged.
+        """
+        return self._with_retries(verify)
 
     def _table(self, uid: str, store: str) -> pa.Table | None:
-        def read() -> pa.Table | None:
+        def read(job: StoredJob) -> pa.Table | None:
             parts = [
                 pa.Table.from_batches([readable(batch, table.about)])
-                for table in self._distinct()
+                for table in _distinct(job)
                 if (table.uid, table.store) == (uid, store)
                 for batch in table.batches
             ]
@@ -277,23 +287,9 @@ class SavepointReader:
 
         return self._with_retries(read)
 
-    def _distinct(self) -> Iterator[ExportedTable]:
-        """All tables; of broadcast state, which all subtasks have alike, that of the first one that has some."""
-        seen: set[tuple[str, str]] = set()
-        for table in self._job.tables():
-            place = (table.uid, table.store)
-            if not (table.store.startswith(_BROADCAST) and place in seen):
-                seen.add(place)
-                yield table
-
-    def _with_retries(self, read: Callable[[], T]) -> T:
-        attempt = 0
-        while True:
-            try:
-                return read()
-            except StateCorruptedError as error:
-                attempt += 1
-                self._job = read_again(self._job, attempt, self._options, error)
+    def _with_retries(self, read: Callable[[StoredJob], T]) -> T:
+        self._job, found = read_with_retries(self._job, read)
+        return found
 
     def _missing(self, uid: str, store: str) -> SavepointError:
         known = [f"{table.uid} {table.store}" for table in self.states()]
@@ -305,12 +301,38 @@ class SavepointReader:
         )
 
 
+def _as_spark_reads(path: str) -> str:
+    """A path of a file of this machine, whatever file system Spark has by default."""
+    return "file://" + _OF_PATTERNS.sub(r"\\\g<0>", path)
+
+
+def _states(job: StoredJob) -> list[StoredTable]:
+    about: dict[tuple[str, str], dict[str, Any]] = {}
+    rows: dict[tuple[str, str], int] = defaultdict(int)
+    for table in _distinct(job):
+        place = (table.uid, table.store)
+        about[place] = table.about
+        rows[place] += sum(batch.num_rows for batch in table.batches)
+    return [
+        StoredTable(uid, store, str(about[uid, store].get("kind", "log")), _types(about[uid, store]), rows[uid, store])
+        for uid, store in sorted(rows)
+    ]
+
+
+def _distinct(job: StoredJob) -> Iterator[ExportedTable]:
+    """All tables; of broadcast state, which all subtasks have alike, that of the first one that has some."""
+    seen: set[tuple[str, str]] = set()
+    for table in job.tables():
+        place = (table.uid, table.store)
+        if not (table.store.startswith(_BROADCAST) and place in seen):
+            seen.add(place)
+            yield table
+
+
 def _types(about: dict[str, Any]) -> str:
-    keys, types = about.get("keys"), about.get("types")
-    words = []
-    if keys is not None:
-        words.append(str(type_from_json((keys["key"] if "namespace" in keys else keys)["type"])))
+    keys, types = type_of_keys(about), about.get("types")
+    known = [] if keys is None else [keys]
     if types is not None:
         described = [types] if "type" in types else [types[role] for role in ("key", "value") if role in types]
-        words += [str(type_from_json(each)) for each in described]
-    return " → ".join(words)
+        known += map(type_from_json, described)
+    return " → ".join(map(in_words, known))

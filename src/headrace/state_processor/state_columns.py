@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.columns import conformed
 from headrace.common.errors import InvalidTypeError, SavepointError, StateError
 from headrace.common.typeinfo import Types, type_from_json
-from headrace.savepoint.columns import ENCODED, WINDOW, readable, stored_namespaces
+from headrace.savepoint.columns import ENCODED, WINDOW, readable, stored_namespaces, type_of_keys
 from headrace.state.exported import NAMESPACE
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.keyed.namespaces import namespaced
@@ -111,10 +111,8 @@ class StateColumns:
     @cached_property
     def codec(self) -> KeyCodec | None:
         """How its keys are stored; None where nothing is said of that."""
-        keys = self.about.get("keys")
-        if keys is None:
-            return None
-        return KeyCodec.for_type(type_from_json((keys["key"] if "namespace" in keys else keys)["type"]))
+        type_ = type_of_keys(self.about)
+        return None if type_ is None else KeyCodec.for_type(type_)
 
     @property
     def is_broadcast(self) -> bool:

@@ -110,13 +110,13 @@ class SavepointWriter:
         Raises:
             SavepointError: when there is none, or a damaged one.
         """
-        job = fixed(open_job(path, options), options)
+        job = fixed(open_job(path, options))
         return cls(job.manifest, job, options)
 
     @property
     def reader(self) -> SavepointReader:
         """Reads what the writer was made from."""
-        return SavepointReader(self._job, self._options)
+        return SavepointReader(self._job)
 
     def with_configuration(self, configuration: Configuration) -> Self:
         """Says how the jobs run that make state by functions, and into how many files the state of an operator goes.

@@ -201,7 +201,7 @@ def test_an_async_function_of_a_keyed_stream_has_no_state() -> None:
         def open(self, runtime_context: RuntimeContext) -> None:
             runtime_context.get_state(ValueStateDescriptor("x", LONG))
 
-    with pytest.raises(UserFunctionError, match=r"get_state in operator 'AsyncWait'.*keyed state exists only"):
+    with pytest.raises(InvalidProgramError, match=r"get_state: keyed state .* functions that are awaited have none"):
         answers(lambda stream: AsyncDataStream.unordered_wait(stream.key_by(lambda n: n, LONG), Stateful(), 0), [1])
 
 
@@ -371,7 +371,7 @@ def test_no_request_begins_behind_a_failure_or_the_end() -> None:
 
     async def run(*, fails: bool) -> None:
         context = OperatorContext("service", "s", 0, 1, 128, UNKNOWN_CALL_SITE)
-        function = requests.RequestFunction(invoke, requesting_operator.out_of_time)
+        function = requests.RequestFunction(invoke, requesting_operator.out_of_time, invoke)
         made = requests.Requests(function, RequestSettings(0, 10, False, NO_RETRY_STRATEGY), context)
         taken = RecordIntake(made)
         taken.add(Answers(batch_of([1, 3 if fails else 2])))

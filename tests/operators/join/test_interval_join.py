@@ -115,6 +115,14 @@ def test_records_match_at_both_ends_of_time(lower: int, upper: int, end: int) ->
         assert job.results_with_timestamps("pairs") == [((0, 1), time)]
 
 
+@pytest.mark.parametrize("time", [MAX_WATERMARK - 9, 10 - MAX_WATERMARK - 1])
+def test_records_too_near_to_an_end_of_time_are_refused(time: int) -> None:
+    with JobHarness(job_of(-10, 10)) as job:
+        push(job, LEFT, "a", 0, time)
+        with pytest.raises(InvalidProgramError, match=r"'Interval Join'.*the interval about a record begins or ends"):
+            job.run_epoch()
+
+
 def test_a_record_below_the_watermark_is_late_and_one_at_it_is_not() -> None:
     with JobHarness(job_of(-10, 10)) as job:
         push(job, LEFT, "a", 0, 100)

@@ -10,8 +10,12 @@ import pytest
 from headrace.common import Row, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.streams.columns import selected
+from headrace.datastream.streams.joins import adapters
 from headrace.datastream.window import CountEvictor, EventTimeTrigger, TumblingEventTimeWindows
-from headrace.expressions import col, left, right
+from headrace.expressions import col, evaluate, left, right
+from headrace.operators.join import find_pairs
+from headrace.operators.join.tagged import INNER
 from headrace.testing import JobHarness
 
 ORDER = Types.ROW_NAMED(["id", "amount"], [Types.STRING(), Types.LONG()])
@@ -86,10 +90,31 @@ def test_fields_of_a_record_that_is_not_there_are_null() -> None:
     ]
 
 
-def test_a_pair_without_a_value_is_told() -> None:
+@pytest.mark.parametrize(
+    "join", [by_interval, by_window, lambda orders, payments: by_window(orders, payments).allowed_lateness(5)]
+)
+def test_a_pair_without_a_value_is_told(join: Callable[[Any, Any], Any]) -> None:
     too_much = (left("amount").cast(Types.BYTE()) * 100).cast(Types.BYTE()).alias("n")
-    with pytest.raises(UserFunctionError, match=r"(?s)Interval Join.*amount=20.*'a', 15"):
-        results(lambda orders, payments: by_interval(orders, payments).select(too_much))
+    with pytest.raises(UserFunctionError, match=r"(?s)Join.*EvaluationError.*record: .*amount=20.*'a', 15"):
+        results(lambda orders, payments: join(orders, payments).select(too_much))
+
+
+def test_many_pairs_are_computed_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_pairs, "PAIRS", 3)
+    sizes: list[int] = []
+
+    def evaluated(columns: Any, batch: Any) -> Any:
+        sizes.append(batch.num_rows)
+        return evaluate(columns, batch)
+
+    monkeypatch.setattr(adapters, "evaluate", evaluated)
+    inputs: list[Any] = [(True, ("a", number), None) for number in range(2)]
+    inputs += [(False, None, ("b", number)) for number in range(4)]
+    pair = Types.TUPLE([Types.STRING(), Types.LONG()])
+    columns, _ = selected((left("f1").alias("l"), right("f1").alias("r")), pair, pair)
+    select = adapters.SelectApply(columns, (pair, pair), INNER)
+    assert [*select.apply("a", None, inputs)] == [Row(one, other) for one in range(2) for other in range(4)]
+    assert sizes == [3, 3, 2]
 
 
 @pytest.mark.parametrize("join", [by_interval, by_window])

@@ -144,7 +144,12 @@ def yields(first: Any, second: Any) -> Iterator[int]:
     yield from Doubled().join(first, second)
 
 
-@pytest.mark.parametrize("function", [Doubled(), yields])
+class Yields:
+    def __call__(self, first: Any, second: Any) -> Iterator[int]:
+        yield from yields(first, second)
+
+
+@pytest.mark.parametrize("function", [Doubled(), yields, Yields()])
 def test_a_flat_join_gives_any_number_of_records(function: Any) -> None:
     found = run(
         lambda a, b: a.join(b).where(0).equal_to(0).window(TEN).apply(function, output_type=int),

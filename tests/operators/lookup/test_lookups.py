@@ -19,6 +19,7 @@ import pytest
 from headrace.common import Row, RowKind, Time, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import AsyncRetryStrategy, DataStream, OutputTag, RuntimeContext
+from headrace.datastream import lookup as lookup_module
 from headrace.datastream.async_retry_predicates import empty_result_predicate, has_exception_predicate
 from headrace.datastream.lookup import Lookup, LookupCache
 from headrace.testing import JobHarness
@@ -274,6 +275,20 @@ def test_keys_of_another_kind_than_the_column_are_told(database: Path) -> None:
             job.run_epoch()
 
 
+def test_rows_that_are_too_many_to_travel_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_module, "_MOST_BYTES", 7)
+    with pytest.raises(InvalidProgramError, match="the rows take 0 MiB, and would travel with the job to each task"):
+        Lookup.dataframe(pa.table({"id": [1]}), key="id")
+
+
+def test_a_stream_is_no_lookup() -> None:
+    def job(job: JobHarness) -> None:
+        job.add_source("in", ORDER).enrich(job.add_source("other", ORDER), "customer")  # type: ignore[arg-type]
+
+    with pytest.raises(InvalidTypeError, match="two streams come together by join"):
+        JobHarness(job)
+
+
 def test_rows_of_arrow() -> None:
     rows = pa.table({"id": pa.array([1, 2, 2], pa.int32()), "name": ["ann", "bob", "bea"]})
     lookup = Lookup.dataframe(rows, key="id")
@@ -360,7 +375,7 @@ NAMED = Types.ROW_NAMED(["name"], [Types.STRING()])
 @pytest.mark.parametrize(
     ("lookup", "told"),
     [
-        (Lookup.function(lambda key: {"country": "fr"}, NAMED), "what was found: got .* expected a Row"),
+        (Lookup.function(lambda key: {"country": "fr"}, NAMED), "what was found: got .* expected a Row.*returned by"),
         (Lookup.of_many(lambda keys: dict.fromkeys(keys, 7), NAMED), "what was found: got 7 .* expected a Row"),
         (Lookup.function(lambda key: 7, Types.LIST(Types.INT())), "what was found: got 7 .* expected a list"),
         (Lookup.function(lambda key: Uncopyable(), Types.PICKLED_BYTE_ARRAY()), "there is one of it"),
@@ -368,7 +383,7 @@ NAMED = Types.ROW_NAMED(["name"], [Types.STRING()])
 )
 def test_what_is_found_and_cannot_be_handed_on_is_told(lookup: Lookup, cache: LookupCache | None, told: str) -> None:
     """Also where several records want it, so that it is copied: the job waited for ever."""
-    with pytest.raises(UserFunctionError, match=told) as raised:
+    with pytest.raises(UserFunctionError, match=f"(?s){told}") as raised:
         enriched(lookup, (1, 10), (2, 20), (1, 30), cache=cache)
     assert "record: Row(customer=1, amount=10)" in str(raised.value)
 
@@ -522,6 +537,15 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         assert "record: Row(customer=1, amount=10)" in str(raised.value)
 
 
+def yields(key: int) -> Any:
+    yield key
+
+
+class YieldsLater:
+    async def __call__(self, key: int) -> Any:
+        yield key
+
+
 @pytest.mark.parametrize(
     ("lookup", "arguments", "told"),
     [
@@ -536,11 +560,14 @@ def test_keys_that_cannot_be_compared_are_told() -> None:
         ),
         (country, {"timeout": "1 s"}, "timeout: expected a Duration"),
         (lambda: 1, {}, "write a function of (key)"),
+        (yields, {}, "a lookup returns what is found, and yields nothing"),
+        (YieldsLater(), {}, "a lookup returns what is found, and yields nothing"),
         (Lookup, {}, "enrich takes a Lookup, not the class: Lookup.function(f)"),
         (country, {"on": "nobody"}, "nobody"),
         (country, {"misses": "ignore"}, "misses is 'keep', 'drop' or an OutputTag, not 'ignore'"),
         (country, {"cache": LookupCache.full()}, "LookupCache.full() is for Lookup.table(...)"),
         (country, {"cache": 5}, "cache takes a LookupCache, not 5"),
+        (BY_NAME, {"on": lambda order: "ann", "cache": LookupCache.partial()}, "are in memory anyway: leave cache out"),
         (BY_NAME, {}, "the key of a record, 'customer', is Long, and that of a row, 'name', is String: no two would"),
         (BY_NAME, {"on": ("customer", "amount")}, "('customer', 'amount'), and that of a row 'name': on and key have"),
         (BY_TWO, {"on": "customer"}, "is 'customer', and that of a row 'id', 'name': on and key have to be as many"),
@@ -568,6 +595,8 @@ def test_what_is_refused(lookup: Any, arguments: dict[str, Any], told: str) -> N
             "takes a DataFrame of Spark or a pyarrow.Table, not [1]",
         ),
         (lambda: Lookup.dataframe(pa.table({"a": [1]}), key="id"), "no column 'id' for the key: there are a"),
+        (lambda: Lookup.dataframe(pa.table({"a": [1]}), key=()), "key takes a name or several, not ()"),
+        (lambda: Lookup.table(print, "a", 7, {"c": str}), "key takes a name or several, not 7"),
         (
             lambda: Lookup.table(sqlite3.connect(":memory:"), "a", "id", {"c": str}),
             "connect takes a function that makes a connection in a task, lambda: ..., not a Connection",

@@ -360,7 +360,8 @@ class WithoutKeys(Mapped):
             context.get_keyed_state_store()
 
     def open(self, runtime_context: Any) -> None:
-        runtime_context.get_state(ValueStateDescriptor("of-key", Types.LONG()))
+        if self.of == "open":
+            runtime_context.get_state(ValueStateDescriptor("of-key", Types.LONG()))
 
 
 @pytest.mark.parametrize("of", ["initialize_state", "open"])

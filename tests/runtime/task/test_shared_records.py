@@ -117,6 +117,14 @@ def test_a_record_in_both_outputs(records: DataStream, is_keyed: bool) -> None:
     assert list(both.execute_and_collect()) == [1] * 6
 
 
+def test_a_record_that_is_emitted_twice_is_one_object_to_the_next_function(records: DataStream) -> None:
+    """Nothing is copied for a function that is chained; behind a shuffle those of a declared type are two records."""
+    twice = records.flat_map(lambda record: [record, record], records.get_type())
+    assert sorted(in_place(twice).execute_and_collect()) == [1] * 3 + [2] * 3
+    has_columns = records.get_type().arrow_type is not None
+    assert sorted(behind_a_shuffle(twice).execute_and_collect()) == [1] * 3 + [1 if has_columns else 2] * 3
+
+
 def test_a_stream_with_itself(records: DataStream) -> None:
     assert list(records.connect(records).map(CountedTwice(), Types.LONG()).execute_and_collect()) == [1] * 6
 

@@ -8,6 +8,7 @@ from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.other_names import other_names
+from headrace.common.signatures import warn_without_results
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.functions import AllWindowFunction, ProcessAllWindowFunction
@@ -120,6 +121,7 @@ class AllWindowedStream(WindowsOfStream[T_co, int], Generic[T_co]):
         """
         otherwise = " (process takes a ProcessAllWindowFunction)"
         check_function(window_function, AllWindowFunction, "apply", otherwise=otherwise)
+        warn_without_results(window_function, "apply")
         found = result_type(output_type, window_function, Role.MANY)
         return self._alone(self._windowed.apply(AllApply(window_function), found))
 
@@ -132,6 +134,7 @@ class AllWindowedStream(WindowsOfStream[T_co, int], Generic[T_co]):
         """
         instead = "apply(...) takes an AllWindowFunction, or a function of window and records"
         check_object(process_window_function, ProcessAllWindowFunction, "process", instead=instead)
+        warn_without_results(process_window_function, "process")
         found = result_type(output_type, process_window_function, Role.MANY)
         return self._alone(self._windowed.process(AllProcess(process_window_function), found))
 
@@ -142,10 +145,12 @@ class AllWindowedStream(WindowsOfStream[T_co, int], Generic[T_co]):
 
 def _over_windows(function: Any, output_type: Any) -> tuple[AllApply | AllProcess, TypeInformation]:
     """A function over windows of all records as one over windows of a key, and the type of its results."""
-    found = result_type(output_type, function, Role.MANY)
-    if isinstance(function, AllWindowFunction):
-        return AllApply(function), found
-    if isinstance(function, ProcessAllWindowFunction):
-        return AllProcess(function), found
-    text = f"window_function is an AllWindowFunction or a ProcessAllWindowFunction, not {function!r}"
-    raise refused(text, InvalidTypeError)
+    if not isinstance(function, AllWindowFunction | ProcessAllWindowFunction):
+        text = f"window_function is an AllWindowFunction or a ProcessAllWindowFunction, not {function!r}"
+        raise refused(text, InvalidTypeError)
+    is_apply = isinstance(function, AllWindowFunction)
+    method = "apply" if is_apply else "process"
+    check_object(function, AllWindowFunction if is_apply else ProcessAllWindowFunction, method)
+    warn_without_results(function, method)
+    adapted = AllApply(function) if is_apply else AllProcess(function)
+    return adapted, result_type(output_type, function, Role.MANY)

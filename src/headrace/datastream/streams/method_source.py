@@ -23,7 +23,7 @@ _APART: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef
 
 @dataclass(frozen=True, slots=True)
 class MethodSource:
-    """A method ``(self, record, context)`` whose source was found.
+    """A method ``(self, ..., context)`` whose source was found.
 
     Attributes:
         name: its name.
@@ -56,6 +56,11 @@ class MethodSource:
             and node.func.value.id == self.context
         )
 
+    def evaluated(self) -> Iterator[Any]:
+        """The parts of expressions that are evaluated at each call, if nothing before them fails."""
+        for expression in _always(self.body):
+            yield from _evaluated(expression)
+
     def names_of(self, getter: str) -> set[str]:
         """The names that stand for what the context's method gave, and for nothing else."""
         return {
@@ -66,13 +71,14 @@ class MethodSource:
         }
 
 
-def source_of(function: Any, name: str, asks_for: str) -> MethodSource | None:
+def source_of(function: Any, name: str, asks_for: str, parameters: int = 2) -> MethodSource | None:
     """A method of a function object; None where its source cannot be read, or need not be what is called.
 
     Args:
         function: the function object.
         name: the name of its method.
         asks_for: a name that has to occur in it; None where it does not.
+        parameters: how many it has beside ``self``; the last one is the context.
     """
     bound = getattr(function, name, None)
     if not inspect.ismethod(bound) or bound.__self__ is not function or hasattr(bound, "__wrapped__"):
@@ -87,9 +93,9 @@ def source_of(function: Any, name: str, asks_for: str) -> MethodSource | None:
     if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.name != name or node.args.posonlyargs:
         return None
     names = [argument.arg for argument in node.args.args]
-    if len(names) != 3 or tuple(names) != code.co_varnames[:3] or _assigned(node.body, names[2]):
+    if len(names) != parameters + 1 or (*names,) != code.co_varnames[: len(names)] or _assigned(node.body, names[-1]):
         return None
-    return MethodSource(name, bound.__func__, code, node.body, names[0], names[2])
+    return MethodSource(name, bound.__func__, code, node.body, names[0], names[-1])
 
 
 def _assigned(body: Iterable[ast.stmt], name: str) -> list[ast.AST]:
@@ -108,7 +114,7 @@ def within(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def always(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
+def _always(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
     """The expressions of a method that are evaluated at each call, if nothing before them fails."""
     for statement in body:
         if isinstance(statement, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return):
@@ -124,7 +130,7 @@ def always(body: Iterable[ast.stmt]) -> Iterator[ast.expr]:
             return
 
 
-def evaluated(expression: ast.AST) -> Iterator[Any]:
+def _evaluated(expression: ast.AST) -> Iterator[Any]:
     """The parts of an expression that are evaluated whatever their values are."""
     waiting: list[ast.AST] = [expression]
     while waiting:

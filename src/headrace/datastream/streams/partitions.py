@@ -141,12 +141,21 @@ def sorted_rows(keys: Sequence[Any], order: Order) -> list[int]:
     Raises:
         InvalidTypeError: when the keys are of several types, or of one without an order.
     """
-    columns = list(zip(*keys, strict=True)) if isinstance(keys[0], tuple) else [keys]
     try:
-        table = pa.table({str(number): pa.array(column) for number, column in enumerate(columns)})
+        columns = list(zip(*keys, strict=True)) if isinstance(keys[0], tuple) else [keys]
+        table = pa.table({str(number): _column(column) for number, column in enumerate(columns)})
         sort_keys = [(name, order.value) for name in table.column_names]
         rows: list[int] = pc.sort_indices(table, sort_keys=sort_keys).to_pylist()
     except (pa.ArrowException, TypeError, ValueError) as error:
         text = f"sort_partition: records cannot be ordered by keys such as {keys[0]!r}: {error}"
         raise InvalidTypeError(text) from None
     return rows
+
+
+def _column(values: Sequence[Any]) -> pa.Array:
+    """The values as a column; integers beyond 64 bits by their places among all."""
+    try:
+        return pa.array(values)
+    except OverflowError:
+        places = {value: place for place, value in enumerate(sorted(value for value in values if value is not None))}
+        return pa.array([None if value is None else places[value] for value in values])

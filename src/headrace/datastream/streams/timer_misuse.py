@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused
 from headrace.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
-from headrace.datastream.streams.method_source import MethodSource, always, evaluated, source_of
+from headrace.datastream.streams.method_source import MethodSource, source_of
 from headrace.operators.functions import has_own
 
 if TYPE_CHECKING:
@@ -52,10 +52,9 @@ def check_sets_no_timers(function: Any, methods: Iterable[str], text: str) -> No
     for method in (source_of(function, name, _SERVICE) for name in methods):
         if method is not None:
             services = method.names_of(_SERVICE)
-            for expression in always(method.body):
-                for node in evaluated(expression):
-                    if _sets_timer(node, method, services):
-                        raise method.refused(node, text)
+            for node in method.evaluated():
+                if _sets_timer(node, method, services):
+                    raise method.refused(node, text)
 
 
 def _sets_timer(node: ast.AST, method: MethodSource, services: set[str]) -> bool:

@@ -49,9 +49,9 @@ class AsyncOperator(RequestingOperator):
         self.maker = method_of(function, self._methods[0])
 
     def _called(self) -> RequestFunction:
-        invoke, timeout = self._methods
-        on_timeout = method_of_object(self._function, timeout) or out_of_time
-        return RequestFunction(method_of(self._function, invoke), on_timeout)
+        name, timeout = self._methods
+        invoke = method_of(self._function, name)
+        return RequestFunction(invoke, method_of_object(self._function, timeout) or out_of_time, invoke)
 
     def _make_intake(self) -> Intake:
         grouping = self._grouping

@@ -26,7 +26,7 @@ from headrace.operators.functions import RuntimeContext
 from headrace.operators.user_code import calling_user_code
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -81,7 +81,7 @@ class RequestingOperator(Operator):
         answers = self._asked(batch)
         self._pending.append(answers)
         self._waiting += len(batch)
-        self._loop.call(self._take, answers)
+        self._loop.call(self._in_loop, self._intake.add, answers)
         # Where branches of a stream meet again, a batch has to be through before the next one.
         self._emit_but(self._most_waiting if batch.ordinals is None else 0)
 
@@ -90,6 +90,7 @@ class RequestingOperator(Operator):
         super().advance_watermark(watermark)
 
     def end_epoch(self) -> None:
+        assert not self._pending, "records came after the last watermark of the epoch"
         self.count(ASYNC_TIMEOUTS, self._requests.timeouts)
         self.count(ASYNC_RETRIES, self._requests.retries)
         self._requests.timeouts = self._requests.retries = 0
@@ -144,10 +145,10 @@ class RequestingOperator(Operator):
             if inspect.isawaitable(returned):
                 await returned
 
-    def _take(self, answers: Answers) -> None:
-        """In the loop, where what is raised would only be logged."""
+    def _in_loop(self, do: Callable[[Answers], None], answers: Answers) -> None:
+        """Do something there, where what is raised would only be logged."""
         try:
-            self._intake.add(answers)
+            do(answers)
         except BaseException as error:
             self._requests.fail(error)
 
@@ -161,7 +162,7 @@ class RequestingOperator(Operator):
 
     def _await(self, answers: Answers) -> None:
         if not answers.are_whole.is_set():
-            self._loop.call(self._intake.hurry, answers)
+            self._loop.call(self._in_loop, self._intake.hurry, answers)
             while not answers.are_whole.wait(LOOK_AROUND_SECONDS):
                 if self._requests.failure is not None:
                     raise self._requests.failure

@@ -124,10 +124,12 @@ class RequestFunction:
     Attributes:
         invoke: makes an attempt.
         on_timeout: gives results where there are none in time; it may be a coroutine function.
+        given_by: the user's function that the results of ``invoke`` come from, for messages.
     """
 
     invoke: Callable[[Any], Awaitable[Any]]
     on_timeout: Callable[[Any], Any]
+    given_by: Any
 
 
 class Requests:
@@ -219,7 +221,7 @@ class Requests:
             window.popleft()
 
     async def _answer(self, request: Request) -> None:
-        given_by: Callable[[Any], Any] = self._function.invoke
+        given_by = self._function.given_by
         results = await self._in_time(self._attempts(request), request)
         if results is OUT_OF_TIME:
             self.timeouts += 1
@@ -266,27 +268,33 @@ class Requests:
         request.watch = self._later(_STUCK_SECONDS, self._is_stuck, request)
 
     def _is_stuck(self, request: Request) -> None:
-        self.fail(TimeoutError(_STUCK), request.record, self._function.invoke)
+        self.fail(TimeoutError(_STUCK), request.record, self._function.given_by)
 
     @staticmethod
     def _later(seconds: float, function: Callable[[Request], None], request: Request) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(seconds, function, request)
 
     async def _attempts(self, request: Request) -> Any:
-        attempts, invoke = 1, self._function.invoke
+        attempts, function = 1, self._function
         while True:
             try:
-                returned = await invoke(request.argument)
+                returned = await function.invoke(request.argument)
             except Exception as error:
-                if not (self._strategy.can_retry(attempts) and self._is_passing(error)):
+                if not (self._may_retry(attempts) and self._is_passing(error)):
                     raise
             else:
-                results = _taken(request.results, returned, invoke)
-                if not (self._strategy.can_retry(attempts) and request.is_poor(results, self._is_poor)):
+                results = _taken(request.results, returned, function.given_by)
+                if not (self._may_retry(attempts) and request.is_poor(results, self._is_poor)):
                     return results
             await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
             attempts += 1
             self.retries += 1
+
+    def _may_retry(self, attempts: int) -> bool:
+        """Whether there may be another attempt: none of one that is cancelled, whatever its function made of that."""
+        task = asyncio.current_task()
+        assert task is not None, "requests are made by tasks"
+        return not task.cancelling() and self._strategy.can_retry(attempts)
 
 
 _CANCELLED: Final = (
@@ -298,7 +306,7 @@ _STUCK: Final = (
 )
 
 
-def _taken(take: Callable[[Any], Any], returned: Any, given_by: Callable[[Any], Any]) -> Any:
+def _taken(take: Callable[[Any], Any], returned: Any, given_by: Any) -> Any:
     """What comes of what a function has returned; where that is wrong, it is noted which function that was."""
     try:
         return take(returned)

@@ -90,11 +90,14 @@ def check_declared(descriptors: Sequence[MapStateDescriptor], asked: Any) -> Non
     Raises:
         InvalidProgramError: naming what was.
     """
+    known = ", ".join(repr(descriptor.name) for descriptor in descriptors)
     if not isinstance(asked, MapStateDescriptor):
-        raise InvalidProgramError(f"get_broadcast_state takes a MapStateDescriptor, not {asked!r}")
+        raise InvalidProgramError(
+            f"get_broadcast_state takes a MapStateDescriptor, not {asked!r}: give it one of broadcast(...), which has "
+            f"{known}"
+        )
     declared = next((descriptor for descriptor in descriptors if descriptor.name == asked.name), None)
     if declared is None:
-        known = ", ".join(repr(descriptor.name) for descriptor in descriptors) or "none"
         raise InvalidProgramError(
             f"the broadcast state {asked.name!r} was not declared: give its descriptor to broadcast(...), which "
             f"has {known}"

@@ -136,7 +136,7 @@ class EventTimeOrderOperator(Operator):
             self._operator.process_in_order(records)
 
     def _check(self, batch: Batch) -> None:
-        check_timestamps(batch, self.context, 1, ORDER, "order")
+        check_timestamps(batch, self.context, 1, ORDER, "a record is followed or preceded by a time")
 
     def _gather(self, due: Sequence[tuple[int, Due]], order: Longs, watermarks: Longs) -> OrderedRecords:
         """Some of the records that are due, by their places among all of them."""

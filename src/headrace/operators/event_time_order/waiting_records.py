@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.batch import concat
 from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.arrays import gather
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.keyed import KeyedBatch, concat_keyed
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
@@ -94,7 +93,7 @@ class WaitingRecords(ABC):
         """
         found = self._take_stored(up_to)
         if self._arrived:
-            batch = self._joined()
+            batch = concat_keyed(self._arrived)
             check(batch)
             is_due = np.maximum(batch.timestamps, batch.watermarks) <= up_to
             self._arrived = [] if is_due.all() else [batch.filter(~is_due)]
@@ -105,12 +104,8 @@ class WaitingRecords(ABC):
     def end_epoch(self) -> None:
         """Puts what waits still into state."""
         if self._arrived:
-            self._store(self._joined())
+            self._store(concat_keyed(self._arrived))
         self._arrived = []
-
-    def _joined(self) -> Batch:
-        """All that has come, as one batch."""
-        return concat(self._arrived)
 
     @abstractmethod
     def _take_stored(self, up_to: int) -> list[Due]: ...
@@ -197,10 +192,6 @@ class KeyedWaiting(WaitingInTable):
 
     def __init__(self, state: OperatorStates, type_: TypeInformation, number: int, renamed: RenamedFields) -> None:
         super().__init__(state.store(f"{STORE}-{number}"), type_, renamed, state.keyed.codec)
-
-    def _joined(self) -> Batch:
-        keyed = cast("list[KeyedBatch]", self._arrived)
-        return KeyedBatch.of(concat(keyed), KeyColumn.concat([batch.keys for batch in keyed]))
 
     def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
         keys = cast("KeyedBatch", batch).keys

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
+from headrace.operators.join.elements_of_sides import ElementsOfSides
 from headrace.operators.join.tagged import tagged
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.general.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
-    from headrace.operators.base import EpochScope
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.layout import GeneralWindowLayout
+    from headrace.operators.window.general.ordered_contents import OrderedContents
+    from headrace.windowing.intervals import RegularWindows
 
 _MOST_ROWS: Final = 1 << 16
 """So many records wait at most; some windows make Python objects of all of them."""
@@ -27,7 +30,10 @@ class CoGroupOperator(WindowOperator):
 
     def __init__(self, layout: GeneralWindowLayout) -> None:
         super().__init__(layout)
-        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS)
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
+
+    def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
+        return ElementsOfSides(context, windows, self._layout.input_type, self._layout.lateness)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._waiting.forget()

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TupleTypeInfo, Types
 from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyColumn
@@ -45,6 +45,18 @@ INNER: Final = Outer(left=False, right=False)
 def tagged_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:
     """Tuples of whether it is a record of the left input, that record, and that of the right one; one is None."""
     return Types.TUPLE([Types.BOOLEAN(), left, right])
+
+
+def tagged_types(type_: TypeInformation) -> tuple[TypeInformation, TypeInformation]:
+    """The types of the records of both inputs, given the type of tagged ones."""
+    assert isinstance(type_, TupleTypeInfo), "tagged records are tuples"
+    _, left, right = type_.types
+    return left, right
+
+
+def is_tagged(type_: TypeInformation) -> bool:
+    """Whether values of this type may be tagged records."""
+    return isinstance(type_, TupleTypeInfo) and len(type_.types) == 3 and type_.types[0] == Types.BOOLEAN()
 
 
 def pair_type(left: TypeInformation, right: TypeInformation) -> TypeInformation:

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.join.co_group import CoGroupOperator
+from headrace.operators.join.elements_of_sides import RecordsOfSides
 from headrace.operators.join.find_pairs import Pairs, portions
-from headrace.operators.join.tagged import untagged
 from headrace.operators.window.general.stored_elements import ElementsOfKeys
+from headrace.state.runs.list_columns import rows_of_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from headrace.state.runs.grouping import Groups
 
     Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 _NOBODY = -1
 """The place of a partner that is not there."""
@@ -48,29 +48,30 @@ class ColumnarWindowJoin(CoGroupOperator):
     def _come_to_end(self, due: DueWindow, contents: KeysOfWindow, stamp: int) -> None:
         held = contents.held
         assert isinstance(held, ElementsOfKeys), "windows that are shown at their ends keep all elements by these"
-        is_left, left, right = untagged(held.values.whole())
+        assert isinstance(held.values, RecordsOfSides), "and have a table for each input"
+        left, right = held.values.left.whole(), held.values.right.whole()
         time = self._windows.window_of(due.end).max_timestamp()
-        for lefts, rights in pairs_of_groups(held.groups, is_left, self._outer):
+        for lefts, rights in pairs_of_groups(held.groups, len(left), self._outer):
             times, stamps = np.full(len(lefts), time), np.full(len(lefts), stamp)
             pairs = Pairs(_taken(left, lefts), _taken(right, rights), times, times, times, stamps)
             self._results.emit(pairs, self.context, self.output)
 
 
-def pairs_of_groups(groups: Groups, is_left: Mask, outer: Outer) -> Iterator[tuple[Longs, Longs]]:
+def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tuple[Longs, Longs]]:
     """Each left row with each right row of its group, some at a time; -1 for a partner that is not there.
 
-    They come group by group, left row by left row.
+    They come group by group, left row by left row; right rows are counted from the first one of their own.
 
     Args:
         groups: the rows by key.
-        is_left: whether a row is of the left input; all others are of the right one.
+        left_rows: how many rows are of the left input, which come first; all others are of the right one.
         outer: of which inputs rows without a partner are shown as well.
     """
     rows, numbers = groups.order, groups.segments.ids
-    of_left = is_left[rows]
+    of_left = rows < left_rows
     count = len(groups.segments)
     left_counts = np.bincount(numbers[of_left], minlength=count)
-    rights, right_counts = rows[~of_left], np.bincount(numbers[~of_left], minlength=count)
+    rights, right_counts = rows[~of_left] - left_rows, np.bincount(numbers[~of_left], minlength=count)
     # A row finds all right ones of its group; without any, nobody. Where there are no left ones, nobody finds them.
     finders, of_finders = rows[of_left], numbers[of_left]
     firsts = (np.cumsum(right_counts) - right_counts)[of_finders]
@@ -87,9 +88,7 @@ def pairs_of_groups(groups: Groups, is_left: Mask, outer: Outer) -> Iterator[tup
         found = np.concatenate((found, np.ones(len(alone), np.int64)))[order]
     for start, stop in portions(found):
         lengths = found[start:stop]
-        begins = np.cumsum(lengths) - lengths
-        ranges = np.repeat(firsts[start:stop] - begins, lengths) + np.arange(int(lengths.sum()))
-        yield np.repeat(finders[start:stop], lengths), rights[ranges]
+        yield np.repeat(finders[start:stop], lengths), rights[rows_of_ranges(firsts[start:stop], lengths)]
 
 
 def _taken(records: pa.Array, places: Longs) -> pa.Array:

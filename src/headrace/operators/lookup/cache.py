@@ -65,9 +65,6 @@ class PartialCache:
         self._found: OrderedDict[Any, tuple[int, Found]] = OrderedDict()
         self.now = 0
 
-    def __len__(self) -> int:
-        return len(self._found)
-
     def get(self, key: Any) -> Found | None:
         entry = self._found.get(key)
         if entry is None:

@@ -94,7 +94,7 @@ class LookupOperator(RequestingOperator):
         intake.hits = intake.misses = 0
 
     def _called(self) -> RequestFunction:
-        return RequestFunction(self._reader.read, _out_of_time)
+        return RequestFunction(self._reader.read, _out_of_time, self._reader.asked)
 
     def _make_intake(self) -> Intake:
         cache = NoCache() if self._cache is None else self._cache

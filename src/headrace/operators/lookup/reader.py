@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import with_article
@@ -42,6 +43,11 @@ class LookupReader:
     def key_types(self) -> tuple[TypeInformation, ...]:
         return ()
 
+    @property
+    def asked(self) -> Any:
+        """The user's function that says what is found, for messages; None where there is none."""
+        return None
+
     def open(self, runtime_context: Any) -> Any:
         """Called once before anything is read; what it returns may be awaitable."""
 
@@ -70,9 +76,12 @@ class FunctionReader(LookupReader):
         self._function = function
         self._takes_many = keys_per_request > 0
         self.keys_per_request = keys_per_request or 1
-        self._is_awaited = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
-        )
+        self._is_awaited = inspect.iscoroutinefunction(self.asked)
+
+    @property
+    def asked(self) -> Any:
+        function = self._function
+        return function if inspect.isroutine(function) or isinstance(function, partial) else function.__call__
 
     def open(self, runtime_context: Any) -> Any:
         opened = method_of_object(self._function, "open")

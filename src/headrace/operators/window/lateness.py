@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def check_timestamps(
-    batch: Batch, context: OperatorContext, reach: int, met: str = "an event-time window", spans: str = "windows"
+    batch: Batch,
+    context: OperatorContext,
+    reach: int,
+    met: str = "an event-time window",
+    beyond: str = "the windows of a record begin or end at a time",
 ) -> None:
     """Refuse records that cannot be put into windows, or be joined.
 
@@ -35,7 +39,7 @@ def check_timestamps(
         reach: how far from a timestamp its windows may lie: beyond 64 bits there are none. (In Flink they begin anew at
             the other end of time, so that the record is late for them, or never shown.)
         met: what wants a timestamp, as errors call it.
-        spans: what lies about the timestamp, as errors call it.
+        beyond: what has no 64 bits then, as errors begin.
 
     Raises:
         InvalidProgramError: when a record has no timestamp, or one whose windows do not fit; it names the operator and
@@ -51,7 +55,7 @@ def check_timestamps(
         said = f"a record without timestamp met {met}: {_ASSIGNER}"
     else:
         time = batch.timestamps[row]
-        said = f"the {spans} of a record begin or end at a time that has no 64 bits: its timestamp is {time}"
+        said = f"{beyond} that has no 64 bits: its timestamp is {time}"
     raise InvalidProgramError(
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}): {said}\n"
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"

@@ -36,6 +36,10 @@ PANE: Final = "pane"
 
 STORE: Final = "windows"
 """The store of an operator that ordered tables of windows are in."""
+LEFT_STORE: Final = "windows-of-left-records"
+"""The store of an operator with two inputs that the table of its left one is in."""
+RIGHT_STORE: Final = "windows-of-right-records"
+"""The store that the table of its right one is in."""
 EARLIER_STORE: Final = "windows-of-their-own"
 """The store of what earlier versions have kept by window where there are panes now; nothing is added to it."""
 SESSIONS_STORE: Final = "sessions"
@@ -73,6 +77,8 @@ _KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NO
 
 _KINDS: Final = {
     STORE: "fire at their ends alone",
+    LEFT_STORE: "hold the records of two streams, and fire at their ends alone",
+    RIGHT_STORE: "hold the records of two streams, and fire at their ends alone",
     EARLIER_STORE: "fire at their ends alone",
     SESSIONS_STORE: "are sessions, computed column by column",
     SESSION_ENDS_STORE: "are sessions, computed column by column",
@@ -84,6 +90,8 @@ _KINDS: Final = {
     FIRING_TIMES_STORE: "fire at intervals before their end, computed column by column",
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
+
+_OF_THEIR_OWN: Final = "have a trigger, assigner or evictor of their own"
 
 ADVICE: Final = (
     "give it another uid, or restore the old declaration; to drop what they hold for good, or move it, set "
@@ -129,19 +137,24 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
     assert context.state is not None
     for name in context.state.stored():
         if not is_own(name):
-            stored = _KINDS.get(name, "have a trigger, assigner or evictor of their own")
+            stored = _KINDS.get(name, _OF_THEIR_OWN)
             raise _of_others(context, stored, declared, advice)
 
 
-def check_has_no_keyed_contents(context: OperatorContext) -> None:
-    """Refuse contents as state of keys, for windows that fire at their ends alone, which have none.
+def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
+    """Refuse what is stored elsewhere, for windows that fire at their ends alone; states of functions may be there.
+
+    Args:
+        context: the operator.
+        stores: the stores that they keep it in.
 
     Raises:
-        StateMigrationError: when others have stored some.
+        StateMigrationError: when windows of another kind have stored something.
     """
     assert context.state is not None
-    if not _KEYED_CONTENTS.isdisjoint(context.state.stored()):
-        raise _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+    for name in context.state.stored():
+        if name in _KEYED_CONTENTS or (name in _KINDS and name not in stores):
+            raise _of_others(context, _KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
 
 
 def check_has_no_timers(context: OperatorContext) -> None:
@@ -152,7 +165,7 @@ def check_has_no_timers(context: OperatorContext) -> None:
     """
     assert context.state is not None
     if context.state.timers.event.next_due != NO_TIMER:
-        error = _of_others(context, "have a trigger, assigner or evictor of their own", "fire at their ends alone")
+        error = _of_others(context, _OF_THEIR_OWN, "fire at their ends alone")
         raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")  # as where one is opened
 
 

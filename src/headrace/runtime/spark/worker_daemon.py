@@ -14,13 +14,14 @@ import site
 import sys
 import threading
 import warnings
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark import SparkContext
 
@@ -105,8 +106,39 @@ def _site_entries() -> Iterator[str]:
             yield from filter(None, link.read_text(errors="replace").splitlines())
 
 
+def without_archives(path: Sequence[str], spark_home: Path) -> list[str]:
+    """Where modules are looked for, without the archives of Spark if it is installed there unpacked as well.
+
+    Spark puts the archives ahead of everything. What is imported from them is compiled anew by each process, for half a
+    second, and each worker reads their tables of contents twice before its first task (``invalidate_caches``).
+
+    Args:
+        path: as Spark has made it.
+        spark_home: where Spark is.
+    """
+    python, jars = spark_home / "python" / "lib", spark_home / "jars"
+    rest = [
+        entry
+        for entry in path
+        if Path(entry).suffix not in {".zip", ".jar"} or Path(entry).parent not in (python, jars)
+    ]
+    pyspark, py4j = (PathFinder.find_spec(name, rest) for name in ("pyspark", "py4j"))
+    if py4j is None or pyspark is None or pyspark.origin is None or not spark_home.is_dir():
+        return list(path)
+    return rest if Path(pyspark.origin).parent.samefile(spark_home) else list(path)
+
+
+def _look_only_in(path: Sequence[str]) -> None:
+    """Forget entries of the path, with what the importer knows of them."""
+    left_out = tuple(entry for entry in sys.path if entry not in path)
+    sys.path[:] = path
+    for known in [known for known in sys.path_importer_cache if known.startswith(left_out)]:
+        del sys.path_importer_cache[known]
+
+
 def prepare_forks() -> None:
     """Import all that tasks need, so that what is forked has it, and differs only where it has to."""
+    gc.disable()  # nothing of what is imported is garbage, and looking for some takes a quarter of the time
     for name in _IMPORTED:
         importlib.import_module(name)
     import numpy
@@ -116,13 +148,15 @@ def prepare_forks() -> None:
     os.register_at_fork(after_in_child=numpy.random.seed)  # else all workers would draw the same numbers
     # Python warns of the thread that jemalloc has for itself, and which it starts again in a child
     warnings.filterwarnings("ignore", r".*multi-threaded, use of fork\(\)", DeprecationWarning)
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def main() -> None:
     """Prepare, then do what PySpark's daemon does."""
     os.setpgid(0, 0)  # as PySpark's does, only earlier: Ctrl-C is for the driver
+    if home := os.environ.get("SPARK_HOME"):
+        _look_only_in(without_archives(sys.path, Path(home)))
     prepare_forks()
     from pyspark import daemon
 

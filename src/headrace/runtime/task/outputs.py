@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
 from headrace.graph.partitioning import ForwardByKey
+from headrace.operators.blame import OperatorBlame
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.user_code import calling_user_code, user_error
+from headrace.operators.user_code import calling_user_code
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class BroadcastingOutput:
     """
 
     def __init__(self, context: OperatorContext, maker: Callable[..., Any] | None = None) -> None:
-        self._blame = partial(user_error, context=context, function=maker)
+        self._blame = OperatorBlame(context, maker)
         self.watermark = MIN_WATERMARK
         self.log: WatermarkLog | None = None
         self.forks: dict[str | None, Fork] = {}
@@ -129,7 +130,7 @@ class BroadcastingOutput:
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         if len(batch):
             if batch.blame is None:
-                batch.blame = partial(self._blame, side_output=tag_id)
+                batch.blame = replace(self._blame, side_output=tag_id)
             self._hand_on(batch, self._sides.get(tag_id, ()), self.forks.get(tag_id))
 
     def advance_watermark(self, watermark: int) -> None:

@@ -8,11 +8,11 @@ from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import AggregatingState, ReducingState
-from headrace.state.keyed.value_state import CHANGED, UNLOADED, ElementCells
+from headrace.state.keyed.value_state import CHANGED, ElementCells
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
+    from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor, StateDescriptor
     from headrace.state.keyed.scope import StateScope
 
 
@@ -35,33 +35,9 @@ class _Folded:
         self._replaces = type_.is_immutable and cells.table.ttl is None
         self._is_immutable = type_.is_immutable
 
-    def read(self) -> Any:
-        """The element; None when there is none (any more)."""
-        ordinal = self._scope.current.ordinal
-        try:
-            element = self._now[ordinal]
-        except IndexError:
-            element = UNLOADED
-        if element is UNLOADED:
-            element = self._cells.load(ordinal)
-        if element is None or self._cells.table.ttl is None:
-            return element
-        return self._unexpired(ordinal, element)
-
-    def _unexpired(self, ordinal: int, element: tuple[Any, int | None]) -> Any:
-        ttl, clock = self._cells.table.ttl, self._cells.table.now(self._scope)
-        assert ttl is not None
-        value, expiry = element
-        if expiry is not None and expiry <= clock:
-            self._now[ordinal] = None
-            return value if ttl.return_expired else None
-        if ttl.on_read and expiry != ttl.expiry(clock):
-            self._now[ordinal] = (value, ttl.expiry(clock))
-        return value
-
     def live(self) -> Any:
         """The element that a new value is to be folded into: an expired one never is."""
-        value = self.read()
+        value = self._cells.read()
         if self._cells.table.ttl is None:
             return value
         return value if self._now[self._scope.current.ordinal] is not None else None
@@ -75,7 +51,7 @@ class _Folded:
             self._now[ordinal] = value
             return
         table = self._cells.table
-        if table.ttl is not None and value is not None:
+        if table.ttl is not None:
             value = (value, table.ttl.expiry(table.now(self._scope)))
         self._now[ordinal] = value
         self._cells.stored[ordinal] = CHANGED
@@ -93,28 +69,35 @@ class _Folded:
         self.clear()
         return value
 
-    def copy(self, value: Any) -> Any:
-        """``value``, or a copy of it if it can be changed in place."""
-        return value if self._is_immutable else copy_value(value)
+    def copy(self, value: Any, subject: str) -> Any:
+        """``value``, or a copy of it if it can be changed in place; ``subject`` is what an error calls it."""
+        return value if self._is_immutable else copy_value(value, subject)
+
+
+def _added(descriptor: StateDescriptor) -> str:
+    """What errors call a value that is folded in."""
+    return f"{descriptor.label}: the value that is added"
 
 
 class FoldedReducingState(ReducingState[Any]):
     """The values added so far, reduced to one."""
 
-    __slots__ = ("_folded", "_label", "_reduce")
+    __slots__ = ("_added", "_cells", "_folded", "_label", "_reduce")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
+        self._cells = cells
         self._folded = _Folded(scope, cells, descriptor.type_info)
         self._label = descriptor.label
+        self._added = _added(descriptor)
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
-        return self._folded.copy(self._folded.read())
+        return self._folded.copy(self._cells.read(), self._label)
 
     def add(self, value: Any) -> None:
         if value is None:
-            raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
-        self.absorb(self._folded.copy(value))
+            raise InvalidTypeError(f"{self._added} cannot be None")
+        self.absorb(self._folded.copy(value, self._added))
 
     def clear(self) -> None:
         self._folded.clear()
@@ -139,23 +122,25 @@ class FoldedReducingState(ReducingState[Any]):
 class FoldedAggregatingState(AggregatingState[Any, Any]):
     """The values added so far, folded into an accumulator."""
 
-    __slots__ = ("_folded", "_function", "_label")
+    __slots__ = ("_added", "_cells", "_folded", "_function", "_label")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
+        self._cells = cells
         self._folded = _Folded(scope, cells, descriptor.type_info)
         self._label = descriptor.label
+        self._added = _added(descriptor)
         self._function = descriptor.get_agg_function()
 
     def get(self) -> Any:
-        accumulator = self._folded.read()
+        accumulator = self._cells.read()
         # The result may be the accumulator itself, which user code must not get hold of.
-        return None if accumulator is None else self._folded.copy(self._function.get_result(accumulator))
+        return None if accumulator is None else self._folded.copy(self._function.get_result(accumulator), self._label)
 
     def add(self, value: Any) -> None:
         accumulator = self._folded.live()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
-        accumulator = self._function.add(self._folded.copy(value), accumulator)
+        accumulator = self._function.add(self._folded.copy(value, self._added), accumulator)
         if accumulator is None:
             raise self._none_returned("add")
         self._folded.write(accumulator)

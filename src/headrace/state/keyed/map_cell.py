@@ -31,8 +31,8 @@ class MapCell:
         is_read: whether it is known where its entries are stored.
         missing: what stands for the element of an entry that is not among ``entries``.
         ranges: where its entries are stored, oldest first; empty for a small map, and when all that is stored is void.
-        sorted_keys: once a range of entries has been asked for, the keys of those that need not be in ``ranges``; some
-            of these may have been removed since.
+        sorted_keys: once a range of entries has been asked for, the keys of those that need not be in ``ranges``, which
+            are integers; some of these may have been removed since.
         size: how many rows these have.
         look_ups: how many entries have been looked up there.
     """
@@ -70,7 +70,7 @@ class MapCell:
             del self.actions[key]
             self.actions[key] = REINSERTED
         self.entries[key] = element
-        if self.sorted_keys is not None and key is not None:  # None is refused when it is written
+        if self.sorted_keys is not None:
             self.sorted_keys.add(key)
 
     def remove(self, key: Any) -> None:
@@ -84,6 +84,8 @@ class MapCell:
 
     def clear(self) -> None:
         """Removes all entries."""
+        # Also where it is known that nothing is stored: subtasks that have a map in common write the same, whatever
+        # they have read of it.
         self.entries, self.actions, self.ranges = {}, {}, ()
         self.cleared = self.is_read = True
         self.missing = GONE
@@ -103,8 +105,7 @@ class MapCell:
     def keys_not_stored(self) -> SortedKeys:
         """The keys of the entries that need not be in :attr:`ranges`; some may have been removed."""
         if self.sorted_keys is None:
-            keys = self.actions if self.ranges else self.entries
-            self.sorted_keys = SortedKeys(key for key in keys if key is not None)
+            self.sorted_keys = SortedKeys(self.actions if self.ranges else self.entries)
         return self.sorted_keys
 
 

@@ -36,6 +36,8 @@ class ElementCells:
     were met since it was last called.
     """
 
+    __slots__ = ("_elements", "_loaded", "_scope", "handler", "now", "stored", "subject", "table")
+
     def __init__(self, scope: StateScope, table: StateTable, descriptor: StateDescriptor) -> None:
         self._scope = scope
         self.table = table
@@ -83,6 +85,31 @@ class ElementCells:
             expiries = gathered(parts, stop - start)
         return self._elements.from_columns(values, expiries)
 
+    def read(self) -> Any:
+        """The value of the current key, which is not to be changed; None when there is none (any more)."""
+        ordinal = self._scope.current.ordinal
+        try:
+            element = self.now[ordinal]
+        except IndexError:
+            element = UNLOADED
+        if element is UNLOADED:
+            element = self.load(ordinal)
+        if element is None or self.table.ttl is None:
+            return element
+        return self._touch(ordinal, element)
+
+    def _touch(self, ordinal: int, element: tuple[Any, int | None]) -> Any:
+        """The value of an element that may expire, and is read: it goes when it has, or its life is prolonged."""
+        ttl, now = self.table.ttl, self.table.now(self._scope)
+        assert ttl is not None
+        value, expiry = element
+        if expiry is not None and expiry <= now:
+            self.now[ordinal] = None
+            return value if ttl.return_expired else None
+        if ttl.on_read and expiry != ttl.expiry(now):
+            self.now[ordinal] = (value, ttl.expiry(now))
+        return value
+
     def end_epoch(self) -> None:
         """Writes the elements that have changed; None is a tombstone."""
         changed = np.fromiter(map(is_not, self.now, self.stored), dtype=bool, count=len(self.now))
@@ -112,6 +139,7 @@ class PlainValueState(ValueState[Any]):
         self._subject = cells.subject
 
     def value(self) -> Any:
+        # As ElementCells.read, without another call for each record.
         ordinal = self._scope.current.ordinal
         try:
             value = self._now[ordinal]
@@ -150,7 +178,7 @@ class CopyingValueState(PlainValueState):
         return copy_value(super().value())
 
     def update(self, value: Any) -> None:
-        self._put(copy_value(self._coerce(value, self._subject)))
+        self._put(copy_value(self._coerce(value, self._subject), self._subject))
 
 
 class ExpiringValueState(PlainValueState):
@@ -159,24 +187,15 @@ class ExpiringValueState(PlainValueState):
     __slots__ = ()
 
     def value(self) -> Any:
-        element = super().value()
-        if element is None:
-            return None
-        ttl, now = self._cells.table.ttl, self._cells.table.now(self._scope)
-        assert ttl is not None
-        value, expiry = element
-        if expiry is not None and expiry <= now:
-            self._put(None)
-            return copy_value(value) if ttl.return_expired else None
-        if ttl.on_read and expiry != ttl.expiry(now):
-            self._put((value, ttl.expiry(now)))
-        return copy_value(value)
+        return copy_value(self._cells.read())
 
     def update(self, value: Any) -> None:
         ttl = self._cells.table.ttl
         assert ttl is not None
         now = self._cells.table.now(self._scope)
-        self._put(None if value is None else (copy_value(self._coerce(value, self._subject)), ttl.expiry(now)))
+        if value is not None:
+            value = copy_value(self._coerce(value, self._subject), self._subject), ttl.expiry(now)
+        self._put(value)
 
 
 def value_state(scope: StateScope, cells: ElementCells, descriptor: ValueStateDescriptor) -> PlainValueState:

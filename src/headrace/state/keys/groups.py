@@ -80,6 +80,15 @@ def hash_bounds_of_partition(partition: int, parallelism: int, max_parallelism: 
     return hash_bounds(range_of_partition(partition, parallelism, max_parallelism), max_parallelism)
 
 
+def are_within(hashes: npt.NDArray[np.uint64], bounds: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """Which hashes are within bounds, as :func:`hash_bounds` gives them; none are where these hold none."""
+    low, end = bounds
+    if low >= end:
+        return np.zeros(len(hashes), np.bool_)
+    within: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(end - 1))
+    return within
+
+
 def _first_hash(group: int, max_parallelism: int) -> int:
     return _ceil_div(group << 32, max_parallelism) << 32
 

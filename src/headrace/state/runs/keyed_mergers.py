@@ -49,7 +49,7 @@ def merge_values(given: MergeInput) -> pa.RecordBatch:
     newest = table.take(pa.array(order[lasts_of(firsts)]))
     gone = _expired(newest, given)
     if gone is not None:
-        newest = _with_column(newest, VALUE, pc.if_else(pa.array(gone), None, newest.column(VALUE)))
+        newest = _without_values(newest, gone)
     return newest.filter(newest.column(VALUE).is_valid()) if given.is_oldest else newest
 
 
@@ -67,10 +67,12 @@ def merge_maps(given: MergeInput) -> pa.RecordBatch:
     nested = _Nested.of(given.table(with_sorted_entries))
     chosen, placed, actions = _final_actions(nested)
     expired = _expired(nested.elements, given)
-    if expired is not None:
-        actions[expired[chosen]] = REMOVED
     names = nested.elements.column(ENTRY).take(pa.array(placed)) if ENTRY in nested.elements.schema.names else None
     nested = nested.keep(chosen)
+    if expired is not None:
+        gone = expired[chosen]
+        actions[gone] = REMOVED
+        nested.elements = _without_values(nested.elements, gone)
     if names is not None:  # as in a dict, the object that was put first stays
         nested.elements = _with_column(nested.elements, ENTRY, names)
     # Where nothing older counts, there is nothing to remove, and every entry is a new one.
@@ -172,6 +174,14 @@ def _expired(table: pa.RecordBatch, given: MergeInput) -> Mask | None:
         return None
     expiries = table.column(EXPIRY)
     return np.asarray(pc.fill_null(pc.less_equal(expiries, given.now), False)).astype(bool)
+
+
+def _without_values(batch: pa.RecordBatch, gone: Mask) -> pa.RecordBatch:
+    """Rows that have expired as rows of what was removed: nothing of them is left that could expire again."""
+    mask = pa.array(gone)
+    for name in (VALUE, EXPIRY) if gone.any() else ():
+        batch = _with_column(batch, name, pc.if_else(mask, None, batch.column(name)))
+    return batch
 
 
 def _with_column(batch: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:

@@ -83,7 +83,7 @@ def register_ordered_merger(kind: str, combine: Combine) -> None:
 def merge_runs(runs: Sequence[Run], *, is_oldest: bool, now: int) -> tuple[pa.RecordBatch | None, dict[str, Any]]:
     """The rows of the run that replaces ``runs`` (oldest first, following one another), and its ``meta``.
 
-    ``is_oldest`` says that no run is older than these, ``now`` is the processing time that expiry is judged by.
+    ``is_oldest`` says that no run is older than these, ``now`` is what time it is, in the time that elements age in.
 
     Raises:
         StateError: when no merger of their kind is known in this process.
@@ -124,7 +124,7 @@ def merge_small_runs(store: RunStore, now: int, most_rows: int | None = None) ->
 
     Args:
         store: the store.
-        now: the processing time that expiry is judged by.
+        now: what time it is, in milliseconds of the time that elements age in.
         most_rows: runs of more rows together are left to compaction, unless there are too many; by default
             ``INLINE_ROWS``.
     """

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.state.keys.groups import are_within
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, SORT
 from headrace.state.runs.merge_input import MergeInput, concat
@@ -90,9 +91,7 @@ def owned(run: Run, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Of rows of a run those whose keys the task owns."""
     if run.whole:
         return batch
-    hashes = batch.column(HASH).to_numpy()
-    own = (hashes >= np.uint64(run.hashes[0])) & (hashes <= np.uint64(run.hashes[1] - 1))
-    return batch.filter(pa.array(own))
+    return batch.filter(pa.array(are_within(batch.column(HASH).to_numpy(), run.hashes)))
 
 
 def rest_of(run: Run, floor: Bound) -> pa.RecordBatch:

@@ -1,9 +1,10 @@
 """Sections: one Arrow record batch each, as bytes within a state file, with checksums that are verified when touched.
 
 A section is an encapsulated Arrow schema message and an encapsulated record batch message, uncompressed, so that its
-columns are read in place. The first ``head`` bytes (schema and metadata of the batch) have a checksum of their own,
-verified before Arrow parses them; the rest has one for each block of 256 KiB, verified before a column that reaches
-into the block is handed out, once in the life of the object.
+columns are read in place; buffers with the same bytes are in it once (:mod:`.messages`). The first ``head`` bytes
+(schema and metadata of the batch) have a checksum of their own, verified before Arrow parses them; the rest has one for
+each block of 256 KiB, verified before a column that reaches into the block is handed out, once in the life of the
+object.
 
 Columns are named as in the schema. ``name[]`` stands for the elements of all lists of a list column, one list after the
 other, so that some elements of a long list can be read, and verified, without the others.
@@ -22,6 +23,7 @@ import pyarrow as pa
 from headrace.common.errors import StateCorruptedError, StateError
 from headrace.state.keys.groups import HASH_END
 from headrace.state.runs.layout import HASH
+from headrace.state.runs.messages import written_once
 from headrace.state.runs.spans import spans_of_column, spans_of_offsets, spans_of_rows
 
 if TYPE_CHECKING:
@@ -48,8 +50,6 @@ ELEMENTS: Final = "[]"
 
 ALIGNMENT: Final = 64
 """Sections begin at multiples of this many bytes."""
-
-_METADATA_SIZE_AT: Final = 4
 
 
 class Section:
@@ -274,17 +274,14 @@ class Section:
         self._verified = bytearray(self._unverified)
 
     def _encode(self, batch: pa.RecordBatch) -> Sequence[pa.Buffer]:
-        schema, body = batch.schema.serialize(), batch.serialize()
-        metadata = 2 * _METADATA_SIZE_AT + int.from_bytes(body[_METADATA_SIZE_AT : 2 * _METADATA_SIZE_AT], "little")
+        schema, (metadata, *body) = batch.schema.serialize(), written_once(batch.serialize())
         # Padding in front makes the batch's buffers as aligned in the file as they are in the message.
-        padding = -(schema.size + metadata) % ALIGNMENT
-        front = schema.to_pybytes() + b"\0" * padding
-        self._head = len(front) + metadata
-        self._length = len(front) + body.size
-        view = memoryview(body)
-        blocks = (view[start - len(front) : end - len(front)] for start, end in self._blocks() if start)
-        self._checks = [crc32(view[:metadata], crc32(front)), *map(crc32, blocks)]
-        return [pa.py_buffer(front), body]
+        padding = -(schema.size + metadata.size) % ALIGNMENT
+        head = schema.to_pybytes() + b"\0" * padding + metadata.to_pybytes()
+        self._head = len(head)
+        self._length = len(head) + sum(piece.size for piece in body)
+        self._checks = [crc32(head), *_checks_of_blocks(body)]
+        return [pa.py_buffer(head), *body]
 
     def _array(self, name: str) -> pa.Array:
         """A column, or the elements of one; nothing of it is verified."""
@@ -312,12 +309,6 @@ class Section:
             return pa.ipc.read_record_batch(buffer.slice(metadata), schema)
         except pa.ArrowException as error:
             raise StateCorruptedError(f"the state file {self.file or '(inline)'} cannot be read: {error}") from error
-
-    def _blocks(self) -> Iterator[tuple[int, int]]:
-        """The head, then the blocks."""
-        yield 0, self._head
-        for start in range(self._head, self._length, BLOCK):
-            yield start, min(start + BLOCK, self._length)
 
     def _verify_spans(self, spans: Iterator[tuple[int, int]]) -> None:
         assert self._buffer is not None
@@ -373,6 +364,21 @@ class Section:
             raise StateCorruptedError(
                 f"the state file {self.file or '(inline)'} is damaged at byte {self.offset + low} and following"
             )
+
+
+def _checks_of_blocks(pieces: Sequence[pa.Buffer]) -> Iterator[int]:
+    """The checksum of each block of what pieces are together."""
+    check, room = 0, BLOCK
+    for piece in pieces:
+        view, start = memoryview(piece), 0
+        while start < len(view):
+            part = view[start : start + room]
+            check, room, start = crc32(part, check), room - len(part), start + len(part)
+            if not room:
+                yield check
+                check, room = 0, BLOCK
+    if room < BLOCK:
+        yield check
 
 
 def _aligned_start(buffer: pa.Buffer, at: int) -> int:

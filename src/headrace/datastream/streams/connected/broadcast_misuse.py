@@ -12,7 +12,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidProgramError
-from headrace.datastream.streams.method_source import MethodSource, always, evaluated, source_of, within
+from headrace.datastream.streams.method_source import MethodSource, source_of, within
 from headrace.operators.broadcast.broadcast_state import READ_ONLY, check_declared
 from headrace.state.descriptors import StateDescriptor
 
@@ -51,15 +51,14 @@ def check_broadcast_use(function: Any, descriptors: Sequence[MapStateDescriptor]
 
 
 def _check_declared(method: MethodSource, function: Any, descriptors: Sequence[MapStateDescriptor]) -> None:
-    for expression in always(method.body):
-        for node in evaluated(expression):
-            if _is_getter(node, method):
-                asked = _value(node.args[0], method, function)
-                if isinstance(asked, StateDescriptor):
-                    try:
-                        check_declared(descriptors, asked)
-                    except InvalidProgramError as error:
-                        raise method.refused(node, str(error)) from None
+    for node in method.evaluated():
+        if _is_getter(node, method):
+            asked = _value(node.args[0], method, function)
+            if isinstance(asked, StateDescriptor | str):
+                try:
+                    check_declared(descriptors, asked)
+                except InvalidProgramError as error:
+                    raise method.refused(node, str(error)) from None
 
 
 def _check_reads_only(method: MethodSource) -> None:
@@ -87,7 +86,9 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 
 def _value(node: ast.expr, method: MethodSource, function: Any) -> Any:
-    """What a name or an attribute of the object stands for whenever the method is called, where that is certain."""
+    """What an expression stands for whenever the method is called, where that is certain."""
+    if isinstance(node, ast.Constant):
+        return node.value
     if isinstance(node, ast.Name):
         code, called = method.code, method.function
         if node.id in code.co_varnames or node.id in code.co_cellvars:

@@ -23,6 +23,7 @@ from headrace.datastream.streams.checks import check_methods, check_same_environ
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
+from headrace.datastream.streams.state_misuse import check_asks_for_no_state_of_keys
 from headrace.datastream.streams.timer_misuse import check_has_no_timers
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
@@ -106,6 +107,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
 
         Raises:
             InvalidTypeError: as ``DataStream.key_by``, and when the keys of both are of different types.
+            InvalidProgramError: behind :meth:`in_event_time_order`.
         """
         if self._in_order:
             raise refused("call key_by(...) before in_event_time_order()")
@@ -167,6 +169,10 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         Args:
             func: a ``CoMapFunction``; on keyed streams its ``open`` may ask for state.
             output_type: the type of the new records; taken from the annotations of both methods when left out.
+
+        Raises:
+            InvalidProgramError: when it asks for state of keys, and not both streams are keyed.
+            InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
         """
         check_methods(func, CoMapFunction, "map1", "map2")
         warn_without_results(func, "map1", "map2")
@@ -185,6 +191,10 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         Args:
             func: a ``CoFlatMapFunction``; on keyed streams its ``open`` may ask for state.
             output_type: the type of the new records; taken from the annotations of both methods when left out.
+
+        Raises:
+            InvalidProgramError: as :meth:`map`.
+            InvalidTypeError: as :meth:`map`.
         """
         check_methods(func, CoFlatMapFunction, "flat_map1", "flat_map2")
         warn_without_results(func, "flat_map1", "flat_map2")
@@ -204,7 +214,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             output_type: the type of what it yields; taken from its annotations when left out.
 
         Raises:
-            InvalidProgramError: when it has timers, or wants keys, and not both streams are keyed.
+            InvalidProgramError: when it has timers, asks for state of keys or is for keyed streams, and not both are.
             InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
         """
         if isinstance(func, BaseBroadcastProcessFunction):
@@ -236,6 +246,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             spec = KeyedCoProcessSpec(function, found, in_event_time_order=self._in_order)
         else:
             spec = CoProcessSpec(function, found, sees_time or self._in_order, in_event_time_order=self._in_order)
+            check_asks_for_no_state_of_keys(spec, f"keyed state belongs to keys: {self._how_to_key()}")
         return self._first._apply(spec, name, self._second, origin=origin_of(declared))
 
     def _check_keys(self) -> None:

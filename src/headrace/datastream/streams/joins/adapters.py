@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.columns import array_to_values, layout_of
+from headrace.common.errors import EvaluationError
 from headrace.common.row import Row
 from headrace.datastream.functions import WindowFunction
 from headrace.datastream.streams.adapters import Adapter
 from headrace.expressions import evaluate
 from headrace.operators.collector import results_of
 from headrace.operators.functions import method_of
+from headrace.operators.join import find_pairs
 from headrace.operators.join.tagged import pair_type
+from headrace.operators.user_code import record_text
 from headrace.state.copying import copier
 
 if TYPE_CHECKING:
@@ -82,7 +85,7 @@ class FlatJoinApply(JoinApply):
 
 
 class SelectApply(JoinApply):
-    """Computes expressions over the pairs of a window.
+    """Computes expressions over the pairs of a window; of very many some at a time.
 
     Args:
         columns: the expressions.
@@ -98,8 +101,16 @@ class SelectApply(JoinApply):
         return product(lefts, rights)
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Any]) -> Iterator[Any]:
-        pairs = [Row(*pair) for pair in self._pairs(inputs)]
-        computed = evaluate(self._columns, layout_of(self._type).rows_to_columns(pairs))
+        pairs = self._pairs(inputs)
+        while some := [Row(*pair) for pair in islice(pairs, find_pairs.PAIRS)]:
+            yield from self._rows(some)
+
+    def _rows(self, pairs: Sequence[Row]) -> Iterator[Row]:
+        try:
+            computed = evaluate(self._columns, layout_of(self._type).rows_to_columns(pairs))
+        except EvaluationError as error:
+            error.add_note(f"record: {record_text(pairs[error.row])}")
+            raise
         values = (array_to_values(column.type, array) for column, array in zip(self._columns, computed, strict=True))
         return (Row(*fields) for fields in zip(*values, strict=True))
 

@@ -9,7 +9,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.window.general.contents import AggregatedContents, ListedContents, ReducedContents, all_of
 from headrace.operators.window.general.evicted_contents import EvictedContents, aggregating, reducing
 from headrace.operators.window.general.folds import AggregateFold, ReduceFold
-from headrace.operators.window.general.ordered_elements import OrderedElements
+from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as
 from headrace.operators.window.general.ordered_values import OrderedValues
 from headrace.operators.window.general.window_functions import window_call
 from headrace.windowing.assigner import MergingWindowAssigner
@@ -118,7 +118,8 @@ class GeneralWindowLayout:
         if self.aggregate_function is not None:
             fold = AggregateFold(self.aggregate_function, self._accumulators)
             return OrderedValues(context, windows, self._accumulators, self.lateness, fold)
-        return OrderedElements(context, windows, self.input_type, self.lateness)
+        held_as = elements_held_as(self.input_type, context.renamed_fields)
+        return OrderedElements(context, held_as, windows, self.lateness)
 
     @property
     def _accumulators(self) -> TypeInformation:

@@ -1,26 +1,12 @@
-"""What windows of fixed ends hold, ordered by their ends: a table of rows of (end, key, value).
-
-How values are made of elements is for :mod:`.ordered_elements`, which keeps all of them, and :mod:`.ordered_values`,
-which folds them. Both append what came in an epoch, and read what is stored for a key and window, or for all keys of a
-window that fires, run after run.
-"""
+"""What windows of fixed ends hold, ordered by their ends: nobody looks at it before, so elements are added together."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import pyarrow as pa
-
-from headrace.common.columns import array_to_values
 from headrace.common.errors import InvalidProgramError
-from headrace.operators.window.changed_windows import MovedWindows
-from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.general.contents import WindowContents
-from headrace.operators.window.lateness import cleaned_end
-from headrace.operators.window.stores import STORE, check_has_no_keyed_contents, check_has_no_timers, contents_layout
-from headrace.state.ordered_table import OrderedTable
-from headrace.state.runs.grouping import group_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -28,18 +14,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys import KeyColumn
-    from headrace.state.runs.ordered import Combine
-    from headrace.windowing.intervals import Assignment, RegularWindows
+    from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
-
-Held = dict[Any, Any]
-"""What a window holds by canonical key: a folded value, or the list of elements."""
 
 
 class KeysOfWindow(NamedTuple):
@@ -57,48 +37,7 @@ class KeysOfWindow(NamedTuple):
 
 
 class OrderedContents(WindowContents):
-    """What the windows of one subtask hold; the namespace of a window is its end.
-
-    Attributes:
-        spills: whether what an epoch adds goes to the machine's own disk when it is much.
-        trims: whether what is over is left out of files as soon as it is most of a run.
-
-    Args:
-        context: the operator.
-        kind: the kind of the runs in state.
-        combine: makes one batch of several of them.
-        windows: the windows.
-        type_: the type of what is kept.
-        lateness: how long windows are kept after their ends, in milliseconds.
-    """
-
-    spills: ClassVar[bool] = False
-    trims: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        context: OperatorContext,
-        kind: str,
-        combine: Combine,
-        windows: RegularWindows,
-        type_: TypeInformation,
-        lateness: int,
-    ) -> None:
-        assert context.state is not None
-        check_has_no_keyed_contents(context)
-        self._context = context
-        self._keyed = context.state.keyed
-        self._type = type_
-        self._lateness = lateness
-        codec = self._keyed.codec
-        types = {"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": type_.storage_type}
-        kept_as = contents_layout(kind, pa.schema(types), codec, windows, type_, context.renamed_fields)
-        self._schema, self._meta = kept_as.schema, kept_as.meta
-        runs = context.state.store(STORE)
-        MovedWindows(context, windows, kept_as, windows, combine, self._regrouped).take_over(runs)
-        self._table = OrderedTable(runs, kept_as, combine, spills=self.spills, trims=self.trims)
-
-    # --- elements ----------------------------------------------------------------------------------------------------
+    """What the windows of one subtask hold; the namespace of a window is its end."""
 
     @abstractmethod
     def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
@@ -113,22 +52,6 @@ class OrderedContents(WindowContents):
         """Reads together what windows hold for keys that single elements will be added to."""
 
     @abstractmethod
-    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a run, of what windows of another shape held: rows that are not in its order any more."""
-
-    def clear(self, namespace: GivenNamespace) -> NoReturn:
-        raise InvalidProgramError(
-            "the trigger says of itself that it fires at the end of a window and does nothing else "
-            "(fires_only_at_end), but it purges: leave fires_only_at_end as it is, False"
-        )
-
-    # --- time --------------------------------------------------------------------------------------------------------
-
-    def begin_epoch(self) -> None:
-        check_has_no_timers(self._context)
-        self._table.begin_epoch()
-
-    @abstractmethod
     def ends_between(self, after: int, upto: int) -> set[int]:
         """The ends of all windows whose largest timestamp is above ``after`` but not above ``upto``."""
 
@@ -136,61 +59,15 @@ class OrderedContents(WindowContents):
     def of_all_keys(self, end: int) -> KeysOfWindow:
         """What a window holds; keys by their hashes, then by themselves."""
 
+    @abstractmethod
     def forget(self, watermark: int) -> None:
         """Drops the windows that go at this watermark, or have gone."""
-        self._forget(cleaned_end(watermark, self._lateness))
 
-    def end_epoch(self, watermark: int) -> None:
-        self.forget(watermark)
-        self._append_new()
-        self._table.end_epoch()
-
-    @abstractmethod
-    def _append_new(self) -> None:
-        """Adds what came in this epoch to the table, as far as it is not there yet."""
-
-    # --- state -------------------------------------------------------------------------------------------------------
-
-    def _forget(self, last: int) -> None:
-        """Drops the windows with ends up to the last one that goes."""
-        self._table.forget(last)
-
-    @abstractmethod
-    def _take_up(self, window: Held, key: Any, value: Any) -> None:
-        """Adds a stored row to what older rows have."""
-
-    def _read(self, into: dict[int, Held], ends: Longs, keys: KeyColumn) -> None:
-        """Reads what the table has for some windows and keys, unless it has been read already."""
-        if self._table.next_above(int(ends.min()) - 1) > int(ends.max()):
-            return
-        groups = group_rows(ends, keys.hashes, keys.values)
-        ends, keys = ends[groups.first_rows], keys.take(groups.first_rows)
-        pairs = zip(ends.tolist(), keys.values.to_pylist(), strict=True)
-        wanted = {(end, key) for end, key in pairs if key not in into.get(end, ())}
-        found: dict[int, Held] = {}
-        for batch in self._table.find(ends, keys.hashes):
-            self._gather(found, batch, wanted)
-        for end, window in found.items():
-            into.setdefault(end, {}).update(window)
-
-    def _gather(self, windows: dict[int, Held], batch: pa.RecordBatch, wanted: set[tuple[int, Any]] | None) -> None:
-        """Adds the rows of a run, or those that are wanted, to what older runs have."""
-        rows = Accumulators.of_batch(batch)
-        values = array_to_values(self._type, rows.columns[0])
-        for end, key, value in zip(rows.ends.tolist(), rows.keys.to_pylist(), values, strict=True):
-            if wanted is None or (end, key) in wanted:
-                self._take_up(windows.setdefault(end, {}), key, value)
-
-    def _rows(self, ends: pa.Array, keys: KeyColumn, values: pa.Array) -> pa.RecordBatch:
-        """Rows of the table; not in its order."""
-        arrays = [ends, pa.array(keys.hashes), keys.values, values]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def drop_windows(windows: dict[int, Held], last: int) -> None:
-    """Drops the windows with ends up to the last one that goes."""
-    for end in [end for end in windows if end <= last]:
-        del windows[end]
+    def clear(self, namespace: GivenNamespace) -> NoReturn:
+        raise InvalidProgramError(
+            "the trigger says of itself that it fires at the end of a window and does nothing else "
+            "(fires_only_at_end), but it purges: leave fires_only_at_end as it is, False"
+        )
 
 
 def end_of(namespace: GivenNamespace) -> int:

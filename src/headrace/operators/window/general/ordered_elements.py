@@ -14,10 +14,11 @@ import pyarrow as pa
 from headrace.common.columns import values_to_array
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.general.contents import all_of
-from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents, drop_windows, end_of
+from headrace.operators.window.general.contents_table import ContentsTable, HeldAs, drop_windows
+from headrace.operators.window.general.ordered_contents import KeysOfWindow, end_of
 from headrace.operators.window.general.stored_elements import ColumnPieces, ElementsOfKeys
 from headrace.operators.window.lateness import passed_end
-from headrace.operators.window.stores import ELEMENTS_KIND
+from headrace.operators.window.stores import ELEMENTS_KIND, STORE
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import spilling
 from headrace.state.runs.grouping import group_rows
@@ -32,30 +33,33 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.general.ordered_contents import Held
+    from headrace.operators.window.general.contents_table import Held
+    from headrace.operators.window.general.stored_elements import ElementColumn
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
+_HASH, _KEY, _VALUE = 1, 2, 3
+"""The columns of the table, behind the end."""
 
-class OrderedElements(OrderedContents):
+
+class OrderedElements(ContentsTable):
     """All elements, in the order in which they came.
 
     Args:
         context: the operator.
+        held_as: how windows hold them, as of :func:`elements_held_as`.
         windows: the windows.
-        type_: the type of the elements.
         lateness: how long windows are kept after their ends, in milliseconds.
     """
 
     spills: ClassVar[bool] = True
     trims: ClassVar[bool] = True
 
-    def __init__(
-        self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int
-    ) -> None:
-        super().__init__(context, ELEMENTS_KIND, all_rows, windows, type_, lateness)
+    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
+        super().__init__(context, held_as, windows, lateness)
         self._begin()
 
     def _begin(self) -> None:
@@ -75,10 +79,14 @@ class OrderedElements(OrderedContents):
         keys, values = batch.keys, batch.as_array()
         if not pairs.is_identity:
             keys, values = keys.take(pairs.records), gather(values, pairs.records)
-        new = self._rows(pa.array(pairs.ends), keys, values)
+        self.add_columns(pairs.ends, keys, values)
+
+    def add_columns(self, ends: Longs, keys: KeyColumn, values: pa.Array) -> None:
+        """Adds elements, of which there is at least one, to the windows with these ends."""
+        new = self._rows(pa.array(ends), keys, values)
         self._new.append(new)
         self._new_bytes += new.nbytes
-        self._new_ends.update(np.unique(pairs.ends).tolist())
+        self._new_ends.update(np.unique(ends).tolist())
         if self._new_bytes >= spilling.SPILLED_BYTES:
             self._append_new()
 
@@ -92,7 +100,7 @@ class OrderedElements(OrderedContents):
         self._take_up(self._recalled.setdefault(end, {}), key, element)
 
     def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any]:
-        held: list[Any] = self._recalled[end_of(namespace)][self._keyed.current.raw]
+        held: list[Any] = self._recalled.get(end_of(namespace), {}).get(self._keyed.current.raw, [])
         return held.copy()  # late elements must not get into what was shown
 
     def ends_between(self, after: int, upto: int) -> set[int]:
@@ -101,16 +109,13 @@ class OrderedElements(OrderedContents):
         return {*stored, *(end for end in new if after < end - 1 <= upto)}
 
     def of_all_keys(self, end: int) -> KeysOfWindow:
+        rows = self.rows_of(end)
+        return keys_of_window(rows, ColumnPieces(self._type, [batch.column(_VALUE) for batch in rows]))
+
+    def rows_of(self, end: int) -> Sequence[pa.RecordBatch]:
+        """The rows of a window, in pieces."""
         self._append_new()
-        batches = self._table.between(end - 1, end)
-        _, hash_, key, value = self._schema.names
-        hashes = np.concatenate([batch.column(hash_).to_numpy() for batch in batches])
-        keys = concat([batch.column(key) for batch in batches])
-        groups = group_rows(np.broadcast_to(np.int64(end), len(keys)), hashes, keys)
-        values = ColumnPieces(self._type, [batch.column(value) for batch in batches])
-        firsts = groups.first_rows
-        of_window = KeyColumn(gather(keys, firsts), hashes[firsts])
-        return KeysOfWindow(of_window, ElementsOfKeys(values, groups), all_of)
+        return self._table.between(end - 1, end)
 
     def _forget(self, last: int) -> None:
         if self._new and min(self._new_ends) <= last:
@@ -136,6 +141,31 @@ class OrderedElements(OrderedContents):
         ends, keys, elements = zip(*self._late, strict=True)
         column = KeyColumn.of(pa.array(keys, self._keyed.codec.arrow_type))
         return self._rows(pa.array(ends, pa.int64()), column, values_to_array(self._type, elements))
+
+
+def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> KeysOfWindow:
+    """What a window holds of all keys.
+
+    Args:
+        rows: the rows, in pieces, of which there is at least one.
+        values: their elements.
+    """
+    hashes = np.concatenate([batch.column(_HASH).to_numpy() for batch in rows])
+    keys = concat([batch.column(_KEY) for batch in rows])
+    groups = group_rows(np.zeros(len(keys), np.int64), hashes, keys)
+    firsts = groups.first_rows
+    return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), all_of)
+
+
+def elements_held_as(type_: TypeInformation, renamed: RenamedFields, store: str = STORE) -> HeldAs:
+    """How windows hold elements.
+
+    Args:
+        type_: the type of the elements.
+        renamed: which of their fields have other names than in what is stored.
+        store: the store of the operator that they are in.
+    """
+    return HeldAs(ELEMENTS_KIND, all_rows, type_, renamed, store)
 
 
 register_ordered_merger(ELEMENTS_KIND, all_rows)

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.operators.user_code import NO_RECORD, user_error
-from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents, drop_windows, end_of
+from headrace.operators.window.general.contents_table import ContentsTable, HeldAs, drop_windows
+from headrace.operators.window.general.ordered_contents import KeysOfWindow, end_of
 from headrace.operators.window.lateness import passed_end
 from headrace.operators.window.stores import VALUES_KIND
 from headrace.state.copying import copy_value
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.contents_table import Held
     from headrace.operators.window.general.folds import Fold
-    from headrace.operators.window.general.ordered_contents import Held
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
 
-class OrderedValues(OrderedContents):
+class OrderedValues(ContentsTable):
     """One value that the elements are folded into as they come; what came in this epoch is in dicts.
 
     Args:
@@ -54,7 +55,8 @@ class OrderedValues(OrderedContents):
         self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int, fold: Fold
     ) -> None:
         self._fold = fold
-        super().__init__(context, VALUES_KIND, newest, windows, type_, lateness)
+        held_as = HeldAs(VALUES_KIND, newest, type_, context.renamed_fields)
+        super().__init__(context, held_as, windows, lateness)
         self._windows: dict[int, Held] = {}
 
     def begin_epoch(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, overload
 
 import numpy as np
 
@@ -38,6 +38,13 @@ _IS_NO_LIST: Final = "so many elements are no list, but read from state whenever
 _MAKE_LIST: Final = _IS_NO_LIST.format("make one by list(elements), where memory allows")
 
 
+class ElementColumn(Protocol):
+    """Elements as they are stored."""
+
+    def values(self, rows: Longs) -> list[Any]:
+        """The values in these rows."""
+
+
 @dataclass(frozen=True)
 class ColumnPieces:
     """A column in pieces, one after the other.
@@ -49,6 +56,9 @@ class ColumnPieces:
 
     type: TypeInformation
     pieces: list[pa.Array]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
 
     def whole(self) -> pa.Array:
         """All of it in one piece."""
@@ -83,7 +93,7 @@ class ElementsOfKeys:
         groups: where those of each key are among them.
     """
 
-    values: ColumnPieces
+    values: ElementColumn
     groups: Groups
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
@@ -114,7 +124,7 @@ class StoredElements(Sequence[Any]):
         rows: which rows of it they are.
     """
 
-    def __init__(self, values: ColumnPieces, rows: Longs) -> None:
+    def __init__(self, values: ElementColumn, rows: Longs) -> None:
         self._values = values
         self._rows = rows
 

@@ -33,7 +33,7 @@ from headrace.operators.window.general.window_ends import EndsOfContents, Timers
 from headrace.operators.window.general.window_functions import WindowContext, maker_of
 from headrace.operators.window.held_windows import held_by_key, held_in_order
 from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
-from headrace.operators.window.stores import RESULT, check_has_no_tables
+from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner
@@ -149,7 +149,7 @@ class WindowOperator(FunctionOperator):
 
     def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
         """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
-        contents = self._contents = self._layout.ordered_contents(context, fixed)
+        contents = self._contents = self._ordered_contents(context, fixed)
         lateness = self._layout.lateness
         ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
         late = LateRecords(self, lateness, self._layout.late_tag)
@@ -228,6 +228,11 @@ class WindowOperator(FunctionOperator):
     def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         """What windows hold in state of key and window."""
         return self._layout.keyed_contents(self._keyed, self._time, renamed)
+
+    def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
+        """What windows of fixed ends hold, in the order of these."""
+        check_has_tables_of(context, STORE)
+        return self._layout.ordered_contents(context, windows)
 
     def _new_former_results(self, renamed: RenamedFields) -> FormerResults:
         """What windows have shown."""
