@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.common import JobStatus
-from headrace.common.errors import (
-    CheckpointStorageError,
-    ConfigurationError,
-    HeadraceError,
-    SavepointError,
-    StateMigrationError,
-)
+from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError
 from headrace.jobmanager.commands import savepoints
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
@@ -204,7 +198,7 @@ def test_a_place_that_cannot_be_written_is_told_and_the_job_goes_on(place: Place
     place.write("b", AMOUNTS)
     wait_for_records(client, 40)
     client.stop().result(DEADLINE)
-    with pytest.raises(HeadraceError, match="The job has ended"):
+    with pytest.raises(SavepointError, match="the job did not come to it"):
         client.trigger_savepoint().result(DEADLINE)
 
 

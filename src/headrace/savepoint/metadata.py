@@ -21,6 +21,9 @@ METADATA: Final = "_metadata.json"
 DISPOSED: Final = "_disposed.json"
 """The same file while a savepoint is being disposed of: it is none any more, and this lists what is left of it."""
 
+IN_PROGRESS: Final = "_in_progress"
+"""What is there while tasks may write tables: who finds neither it nor the metadata writes for nobody any more."""
+
 FORMAT_VERSION: Final = 1
 """Raised when a headrace of an older version could not read a savepoint."""
 
@@ -112,6 +115,10 @@ class SavepointMetadata:
     directory: str = ""
     pin: str = ""
 
+    def own_files(self) -> tuple[TableFile | SourceFile, ...]:
+        """The files in its directory."""
+        return (*self.tables, *self.files)
+
     def to_bytes(self) -> bytes:
         """As JSON."""
         document = {
@@ -154,6 +161,15 @@ class SavepointMetadata:
             raise SavepointError(f"{name} is damaged or cut short: {type(error).__name__}: {error}") from error
         except CheckpointError as error:
             raise error if isinstance(error, SavepointError) else SavepointError(str(error)) from error
+
+
+def is_given_up(directory: Folder) -> bool:
+    """Whether nobody waits for a savepoint any more: it is neither being taken nor complete.
+
+    Raises:
+        OSError: when that cannot be told.
+    """
+    return directory.size(IN_PROGRESS) is None and directory.size(METADATA) is None
 
 
 def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:

@@ -191,9 +191,8 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
         job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
-    files: tuple[TableFile | SourceFile, ...] = (*metadata.tables, *metadata.files)
     source_files = partial(_read_source_files, directory, metadata)
-    return replace(job, source_files=source_files, directory=directory, files=files)
+    return replace(job, source_files=source_files, directory=directory, files=metadata.own_files())
 
 
 def _read_tables(directory: Folder, metadata: SavepointMetadata) -> Iterator[TaskTable]:
