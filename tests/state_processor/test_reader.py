@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -164,6 +164,28 @@ def test_a_place_without_a_job(tmp_path: Path) -> None:
     file.touch()
     with pytest.raises(SavepointError, match=r"program\.py is neither a savepoint nor"):
         SavepointReader.read(file)
+
+
+def test_what_is_no_place_and_no_reader_is_told(reader: SavepointReader, tmp_path: Path) -> None:
+    mistakes: list[tuple[Callable[[], object], str]] = [
+        (lambda: SavepointReader.read(None), "SavepointReader.read takes a str, not None"),  # type: ignore[arg-type]
+        (lambda: SavepointReader("/data"), r"a path is read by SavepointReader.read\('/data'\)"),  # type: ignore[arg-type]
+        (lambda: compare("/data", reader), r"takes two readers: SavepointReader.read\('/data'\)"),  # type: ignore[arg-type]
+        (lambda: compare(reader, tmp_path), "takes two readers"),  # type: ignore[arg-type]
+    ]
+    for mistake, told in mistakes:
+        with pytest.raises(InvalidTypeError, match=told):
+            mistake()
+    with pytest.raises(InvalidProgramError, match="the path is empty"):
+        SavepointReader.read(" ")
+
+
+def test_that_no_timers_are_pending_is_no_error(reader: SavepointReader) -> None:
+    timers = reader.read_timers("ruled")
+    assert timers.num_rows == 0
+    assert timers.column_names == ["domain", "time", "key"]
+    with pytest.raises(SavepointError, match="'nobody': operators with state are all, held, ruled, windows"):
+        reader.read_timers("nobody")
 
 
 # --- savepoints, and jobs that run ----------------------------------------------------------------------------------
