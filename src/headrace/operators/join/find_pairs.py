@@ -19,6 +19,7 @@ from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import LINGERS, RECORD, TIME
 from headrace.operators.join.key_ranges import key_ranges
 from headrace.state.runs.grouping import sorted_by
+from headrace.state.runs.list_columns import rows_of_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -221,7 +222,7 @@ class _PairLayout:
     def _matches_of(self, found: _Candidates) -> tuple[Longs, Longs, Longs, Longs]:
         lengths = found.stops - found.starts
         ordinals = np.repeat(found.ordinals, lengths)
-        rows = np.repeat(found.starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(ordinals))
+        rows = rows_of_ranges(found.starts, lengths)
         other = 1 - found.later
         source = self.sources[other][found.source]
         times = source.column(TIME).to_numpy()[rows]

@@ -20,6 +20,7 @@ from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.list_columns import rows_of_ranges
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, NO_TIME, newest
@@ -175,7 +176,7 @@ class _Wanted:
         """Their rows in a section, which has a number."""
         found, starts, stops = key_ranges(section, self.keys, self.of_keys, self.times, self.times)
         lengths = stops - starts
-        rows = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
+        rows = rows_of_ranges(starts, lengths)
         groups = np.repeat(found, lengths)
         is_own = _flags(section, MET, rows) == self.met[groups]
         rows = rows[is_own]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import expect
@@ -288,8 +289,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         values, found = selected(columns, *types)
         spec = self._row_spec(CoGroupSpec, found, columns=values, outer=self._outer)
         if not spec.ends_at_once:
-            adapter = SelectApply(values, types, self._outer)
-            spec = self._row_spec(CoGroupSpec, found, window_function=adapter)
+            spec = replace(spec, columns=(), outer=INNER, window_function=SelectApply(values, types, self._outer))
         name = titled("Join", *columns)
         return self._keyed_stream._apply(spec, name, self._second, origin=TypeOrigin.DECLARED)
 
