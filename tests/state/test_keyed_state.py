@@ -236,6 +236,12 @@ def test_what_cannot_be_copied_or_pickled_is_told_with_the_state() -> None:
         job.end()
 
 
+@pytest.mark.parametrize("type_", [Types.LIST(Types.LONG()), Types.TUPLE([Types.MAP(Types.LONG(), Types.LONG())])])
+def test_a_type_that_cannot_be_one_of_keys_of_entries_is_told_with_the_state(type_: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"^map state 'm': values of .* cannot be keys: they are not hashable"):
+        at_key(Job()).state(MapStateDescriptor("m", type_, Types.LONG()))
+
+
 def test_two_times_to_live_under_one_name_are_an_error() -> None:
     descriptors = [ValueStateDescriptor("s", Types.LONG()) for _ in range(2)]
     descriptors[1].enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())

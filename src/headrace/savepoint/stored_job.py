@@ -14,7 +14,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
-from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata, what_is_there
 from headrace.savepoint.source_files import named_files
 from headrace.savepoint.state_files import copy_state_file
 from headrace.savepoint.tables import read_file, read_table
@@ -118,7 +118,10 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
         return _of_savepoint(directory, read_metadata(directory), options)
     manifest = newest_manifest(directory)
     if manifest is None:
-        raise SavepointError(f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it")
+        raise SavepointError(
+            f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it: "
+            f"{what_is_there(directory)}"
+        )
     job = _of_files(str(directory), directory, manifest)
     return replace(job, later=partial(open_job, job.location, options))
 
@@ -188,9 +191,8 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
         job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
-    files: tuple[TableFile | SourceFile, ...] = (*metadata.tables, *metadata.files)
     source_files = partial(_read_source_files, directory, metadata)
-    return replace(job, source_files=source_files, directory=directory, files=files)
+    return replace(job, source_files=source_files, directory=directory, files=metadata.own_files())
 
 
 def _read_tables(directory: Folder, metadata: SavepointMetadata) -> Iterator[TaskTable]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext, Output
+    from headrace.operators.base import OperatorContext
     from headrace.state.backend import KeyedStates
 
 ELEMENTS: Final = 0
@@ -181,9 +181,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         super().__init__(function, output_type, side_types, BROADCAST_INPUT, is_batch=is_batch)
         self._descriptors = descriptors
 
-    def open(self, context: OperatorContext, output: Output) -> None:
+    def take_up(self, context: OperatorContext) -> None:
         self._states = BroadcastStates(context, self._descriptors)
-        super().open(context, output)
+        super().take_up(context)
 
     def _new_context(self) -> KeyedProcessContext:
         found = KeyedElementContext(self._backend, self._service)

@@ -114,7 +114,8 @@ class _States:
             _check_same(known[0], descriptor)
             return known[1]
         table = StateTable(self._store(descriptor.name), descriptor, self._keys)
-        state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
+        with errors_named(descriptor):
+            state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
         self._declared[descriptor.name] = (descriptor, state, cells)
         return state
 
@@ -130,7 +131,7 @@ class _States:
 
 @contextmanager
 def errors_named(descriptor: d.StateDescriptor) -> Iterator[None]:
-    """Puts the state in front of errors about its values."""
+    """Puts the state in front of errors about its types and values."""
     try:
         yield
     except InvalidTypeError as error:
