@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import type_from_json
-from headrace.state.differences import OTHER_UID, difference
+from headrace.state.differences import OTHER_UID, difference, difference_of_columns
 from headrace.state.evolution import Incompatible, evolution, evolve_run, rewrite_run
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
@@ -155,7 +155,7 @@ class OrderedLayout:
             if stored != declared:
                 raise self._other(self._differs(entry, stored, declared))
         if not run.section.schema.equals(self.schema):
-            raise self._other(f"other columns: stored {run.section.schema.names}, declared {self.schema.names}")
+            raise self._other(f"other columns: {difference_of_columns(run.section.schema, self.schema)}")
 
     def _other(self, difference: str) -> StateMigrationError:
         return StateMigrationError(f"{self.what} were stored with {difference}; {self.advice}")

@@ -70,9 +70,14 @@ class IntervalJoinOperator(FunctionOperator):
         self._late = [LateRecords(self, 0, tag) for tag in late_tags]
         self._results = results
         self._sides_shown = [side for side, is_shown in ((LEFT, outer.left), (RIGHT, outer.right)) if is_shown]
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
+        self.take_up(context)
+        super().open(context, output)
+
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
         layouts = [
@@ -88,13 +93,11 @@ class IntervalJoinOperator(FunctionOperator):
         stores = [context.state.store(name) for name in _STORES]
         self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
         self._schemas = [layout.schema for layout in layouts]
-        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
         unmatched = {
             side: UnmatchedLog(context.state.store(_UNMATCHED_STORES[side]), codec, interval.kept(side))
             for side in self._sides_shown
         }
         self._unmatched = UnmatchedRecords(interval, unmatched) if unmatched else None
-        super().open(context, output)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
