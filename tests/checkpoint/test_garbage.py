@@ -160,7 +160,8 @@ class GarbageMachine(RuleBasedStateMachine):
         assert manager is not None
         if name in self.lasting:
             return
-        files = tuple(manager.owned().state_files())
+        known = manager.store._pins._known.get(name)  # a savepoint that is complete now has the files it began with
+        files = tuple(manager.owned().state_files()) if known is None else known.files
         self._with_power(steps, lambda: manager.store.pin(name, Pin(name, files, lasts)))
         if lasts and f"pins/{name}" in self.tree:  # it may have been written, and nobody was told
             self.lasting[name] = frozenset(files)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 from headrace.cli.main import app
 from headrace.common import Types
-from headrace.datastream.state import ListStateDescriptor
+from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointWriter
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -109,6 +111,49 @@ def test_export(places: tuple[str, str], tmp_path: Path, fmt: str) -> None:
     code, shown = headrace("export", places[1], str(folder))
     assert code == 2
     assert "exists: give a folder that does not" in shown
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> str:
+    """A savepoint with values for which CSV or JSON have no form."""
+    spread = ValueStateDescriptor("spread", Types.LIST(Types.DOUBLE()))
+    seen = ValueStateDescriptor("seen", Types.PRIMITIVE_ARRAY(Types.BYTE()))
+    values = [[1.0, math.nan], [math.inf], [-math.inf, None]]
+    tables = OperatorTransformation.from_tables(Types.STRING())
+    tables = tables.with_state(spread, pa.table({"key": ["a", "b", "c"], "value": values}))
+    tables = tables.with_state(seen, pa.table({"key": ["a", "b"], "value": [b"\x00\xff,", b""]}))
+    return SavepointWriter.new_savepoint().with_operator("odd", tables).write(tmp_path / "odd")
+
+
+@pytest.mark.parametrize("fmt", ["csv", "json"])
+def test_what_is_exported_is_read_by_others(odd: str, tmp_path: Path, fmt: str) -> None:
+    code, shown = headrace("export", odd, str(tmp_path / "out"), "--format", fmt)
+    assert code == 0, shown
+    (seen,) = (tmp_path / "out").glob(f"*seen*.{fmt}")
+    (spread,) = (tmp_path / "out").glob(f"*spread*.{fmt}")
+    assert duckdb.sql(f"select key, value from '{seen}' order by key").fetchall()[0] == ("a", "AP8s"), "base64"
+    texts = duckdb.sql(f"select value::varchar from '{spread}' order by key").fetchall()
+    words = [tuple(re.findall(r"[-\w.]+", text.lower())) for (text,) in texts]
+    assert words == [("1.0", "nan"), ("infinity",), ("-infinity", "null")]
+
+
+def test_rows_as_json_are_read_by_others(odd: str) -> None:
+    _, shown = headrace("show", odd, "odd", "spread", "--format", "json")
+    assert "NaN" not in shown.replace('"NaN"', "")
+
+
+def test_where_there_is_no_terminal_nothing_is_wrapped_or_cut(tmp_path: Path) -> None:
+    uid = "totals-of-all-users-and-all-of-their-orders-" * 3
+    total = OperatorTransformation.from_tables(Types.STRING()).with_state(
+        ValueStateDescriptor("total", Types.STRING()), pa.table({"key": ["ann"], "value": ["long " * 40]})
+    )
+    place = SavepointWriter.new_savepoint().with_operator(uid, total).write(tmp_path / "wide")
+    done = CliRunner().invoke(app, ["state", "list", place])
+    assert any(line.split()[:2] == [uid, "state/total"] for line in done.output.splitlines())
+    done = CliRunner().invoke(app, ["state", "show", place, uid, "total"])
+    assert any(line.split() == ["ann", *["long"] * 40] for line in done.output.splitlines())
+    done = CliRunner().invoke(app, ["state", "list", place], env={"COLUMNS": "40"})
+    assert "…" not in done.output
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,9 @@ def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock) -> Non
 def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:
     assert str(job.start) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
     begun = JobStart("fraud", "ab12", savepoint="/savepoints/one")
-    assert str(begun) == "job 'fraud' starts from the savepoint /savepoints/one (job id ab12)"
+    assert str(begun) == "job 'fraud' starts from /savepoints/one (job id ab12)"
+    ended = JobStart("fraud", "ab12", finished=True, savepoint="/savepoints/one")
+    assert str(ended) == f"{begun}, which had come to its end: nothing is left to do"
     assert str(JobStart("fraud [v2]", "ab12")) == "job 'fraud [v2]' starts afresh (job id ab12)"
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,27 @@ def start(
 def _parsed(line: str) -> tuple[str, int]:
     key, amount = line.split(",")
     return key, int(amount)
+
+
+@contextmanager
+def fed(place: Place, client: JobClient) -> Iterator[None]:
+    """The job gets a small file of input after the other meanwhile, and is given up afterwards."""
+    stop = threading.Event()
+
+    def feed() -> None:
+        for number in range(10_000):
+            if stop.wait(0.005):
+                break
+            place.write(f"f{number}", dict.fromkeys(range(5), 1))
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        feeding.join()
+        client.cancel().result(DEADLINE)
 
 
 def wait_for_records(client: JobClient, records: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.common import JobStatus
-from headrace.common.errors import CheckpointStorageError, HeadraceError, SavepointError, StateMigrationError
+from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError
 from headrace.jobmanager.commands import savepoints
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
@@ -113,7 +113,23 @@ def test_a_savepoint_of_a_newer_format_is_refused(place: Place) -> None:
 
 
 def test_what_is_no_savepoint_is_refused(place: Place) -> None:
-    assert "is no savepoint" in str(failure(place, place.root / "in"))
+    (place.root / "several").mkdir()
+    names = [f"savepoint-4f1c2a-9b0e6d1f3a5{number}" for number in range(7)]
+    for name in names:
+        shutil.copytree(place.root / "canonical", place.root / "several" / name)
+    expected = {
+        "in": "is no savepoint: there is no _metadata.json in it",
+        "nowhere": "is no savepoint: there is nothing at that place",
+        "in/a": "is no savepoint: it is a file; name the directory that the savepoint has",
+        "several": f"it is a folder of savepoints; name one of them: {', '.join(names[:5])} and 2 more",
+    }
+    for where, message in expected.items():
+        assert message in str(failure(place, place.root / where))
+
+
+def test_a_location_that_is_none_is_told_with_its_option(place: Place) -> None:
+    with pytest.raises(ConfigurationError, match=r"execution.state-recovery.path \(-s\): .*'ftp://host/savepoint'"):
+        start(place, "other", 1, settings={FROM: "ftp://host/savepoint"})
 
 
 def test_it_can_be_moved_and_used_twice_under_another_max_parallelism(place: Place) -> None:
@@ -182,7 +198,7 @@ def test_a_place_that_cannot_be_written_is_told_and_the_job_goes_on(place: Place
     place.write("b", AMOUNTS)
     wait_for_records(client, 40)
     client.stop().result(DEADLINE)
-    with pytest.raises(HeadraceError, match="the job has ended"):
+    with pytest.raises(SavepointError, match="the job did not come to it"):
         client.trigger_savepoint().result(DEADLINE)
 
 

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,16 @@ from tests.state.test_state_model import Average, Checker, between_epochs
 class Account:
     owner: str
     tags: list[str]
+
+
+class Unpicklable:
+    """What can be copied, and no more than that."""
+
+    def __deepcopy__(self, memo: Any) -> Unpicklable:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise ValueError("not to be pickled")
 
 
 class Pair(NamedTuple):
@@ -199,6 +210,36 @@ def test_another_type_under_the_same_name_is_an_error(other: Any) -> None:
     job.end()
     with pytest.raises(StateMigrationError, match="'s'"):
         at_key(job).state(other)
+
+
+def test_what_cannot_be_copied_or_pickled_is_told_with_the_state() -> None:
+    keyed = at_key(job := Job())
+    states: list[tuple[Any, Callable[[Any, Any], None], str]] = [
+        (ValueStateDescriptor("s"), lambda state, value: state.update(value), "value state 's': the value"),
+        (ListStateDescriptor("l"), lambda state, value: state.add(value), "list state 'l': the element"),
+        (MapStateDescriptor("m"), lambda state, value: state.put(1, value), "map state 'm': the value of an entry"),
+        (
+            ReducingStateDescriptor("r", max),
+            lambda state, value: state.add(value),
+            "reducing state 'r': the value that",
+        ),
+        (AggregatingStateDescriptor("a", Average()), lambda state, value: state.add(value), "aggregating state 'a':"),
+    ]
+    for descriptor, write, told in states:
+        for value in (Lock(), [Lock()], {"a": (1, Lock())}, (number for number in ())):
+            with pytest.raises(InvalidTypeError, match=f"^{told}.*, expected an object that can be copied"):
+                write(keyed.state(descriptor), value)
+    keyed.state(ValueStateDescriptor("s")).update(Unpicklable())
+    with pytest.raises(
+        InvalidTypeError, match=r"^operator 'operator', value state 's': .* expected an object that can be"
+    ):
+        job.end()
+
+
+@pytest.mark.parametrize("type_", [Types.LIST(Types.LONG()), Types.TUPLE([Types.MAP(Types.LONG(), Types.LONG())])])
+def test_a_type_that_cannot_be_one_of_keys_of_entries_is_told_with_the_state(type_: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"^map state 'm': values of .* cannot be keys: they are not hashable"):
+        at_key(Job()).state(MapStateDescriptor("m", type_, Types.LONG()))
 
 
 def test_two_times_to_live_under_one_name_are_an_error() -> None:
@@ -509,3 +550,37 @@ def test_a_copy_of_a_row_shares_nothing_that_can_be_changed(row: Row) -> None:
             nested["k"].append("changed")
     copied[0] = "changed"
     assert repr(row) == told
+
+
+def test_clearing_a_list_that_is_known_to_be_empty_writes_nothing() -> None:
+    job, descriptor = Job(), ListStateDescriptor("s", int)
+    at_key(job, 1).state(descriptor).add(1)
+    (before,) = job.end()
+    state = at_key(job, 2).state(descriptor)
+    assert not state.get()
+    state.clear()
+    assert job.end() == [before]
+    state = at_key(job, 2).state(descriptor)
+    state.clear()  # without having looked: it may hide something
+    assert job.end() != [before]
+    state = at_key(job, 1).state(descriptor)
+    assert state.get() == [1]
+    state.clear()
+    state.add(2)
+    state.clear()
+    job.end()
+    assert not at_key(job, 1).state(descriptor).get()
+
+
+def test_what_is_written_of_a_map_does_not_depend_on_what_was_read() -> None:
+    """Subtasks that have one in common are compared by that."""
+    jobs, descriptor = [Job(), Job()], MapStateDescriptor("s", int, int)
+    for reads, job in enumerate(jobs):
+        at_key(job, 2).state(descriptor).put(1, 1)
+        job.end()
+        state = at_key(job, 1).state(descriptor)
+        assert not reads or state.is_empty()
+        state.clear()
+        state.put(1, 1)
+        job.end()
+    assert jobs[0].refs == jobs[1].refs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTim
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
 from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
-from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+from tests.savepoint.jobs import DEADLINE, Place, fed, start, wait_for_records
 from tests.state_processor.every_state import RULES, job
 from tests.storage.s3_server import S3Server
 
@@ -261,18 +260,8 @@ def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
     place.write("a", {0: 1})
     client = start(place, "job", 2)
     wait_for_records(client, 1)
-    stop = threading.Event()
-
-    def feed() -> None:
-        for number in range(10_000):
-            if stop.wait(0.005):
-                break
-            place.write(f"f{number}", dict.fromkeys(range(5), 1))
-
-    feeding = threading.Thread(target=feed)
-    feeding.start()
-    try:
-        epochs = set()
+    epochs = set()
+    with fed(place, client):
         for number in range(5):
             writer = SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
             before = writer.reader.read_keyed_state("totals", "total")
@@ -287,10 +276,6 @@ def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
             assert reader.manifest.counters["numRecordsRead"] == total, "state and position are of one checkpoint"
             assert reader.manifest.epoch <= newest
             epochs.add(reader.manifest.epoch)
-    finally:
-        stop.set()
-        feeding.join()
-        client.cancel().result(DEADLINE)
     assert len(epochs) == 5
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from headrace.common.errors import (
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.state_processor import Difference, SavepointReader, SavepointWriter, compare
 from headrace.testing import JobHarness
-from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
+from tests.savepoint.jobs import DEADLINE, Place, fed, start, wait_for_records
 from tests.state_processor.every_state import KEYS, LIST, MAP, REDUCING, UNTYPED, VALUE, job
 
 pytestmark = pytest.mark.timeout(200)
@@ -167,6 +166,28 @@ def test_a_place_without_a_job(tmp_path: Path) -> None:
         SavepointReader.read(file)
 
 
+def test_what_is_no_place_and_no_reader_is_told(reader: SavepointReader, tmp_path: Path) -> None:
+    mistakes: list[tuple[Callable[[], object], str]] = [
+        (lambda: SavepointReader.read(None), "SavepointReader.read takes a str, not None"),  # type: ignore[arg-type]
+        (lambda: SavepointReader("/data"), r"a path is read by SavepointReader.read\('/data'\)"),  # type: ignore[arg-type]
+        (lambda: compare("/data", reader), r"takes two readers: SavepointReader.read\('/data'\)"),  # type: ignore[arg-type]
+        (lambda: compare(reader, tmp_path), "takes two readers"),  # type: ignore[arg-type]
+    ]
+    for mistake, told in mistakes:
+        with pytest.raises(InvalidTypeError, match=told):
+            mistake()
+    with pytest.raises(InvalidProgramError, match="the path is empty"):
+        SavepointReader.read(" ")
+
+
+def test_that_no_timers_are_pending_is_no_error(reader: SavepointReader) -> None:
+    timers = reader.read_timers("ruled")
+    assert timers.num_rows == 0
+    assert timers.column_names == ["domain", "time", "key"]
+    with pytest.raises(SavepointError, match="'nobody': operators with state are all, held, ruled, windows"):
+        reader.read_timers("nobody")
+
+
 # --- savepoints, and jobs that run ----------------------------------------------------------------------------------
 
 
@@ -215,41 +236,33 @@ def test_a_job_that_runs_is_read_all_the_while(tmp_path: Path) -> None:
     place.write("a", {0: 1})
     client = start(place, "job", 2)
     wait_for_records(client, 1)
-    stop = threading.Event()
-
-    def feed() -> None:
-        for number in range(10_000):
-            if stop.wait(0.005):
-                break
-            place.write(f"f{number}", dict.fromkeys(range(5), 1))
-
-    feeding = threading.Thread(target=feed)
-    feeding.start()
     seen = []
-    try:
+    with fed(place, client):
         for _ in range(20):
             reader = SavepointReader.read(str(tmp_path / "job"))
             seen.append(reader.query("totals", TOTAL, "k0", Types.STRING()))
             table = reader.read_keyed_state("totals", "total")
             assert dict(zip(*table.select(["key", "value"]).to_pydict().values(), strict=True))["k0"] >= seen[-1]
-    finally:
-        stop.set()
-        feeding.join()
-        client.cancel().result(DEADLINE)
     assert seen == sorted(seen)
     assert seen[-1] > seen[0]
 
 
-def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> None:
-    place = Place(tmp_path)
+def job_without_its_state(folder: Path) -> Path:
+    """The checkpoint directory of a job that has stopped, whose state files somebody has removed."""
+    place = Place(folder)
     place.write("a", {0: 1})
     client = start(place, "job", 1)
     wait_for_records(client, 1)
     client.stop().result(DEADLINE)
-    for file in (tmp_path / "job" / "state").iterdir():
+    for file in (folder / "job" / "state").iterdir():
         file.unlink()
+    return folder / "job"
+
+
+def test_a_missing_file_of_a_job_that_does_not_run_is_damage(tmp_path: Path) -> None:
+    path = job_without_its_state(tmp_path)
     with pytest.raises(StateCorruptedError, match="missing"):
-        SavepointReader.read(str(tmp_path / "job")).states()
+        SavepointReader.read(path).states()
 
 
 # --- by the client of a job -------------------------------------------------------------------------------------------
@@ -302,14 +315,8 @@ def test_a_client_of_a_job_that_has_completed_no_epoch(tmp_path: Path) -> None:
 
 def test_a_damaged_checkpoint_is_no_model_for_a_savepoint(tmp_path: Path) -> None:
     """A file is missing, and no copies of others are left."""
-    place = Place(tmp_path)
-    place.write("a", {0: 1})
-    client = start(place, "job", 1)
-    wait_for_records(client, 1)
-    client.stop().result(DEADLINE)
-    for file in (tmp_path / "job" / "state").iterdir():
-        file.unlink()
+    path = job_without_its_state(tmp_path)
     before = set(Path(tempfile.gettempdir()).glob("headrace-checkpoint-*"))
     with pytest.raises(StateCorruptedError, match="is missing; put it back"):
-        SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
+        SavepointWriter.from_existing_savepoint(path)
     assert set(Path(tempfile.gettempdir()).glob("headrace-checkpoint-*")) <= before

@@ -132,7 +132,7 @@ class CheckpointStore:
         return mine
 
     def pin(self, name: str, pin: Pin) -> None:
-        """Keep state files that manifests may come to do without; a pin that has the name is replaced."""
+        """Keep state files that manifests may come to do without; a pin of that name and of these files is replaced."""
         self._pins.add(name, pin)
 
     def left_pins(self) -> dict[str, Pin]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.checkpoint.manifest_formats import FORMAT_VERSION
 from headrace.cli.failures import FAILED, OK
+from headrace.cli.tables import new_table, output
 from headrace.client.progress import wording
 from headrace.client.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
@@ -23,6 +22,8 @@ from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.table import Table
 
     from headrace.storage.folder import Folder
 
@@ -40,15 +41,15 @@ def run_checkpoints(location: str, options: Mapping[str, str], console: Console 
     Returns:
         The exit code: 1 when there are none, or one is damaged.
     """
-    console = console or Console()
+    errors, console = console or Console(stderr=True), console or output()
     try:
         directory = open_storage(location, options=options)
         manifests = _manifests(directory.folder("manifests"))
     except (CheckpointError, OSError) as error:
-        console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
         return FAILED
     if not manifests:
-        console.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
+        errors.print(Text(f"{directory} holds no checkpoints"), soft_wrap=True)
         return FAILED
     console.print(_headline(manifests[-1]), soft_wrap=True)
     console.print(manifests_table(manifests, directory))
@@ -68,11 +69,11 @@ def run_upgrade(location: str, options: Mapping[str, str], timeout: float, conso
     Returns:
         The exit code: 1 when it cannot be converted.
     """
-    console = console or Console()
+    errors, console = console or Console(stderr=True), console or output()
     try:
         done = upgrade(open_storage(location, options=options), timeout)
     except (HeadraceError, OSError) as error:
-        console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
         return FAILED
     if done.formats:
         earlier = ", ".join(map(str, done.formats))
@@ -85,7 +86,7 @@ def run_upgrade(location: str, options: Mapping[str, str], timeout: float, conso
 
 def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:
     """One line for each manifest."""
-    table = _table("epoch", "generation", "watermark (UTC)", "state", "to commit", "sinks that wait", "records read")
+    table = new_table("epoch", "generation", "watermark (UTC)", "state", "to commit", "sinks that wait", "records read")
     for manifest in manifests:
         table.add_row(
             str(manifest.epoch),
@@ -101,7 +102,7 @@ def manifests_table(manifests: list[Manifest], directory: Folder) -> Table:
 
 def splits_table(manifest: Manifest) -> Table:
     """Where the sources go on, one line for each split."""
-    table = _table("source", Column("split", overflow="fold"), Column("goes on at", overflow="fold"), "watermark (UTC)")
+    table = new_table("source", "split", "goes on at", "watermark (UTC)")
     for uid, source in manifest.sources.items():
         for split in source.splits:
             position = "finished" if split.finished else _shortened(json.dumps(split.position))
@@ -147,10 +148,6 @@ def _headline(manifest: Manifest) -> Text:
     state = "ended" if manifest.finished else "goes on from here when it is run again"
     about = f" (job id {manifest.job_id}, {manifest.max_parallelism} key groups), last written {written}; it {state}"
     return Text.assemble("job ", (manifest.job_name, "bold"), about, f"; {skipped}" if skipped else "")
-
-
-def _table(*columns: Column | str) -> Table:
-    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
 
 
 def _watermark(millis: int) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 from headrace.checkpoint.directory import has_begun
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.cli.failures import FAILED, OK
+from headrace.cli.tables import output
 from headrace.client.progress import wording
 from headrace.common.errors import CheckpointError
 from headrace.storage.locations import open_storage
@@ -31,16 +32,16 @@ def run_failures(location: str, options: Mapping[str, str], console: Console | N
     Returns:
         The exit code: 1 when the directory cannot be read, or is none of checkpoints.
     """
-    console = console or Console()
+    errors, console = console or Console(stderr=True), console or output()
     try:
         directory = open_storage(location, options=options)
         failures = FailureHistory(directory).read()
         is_any = bool(failures) or has_begun(directory)
     except (CheckpointError, OSError) as error:
-        console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
         return FAILED
     if not is_any:
-        console.print(Text(f"{directory} is no checkpoint directory: no job has begun there"), soft_wrap=True)
+        errors.print(Text(f"{directory} is no checkpoint directory: no job has begun there"), soft_wrap=True)
         return FAILED
     if not failures:
         console.print(Text(f"{directory} knows of no failures"), soft_wrap=True)

@@ -8,13 +8,12 @@ import sys
 from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow.parquet as pq
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.failures import FAILED, INTERRUPTED, NOT_UNDERSTOOD, OK, report
 from headrace.cli.settings import job_settings
+from headrace.cli.tables import new_table, output
 from headrace.client.progress import wording
 from headrace.client.running import PIPE_CLOSED
 from headrace.common import durable
@@ -30,6 +29,8 @@ from headrace.log.producer import Producer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from rich.table import Table
 
     from headrace.common.topic_partition import TopicPartition
     from headrace.log.open_transactions import OpenTransaction
@@ -110,7 +111,7 @@ def tail(log: Log, topic: str, *, count: int | None, follow: bool, as_json: bool
 
 def describe(log: Log, topic: str | None) -> None:
     """Print topics, their settings and partitions."""
-    console = Console()
+    console = output()
     names = [topic] if topic is not None else sorted(log.topics())
     if not names:
         console.print(Text(f"{log} has no topics"), soft_wrap=True)
@@ -123,20 +124,20 @@ def groups(log: Log, group: str | None) -> None:
     known = log.groups()
     if group is not None and group not in known:
         raise ConfigurationError(f"{log} has no group {group!r}; there is {', '.join(sorted(known)) or 'none at all'}")
-    table = _table("group", "partition", "offset", "end", "lag", "member")
+    table = new_table("group", "partition", "offset", "end", "lag", "member")
     for name in [group] if group is not None else sorted(known):
         for row in _lags(log, name):
             table.add_row(*map(Text, row))
-    Console().print(table)
+    output().print(table)
 
 
 def transactions(log: Log) -> None:
     """Print what waits for its commit."""
     waiting = open_transactions(log.journal)
     if waiting:
-        Console().print(_transactions_table(log, waiting))
+        output().print(_transactions_table(log, waiting))
     else:
-        Console().print("nothing waits for its commit")
+        output().print("nothing waits for its commit")
 
 
 def abandon(log: Log, name: str, *, force: bool) -> None:
@@ -146,7 +147,7 @@ def abandon(log: Log, name: str, *, force: bool) -> None:
         raise ConfigurationError(
             f"{log}: nothing waits for a commit of {name!r}; `headrace log transactions` shows what"
         )
-    Console().print(_transactions_table(log, waiting))
+    output().print(_transactions_table(log, waiting))
     if not force:
         raise ConfigurationError(
             f"{name} may still commit this when it goes on; once it is abandoned, it is lost, and a job cannot write "
@@ -154,7 +155,7 @@ def abandon(log: Log, name: str, *, force: bool) -> None:
             "Add --force if it is given up for good"
         )
     removed = sum(abandon_open(log.journal, producer) for producer in sorted({each.producer or "" for each in waiting}))
-    Console().print(f"{wording.count(removed, 'file')} removed")
+    output().print(f"{wording.count(removed, 'file')} removed")
 
 
 def compact(log: Log, topics: list[str] | None) -> None:
@@ -162,7 +163,7 @@ def compact(log: Log, topics: list[str] | None) -> None:
     for topic in topics or ():
         log.partitions_of(topic)  # an error where there is none
     done = log.maintain(topics or None, fully=True)
-    Console().print(
+    output().print(
         f"{wording.number(done.deleted)} records deleted, {wording.number(done.superseded)} superseded, "
         f"{wording.number(done.merged)} segments merged, {wording.number(done.removed)} files removed"
     )
@@ -235,7 +236,7 @@ def _partitions_table(log: Log, topic: str) -> Table:
     with log.journal.lock:
         described = log.journal.state().topic(topic)
         settings = ", ".join(f"{key}={value}" for key, value in described.config.settings().items())
-        table = _table("partition", "from", "to", "records", "segments", "size")
+        table = new_table("partition", "from", "to", "records", "segments", "size")
         table.title = Text.assemble((topic, "bold"), f" ({settings})")
         table.title_justify = "left"
         for number, partition in enumerate(described.partitions):
@@ -251,7 +252,7 @@ def _partitions_table(log: Log, topic: str) -> Table:
 
 
 def _transactions_table(log: Log, waiting: Iterable[OpenTransaction]) -> Table:
-    table = _table("job or transactional id", "sink", "epoch", "waits for", "files", "size")
+    table = new_table("job or transactional id", "sink", "epoch", "waits for", "files", "size")
     now = log.journal.clock()
     for each in waiting:
         owner, sink = _owner(each.producer) if each.producer else ("unknown to this log", "")
@@ -288,7 +289,3 @@ def _lags(log: Log, name: str) -> Iterator[tuple[str, ...]]:
             lag,
             owners.get(partition, ""),
         )
-
-
-def _table(*columns: str) -> Table:
-    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False)

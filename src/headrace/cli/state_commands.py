@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import json
+import math
 from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -12,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from headrace.checkpoint.directory import folder_name
 from headrace.cli.log_commands import telling
 from headrace.cli.settings import job_settings
+from headrace.cli.tables import new_table, output
 from headrace.client.progress import wording
 from headrace.common import durable
 from headrace.common.configuration import Configuration
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE: Final = 1 << 14
 """So many rows are made Python objects at the same time."""
+
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 _DIFFERENT: Final = 1
 """The exit code of ``diff`` when something is, as of ``diff`` and ``cmp``."""
@@ -59,10 +61,10 @@ def run(command: str, definitions: list[str] | None, *arguments: Any, **options:
 
 def list_states(options: Mapping[str, str], place: str) -> None:
     """One line for each state."""
-    table = _table("operator", "state", "kind", "types", "rows")
+    table = new_table("operator", "state", "kind", "types", "rows")
     for state in SavepointReader.read(place, options).states():
         table.add_row(*map(Text, (state.uid, state.store, state.kind, state.types, f"{state.rows:,}")))
-    Console().print(table)
+    output().print(table)
 
 
 def show(
@@ -76,12 +78,12 @@ def show(
     shown = list(islice(wanted, limit + 1))
     if key is not None and not shown:
         _tell_no_key(rows, key)
-    console = Console()
+    console = output()
     if as_json:
         for row in shown[:limit]:
-            console.out(json.dumps(row, default=_json, ensure_ascii=False), highlight=False)
+            console.out(_as_line(row), highlight=False)
         return
-    table = _table(*rows.column_names)
+    table = new_table(*rows.column_names)
     for row in shown[:limit]:
         table.add_row(*(Text(_text(value)) for value in row.values()))
     console.print(table)
@@ -100,12 +102,12 @@ def verify(options: Mapping[str, str], place: str) -> None:
     """Whether all that is stored is there, as it was written."""
     found = SavepointReader.read(place, options).verify()
     told = f"epoch {found.epoch:,} of job {found.job_name!r}: {wording.count(found.files, 'file')}, "
-    Console().print(Text(f"{told}{wording.size(found.size)}; all is there as it was written"), soft_wrap=True)
+    output().print(Text(f"{told}{wording.size(found.size)}; all is there as it was written"), soft_wrap=True)
 
 
 def diff(options: Mapping[str, str], before: str, after: str, *, limit: int) -> int:
     """What is different."""
-    console, counted = Console(), Counter[str]()
+    console, counted = output(), Counter[str]()
     for difference in compare(SavepointReader.read(before, options), SavepointReader.read(after, options)):
         if counted.total() < limit:
             console.print(Text(str(difference)), soft_wrap=True)
@@ -130,7 +132,7 @@ def export(options: Mapping[str, str], place: str, folder: Path, *, uid: str | N
     for state in states:
         name = f"{folder_name(state.uid)}-{folder_name(state.store.replace('/', '-', 1))}.{fmt}"
         durable.write_file(folder / name, _FORMS[fmt](reader.read_table(state.uid, state.store)))
-        Console().print(Text(f"{state.uid} {state.store}: {state.rows:,} rows in {folder / name}"), soft_wrap=True)
+        output().print(Text(f"{state.uid} {state.store}: {state.rows:,} rows in {folder / name}"), soft_wrap=True)
 
 
 def _read(reader: SavepointReader, uid: str, state: str) -> pa.Table:
@@ -155,10 +157,15 @@ def _as_parquet(rows: pa.Table) -> Iterable[Buffer]:
 
 
 def _as_csv(rows: pa.Table) -> Iterable[Buffer]:
-    nested = [field.name for field in rows.schema if pa.types.is_nested(field.type)]
-    for name in nested:  # CSV has no form for them
-        texts = [None if value is None else json.dumps(value, default=_json) for value in rows.column(name).to_pylist()]
-        rows = rows.set_column(rows.column_names.index(name), name, pa.array(texts, pa.string()))
+    for index, field in enumerate(rows.schema):  # CSV has no form for some; it gets that of JSON
+        if pa.types.is_nested(field.type):
+            form: Callable[[Any], str] = _as_line
+        elif pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
+            form = _json
+        else:
+            continue
+        texts = [None if value is None else form(value) for value in rows.column(index).to_pylist()]
+        rows = rows.set_column(index, field.name, pa.array(texts, pa.string()))
     sink = pa.BufferOutputStream()
     pyarrow.csv.write_csv(rows, sink)
     return [sink.getvalue()]
@@ -166,11 +173,23 @@ def _as_csv(rows: pa.Table) -> Iterable[Buffer]:
 
 def _as_json(rows: pa.Table) -> Iterable[Buffer]:
     for batch in rows.to_batches(_ROWS_AT_ONCE):
-        lines = (json.dumps(row, default=_json, ensure_ascii=False) for row in batch.to_pylist())
-        yield "".join(f"{line}\n" for line in lines).encode()
+        yield "".join(f"{_as_line(row)}\n" for row in batch.to_pylist()).encode()
 
 
-def _json(value: Any) -> Any:
+def _as_line(value: Any) -> str:
+    """One value as JSON that other programs read: what is not finite is a text, as in lines that jobs write."""
+    return json.dumps(_finite(value), default=_json, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _NOT_FINITE[str(value)]
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _json(value: Any) -> str:
     """What JSON has no form for."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
@@ -184,10 +203,6 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
-
-
-def _table(*columns: str) -> Table:
-    return Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
 
 
 _FORMS: Final[dict[str, Callable[[pa.Table], Iterable[Buffer]]]] = {

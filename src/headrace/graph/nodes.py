@@ -75,6 +75,7 @@ class Node:
         call_site: the line of the user's program that asked for it.
         description: a longer text for the user.
         renamed_fields: which fields of the records that it keeps have other names than in what is stored.
+        keeps_windows_open: whether its windows are filled for another job, in which they fire.
         outputs: what the spec makes of the inputs; the graph that takes the node finds it out, anew each time.
     """
 
@@ -89,6 +90,7 @@ class Node:
     call_site: CallSite = UNKNOWN_CALL_SITE
     description: str | None = None
     renamed_fields: RenamedFields = field(default=NOTHING_RENAMED, compare=False)
+    keeps_windows_open: bool = False
     outputs: OutputSchema = field(default=OutputSchema(), compare=False)
 
     @property

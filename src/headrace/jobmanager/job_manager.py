@@ -11,22 +11,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import (
-    EXITS,
-    JobCancelledError,
-    JobExecutionError,
-    JobSupersededError,
-    SavepointError,
-    UnsupportedOperationError,
-)
+from headrace.common.errors import SavepointError, UnsupportedOperationError
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager.checkpoints.recovery import holds_state
-from headrace.jobmanager.checkpoints.retention import Ending
 from headrace.jobmanager.commands.queue import CommandQueue
 from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.jobmanager.commands.rescaling import SlotWatcher
 from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
 from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
+from headrace.jobmanager.run_end import RunEnd
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
@@ -93,6 +86,7 @@ class JobManager:
         self._supervisor = ExecutionSupervisor(
             job, runtime, store, self._listener, clock, stop=self._stop, cancelled=self._cancelled
         )
+        self._end = RunEnd(self._supervisor, self._cancelled)
         self._savepoints = SavepointCoordinator()
         self._savepoint_directory = job.settings.savepoint_directory
         self._requests = RequestWatch(store.storage, self._savepoint_directory)
@@ -250,9 +244,8 @@ class JobManager:
         Raises:
             CommitRefusedError: when a commit was refused for good.
         """
-        if (
-            self._supervisor.execution is not None
-        ):  # else it was stopped before it could begin again, and the manifest knows
+        # Without one the job was stopped before it could begin again, and the manifest knows.
+        if self._supervisor.execution is not None:
             self._supervisor.guard(self._supervisor.complete_commits, is_required=True)
 
     def source(self, uid: str) -> SourceCoordinator:
@@ -305,10 +298,10 @@ class JobManager:
             self.open()
             self._loop()
             if self._cancelled.is_set() and not self._supervisor.checkpoints.known().finished:
-                raise self._cancellation()
+                raise self._end.cancellation()
             return self._supervisor.checkpoints.known()
         except BaseException as failure:
-            error = self._explained(failure)
+            error = self._end.explained(failure)
             if error is failure:
                 raise
             raise error from failure
@@ -318,7 +311,7 @@ class JobManager:
             self._savepoints.close()
             self._requests.close()
             self.close()
-            self._discard_checkpoints(error)
+            self._end.discard_checkpoints(error, has_run=self._latest is not None)
             manifest = self.manifest
             self._log_fields.epoch = 0 if manifest is None else manifest.epoch
             finished = manifest is not None and manifest.finished
@@ -405,50 +398,6 @@ class JobManager:
             if self._wake.wait(left):
                 self._wake.clear()
                 self._commands.run_all(self)
-
-    # --- failures ----------------------------------------------------------------------------------------------------
-
-    def _explained(self, failure: BaseException) -> BaseException:
-        """Why the job really ended.
-
-        Who has been superseded may come to grief before its next manifest: its state files are being deleted. And what
-        fails while a job is being cancelled fails for that reason.
-        """
-        try:
-            self._supervisor.checkpoints.check_owner()
-        except JobSupersededError as superseded:
-            return failure if isinstance(failure, JobSupersededError) else superseded
-        except OSError:
-            logger.info("whether job %r has been taken over cannot be told", self.plan.name, exc_info=True)
-        if self._cancelled.is_set():
-            return self._cancellation()
-        if isinstance(failure, EXITS):
-            return JobExecutionError(
-                f"job {self.plan.name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: "
-                f"{failure}; it has to raise an exception instead"
-            )
-        return failure
-
-    def _discard_checkpoints(self, error: BaseException | None) -> None:
-        """Delete the checkpoints, when the configuration wants that after such an end."""
-        ending = self._ending(error)
-        if ending is not None and self._supervisor.settings.retention.deletes(ending):
-            try:
-                self._supervisor.checkpoints.discard()
-            except Exception:
-                logger.warning("job %r: deleting its checkpoints failed", self.plan.name, exc_info=True)
-
-    def _ending(self, error: BaseException | None) -> Ending | None:
-        """How the run ended; None when the checkpoints are somebody else's, or it failed before it had an epoch."""
-        if error is None:
-            return Ending.FINISHED if self._supervisor.checkpoints.known().finished else Ending.STOPPED
-        if isinstance(error, JobCancelledError):
-            return Ending.CANCELLED
-        return None if isinstance(error, JobSupersededError) or self._latest is None else Ending.FAILED
-
-    def _cancellation(self) -> JobCancelledError:
-        epoch = 0 if self.manifest is None else self.manifest.epoch
-        return JobCancelledError(f"job {self.plan.name!r} was cancelled after epoch {epoch}")
 
 
 def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None:

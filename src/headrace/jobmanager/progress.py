@@ -53,11 +53,11 @@ class JobStart:
 
     def __str__(self) -> str:
         """Whether the job starts afresh or goes on."""
+        had_ended = ", which had come to its end: nothing is left to do" if self.finished else ""
         if self.restored_epoch is None and self.savepoint:
-            return f"job {self.name!r} starts from the savepoint {self.savepoint} (job id {self.job_id})"
+            return f"job {self.name!r} starts from {self.savepoint} (job id {self.job_id}){had_ended}"
         if self.restored_epoch is None:
             return f"job {self.name!r} starts afresh (job id {self.job_id})"
-        had_ended = ", which had come to its end: nothing is left to do" if self.finished else ""
         known = f"(job id {self.job_id}, generation {self.generation})"
         return f"restored epoch {self.restored_epoch} of job {self.name!r} {known}{had_ended}"
 

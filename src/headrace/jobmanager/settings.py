@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common import options
-from headrace.common.errors import ConfigurationError
+from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.jobmanager.checkpoints.retention import Retention
 from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
 from headrace.jobmanager.epochs.size import EpochLimits
@@ -176,7 +176,10 @@ def _start(configuration: Configuration) -> SavepointStart | None:
             )
         return None
     claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
-    return SavepointStart(location, configuration.storage_options(), claims=claims, uids=uids)
+    try:
+        return SavepointStart(location, configuration.storage_options(), claims=claims, uids=uids)
+    except CheckpointStorageError as error:
+        raise ConfigurationError(f"{options.RECOVERY_PATH.key} (-s): {error}") from error
 
 
 def _target_duration(configuration: Configuration, defaults: _EpochDefaults) -> int:

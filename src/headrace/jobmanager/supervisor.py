@@ -89,7 +89,9 @@ class ExecutionSupervisor:
         self._started: JobBlob | None = None
         self._sinks = self._new_sinks()
         ignores, start = self.settings.ignore_unclaimed_state, self.settings.start
-        self.checkpoints = CheckpointCoordinator(store, self.plan, self._sinks, ignore_unclaimed=ignores, start=start)
+        self.checkpoints = CheckpointCoordinator(
+            store, self.plan, self._blob, self._sinks, ignore_unclaimed=ignores, start=start
+        )
         self.recorder: FailureRecorder | None = None
         self.execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
@@ -214,7 +216,7 @@ class ExecutionSupervisor:
         check_compatible(self.checkpoints.known(), planned.plan, ignore_unclaimed=self.settings.ignore_unclaimed_state)
         self.plan, self._blob, self.settings = planned.plan, planned.blob, planned.settings
         self._sinks = self._new_sinks()
-        self.checkpoints = self.checkpoints.replanned(self.plan, self._sinks)
+        self.checkpoints = self.checkpoints.replanned(self.plan, self._blob, self._sinks)
         self.services = replace(
             self.services,
             plan=self.plan,

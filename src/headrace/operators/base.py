@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import StateMigrationError
 from headrace.metrics.registry import MetricRegistry
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.changed_windows import ChangedWindows
@@ -100,6 +101,13 @@ class OperatorContext:
     counted: dict[str, int] = field(default_factory=dict)
 
 
+def cannot_go_on(context: OperatorContext, error: StateMigrationError) -> StateMigrationError:
+    """The error that an operator cannot take up what is stored, with the operator and the line that made it."""
+    return StateMigrationError(
+        f"operator {context.name!r} (uid {context.uid}): {error}\n  operator defined at {context.call_site}"
+    )
+
+
 class Operator(ABC):
     """One operator of one subtask, for the life of a worker; an epoch is one ``begin_epoch`` … ``end_epoch``.
 
@@ -125,6 +133,16 @@ class Operator(ABC):
         """Called once before anything else; user functions are opened here."""
         self.context = context
         self.output = output
+
+    def take_up(self, context: OperatorContext) -> None:
+        """Takes up what the operator itself keeps from epoch to epoch; ``open`` does that too. Nothing else is called.
+
+        Of an operator that is made for it the driver asks this before a job runs, where states have no rows but say
+        what they are: functions of the user stay closed.
+
+        Raises:
+            StateMigrationError: when something else is stored.
+        """
 
     def begin_epoch(self, scope: EpochScope) -> None:
         """Start of an epoch: due processing-time timers fire here."""

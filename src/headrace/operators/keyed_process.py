@@ -99,10 +99,13 @@ class KeyedProcessOperator(FunctionOperator):
         self._watermark = MIN_WATERMARK
         self._waiting = WaitingBatches["KeyedBatch"](MOST_CALLED)
 
-    def open(self, context: OperatorContext, output: Output) -> None:
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         self._backend = context.state.keyed
         self._timers = context.state.timers
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self.take_up(context)
         self._service = KeyedTimerService(self._timers)
         self._context = self._new_context()
         super().open(context, output)

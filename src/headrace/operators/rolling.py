@@ -137,6 +137,10 @@ class RollingOperator(FunctionOperator):
         self._is_batch = is_batch
 
     def open(self, context: OperatorContext, output: Output) -> None:
+        self.take_up(context)
+        super().open(context, output)
+
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         self._keyed = context.state.keyed
         self._timers = context.state.timers
@@ -145,7 +149,6 @@ class RollingOperator(FunctionOperator):
         self._state = self._keyed.state(values)
         self._is_none = self._keyed.state(ValueStateDescriptor("none", Types.BOOLEAN()))
         self._timestamp = self._keyed.state(ValueStateDescriptor("timestamp", int))
-        super().open(context, output)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark

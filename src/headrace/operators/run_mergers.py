@@ -8,8 +8,8 @@ are imported.
 from __future__ import annotations
 
 import headrace.operators.event_time_order.waiting_records
-import headrace.operators.join.alone_log
 import headrace.operators.join.join_log
+import headrace.operators.join.unmatched_log
 import headrace.operators.window.columnar.continuous.open_windows
 import headrace.operators.window.columnar.count_panes
 import headrace.operators.window.columnar.count_store

@@ -64,6 +64,9 @@ class SinkOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self.take_up(context)
+
+    def take_up(self, context: OperatorContext) -> None:
         if self._state_type is not None:
             assert context.state is not None, "the spec declares state"
             descriptor = ListStateDescriptor(_WRITER_STATE, self._state_type)

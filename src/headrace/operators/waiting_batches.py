@@ -30,7 +30,7 @@ _MOST_BYTES: Final = 128 << 20
 """Records that take so much memory are many, however few they are."""
 
 _WEIGHED_ROWS: Final = 64
-"""One batch of so many records is weighed for all of them: of a few records that takes longer than all else."""
+"""After so many records a batch is weighed for all of them: of a few records that takes longer than all else."""
 
 
 class TakenBatches(Generic[_AnyBatch]):
@@ -70,10 +70,12 @@ class WaitingBatches(Generic[_AnyBatch]):
 
     Args:
         most_rows: so many records are many.
+        are_stored: whether all are put into state, so that Python objects can be weighed as what they are there.
     """
 
-    def __init__(self, most_rows: int) -> None:
+    def __init__(self, most_rows: int, *, are_stored: bool = False) -> None:
         self._most_rows = most_rows
+        self._are_stored = are_stored
         self.forget()
 
     def forget(self) -> None:
@@ -86,8 +88,9 @@ class WaitingBatches(Generic[_AnyBatch]):
         self._batches.append((input_index, batch))
         self._rows += len(batch)
         self._unweighed += len(batch)
-        if self._unweighed >= _WEIGHED_ROWS and batch.is_columnar:
-            self._bytes += batch.columns.nbytes * self._unweighed // len(batch)
+        if self._unweighed >= _WEIGHED_ROWS and (batch.is_columnar or self._are_stored):
+            some = batch if batch.is_columnar else batch.slice(0, 1)
+            self._bytes += some.as_array().nbytes * self._unweighed // len(some)
             self._unweighed = 0
         return self._rows >= self._most_rows or self._bytes >= _MOST_BYTES
 

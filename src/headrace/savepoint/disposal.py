@@ -5,23 +5,20 @@ Nothing else that lies in their directories is touched, whatever it is.
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.checkpoint.pins import PINS
 from headrace.common.errors import SavepointError, SavepointMissingError
-from headrace.savepoint.metadata import DISPOSED, METADATA, read_metadata
+from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, read_metadata
 from headrace.savepoint.source_files import SOURCES
-from headrace.savepoint.tables import TABLES
+from headrace.savepoint.tables import TABLES, is_table, remove_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.savepoint.metadata import SavepointMetadata
     from headrace.storage.folder import Folder
-
-_PART: Final = re.compile(r"part-[0-9]+-[0-9]+\.parquet")
 
 
 def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
@@ -39,20 +36,19 @@ def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
         OSError: when not all of it could be removed.
     """
     metadata = _not_to_be_started_from(savepoint)
-    for path in (*(table.path for table in metadata.tables), *(file.path for file in metadata.files)):
-        *folders, name = path.split("/")
-        folder = savepoint
-        for each in folders:
-            folder = folder.folder(each)
-        folder.remove(name)
+    for file in metadata.own_files():
+        remove_file(savepoint, file)
     if metadata.pin:
         open_directory(metadata.directory).folder(PINS).remove(metadata.pin)
+    savepoint.remove(IN_PROGRESS)  # it may be left where power failed when all else was done
     savepoint.remove(DISPOSED)
     savepoint.remove_empty_folders()
 
 
 def remove_uncompleted(savepoint: Folder) -> None:
-    """Remove what was written of a savepoint that was never completed, when nobody writes to it any more.
+    """Remove what was written of a savepoint that was never completed.
+
+    Tasks may still be at work for it, of a job that was killed say: they look whether it was given up behind each file.
 
     Args:
         savepoint: the directory that was made for it.
@@ -65,11 +61,12 @@ def remove_uncompleted(savepoint: Folder) -> None:
         return
     if savepoint.size(METADATA) is not None:
         raise SavepointError(f"{savepoint} is a savepoint")
-    savepoint.remove_unfinished(METADATA.__eq__)
+    savepoint.remove(IN_PROGRESS)  # first: tasks that still write remove it themselves from here on
+    savepoint.remove_unfinished({METADATA, IN_PROGRESS}.__contains__)
     for operator in _folders(savepoint.folder(TABLES)):
         for state in _folders(operator):
-            state.remove_unfinished(_is_part)
-            state.remove_all([name for name in state.names() if _is_part(name)])
+            state.remove_unfinished(is_table)
+            state.remove_all(list(filter(is_table, state.names())))
     for source in _folders(savepoint.folder(SOURCES)):
         source.remove_unfinished(lambda _: True)
         source.remove_all(source.names())
@@ -101,7 +98,3 @@ def _names(folder: Folder) -> list[str] | None:
         return folder.names()
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def _is_part(name: str) -> bool:
-    return _PART.fullmatch(name) is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.pins import NAMES
 from headrace.common.errors import CheckpointError, ConfigurationError, SavepointError, SavepointMissingError
 
 if TYPE_CHECKING:
@@ -19,8 +21,14 @@ METADATA: Final = "_metadata.json"
 DISPOSED: Final = "_disposed.json"
 """The same file while a savepoint is being disposed of: it is none any more, and this lists what is left of it."""
 
+IN_PROGRESS: Final = "_in_progress"
+"""What is there while tasks may write tables: who finds neither it nor the metadata writes for nobody any more."""
+
 FORMAT_VERSION: Final = 1
 """Raised when a headrace of an older version could not read a savepoint."""
+
+_SAVEPOINT: Final = re.compile(rf"{NAMES}[0-9a-f]{{6}}-[0-9a-f]{{12}}")
+_MOST_NAMED: Final = 5
 
 SavepointFormat = Literal["canonical", "native"]
 """Files of its own that any backend can read, or references to files of the job's checkpoint directory."""
@@ -107,6 +115,10 @@ class SavepointMetadata:
     directory: str = ""
     pin: str = ""
 
+    def own_files(self) -> tuple[TableFile | SourceFile, ...]:
+        """The files in its directory."""
+        return (*self.tables, *self.files)
+
     def to_bytes(self) -> bytes:
         """As JSON."""
         document = {
@@ -151,6 +163,15 @@ class SavepointMetadata:
             raise error if isinstance(error, SavepointError) else SavepointError(str(error)) from error
 
 
+def is_given_up(directory: Folder) -> bool:
+    """Whether nobody waits for a savepoint any more: it is neither being taken nor complete.
+
+    Raises:
+        OSError: when that cannot be told.
+    """
+    return directory.size(IN_PROGRESS) is None and directory.size(METADATA) is None
+
+
 def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
     """What a directory holds.
 
@@ -165,11 +186,23 @@ def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
     try:
         content = directory.read(name)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-        raise SavepointMissingError(
-            f"{directory} is no savepoint: there is no {name} in it. A savepoint that was not completed has none; "
-            "take another one"
-        ) from error
+        raise SavepointMissingError(f"{directory} is no savepoint: {what_is_there(directory, name)}") from error
     return SavepointMetadata.from_bytes(content, directory.locate(name))
+
+
+def what_is_there(directory: Folder, name: str = METADATA) -> str:
+    """What is found in the place of a savepoint, and what to do."""
+    try:
+        names = directory.names()
+    except FileNotFoundError:
+        return "there is nothing at that place"
+    except NotADirectoryError:
+        return "it is a file; name the directory that the savepoint has"
+    inside = [each for each in names if _SAVEPOINT.fullmatch(each)]
+    if inside:
+        more = f" and {len(inside) - _MOST_NAMED} more" if len(inside) > _MOST_NAMED else ""
+        return f"it is a folder of savepoints; name one of them: {', '.join(inside[:_MOST_NAMED])}{more}"
+    return f"there is no {name} in it. A savepoint that was not completed has none; take another one"
 
 
 def _compact(document: Any) -> bytes:

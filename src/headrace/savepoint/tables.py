@@ -27,6 +27,9 @@ TABLES: Final = "operators"
 _ROWS_OF_GROUP: Final = 1 << 17
 """So many rows share a row group: who reads a part of a file reads no less."""
 
+_NAME: Final = re.compile(r"part-[0-9]+-[0-9]+\.parquet")
+"""The names of tables, by stage and partition."""
+
 _PLAIN: Final = re.compile(r"[a-z0-9_-]{1,60}")
 """What a folder may be called as it is, also where names that differ in case are one."""
 
@@ -75,10 +78,7 @@ def read_file(savepoint: Folder, file: TableFile | SourceFile) -> pa.Buffer:
     Raises:
         SavepointError: naming the file, when it is missing, damaged or another one.
     """
-    *folders, name = file.path.split("/")
-    folder = savepoint
-    for each in folders:
-        folder = folder.folder(each)
+    folder, name = _place(savepoint, file)
     path = folder.locate(name)
     try:
         mapped = folder.map(name)
@@ -90,6 +90,21 @@ def read_file(savepoint: Folder, file: TableFile | SourceFile) -> pa.Buffer:
     if digest_of(mapped.buffer) != file.digest:
         raise SavepointError(f"{path} is damaged, or another file was put in its place; put it back")
     return mapped.buffer
+
+
+def remove_file(savepoint: Folder, file: TableFile | SourceFile) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        OSError: when it cannot be removed.
+    """
+    folder, name = _place(savepoint, file)
+    folder.remove(name)
+
+
+def is_table(name: str) -> bool:
+    """Whether a name is one that tables have."""
+    return _NAME.fullmatch(name) is not None
 
 
 def digest_of(content: pa.Buffer | bytes) -> str:
@@ -126,6 +141,14 @@ def _decoded(content: pa.Buffer, file: TableFile, schema: pa.Schema) -> Iterator
     for group in range(parquet.num_row_groups):  # a batch of several is larger than what was written as one
         for batch in parquet.iter_batches(_ROWS_OF_GROUP, row_groups=[group]):
             yield as_stored(batch, file.about, schema)
+
+
+def _place(savepoint: Folder, file: TableFile | SourceFile) -> tuple[Folder, str]:
+    """The folder of a file, and its name there."""
+    *folders, name = file.path.split("/")
+    for each in folders:
+        savepoint = savepoint.folder(each)
+    return savepoint, name
 
 
 def _called(name: str) -> str:

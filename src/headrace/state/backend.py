@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.state.keys import KeyCodec, KeyColumn
     from headrace.state.keys.entries import AnyKeyEntry, NoKey
     from headrace.state.kinds import StateKinds
+    from headrace.state.run_entries import RunHead
     from headrace.state.runs import RunStore
     from headrace.state.timers import Timer
     from headrace.state.version import VersionRef
@@ -378,6 +379,21 @@ class StateBackend(Plugin):
             StateCorruptedError: when a file is missing or damaged.
         """
         raise UnsupportedOperationError(f"{self} cannot export its state: take a native savepoint")
+
+    def heads(self, storage: Folder, ref: VersionRef) -> Iterator[RunHead]:
+        """What a version says of its runs, without rows; called in the driver, before a job runs.
+
+        What operators keep by themselves is compared with it. A backend that has no runs says nothing: operators
+        refuse what they find when they are opened.
+
+        Args:
+            storage: where state files are.
+            ref: the version.
+
+        Raises:
+            StateCorruptedError: when a file is missing or damaged.
+        """
+        return iter(())
 
     def import_tables(
         self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 from copy import deepcopy
 from decimal import Decimal
 from enum import Enum
+from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import RowTypeInfo
+from headrace.common.values.handler import WrongValueError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,25 +43,42 @@ ATOMIC: Final = frozenset(
 """Classes whose instances cannot be changed (exactly these: an instance of a subclass may have attributes)."""
 
 
-def copy_value(value: Any) -> Any:
-    """A value that shares nothing with ``value`` that could be changed; itself when nothing in it can."""
+def copy_value(value: Any, subject: str = "the value") -> Any:
+    """A value that shares nothing with ``value`` that could be changed; itself when nothing in it can.
+
+    Args:
+        value: the value.
+        subject: what an error calls it.
+
+    Raises:
+        InvalidTypeError: when it, or something in it, cannot be copied, as a generator, a file or a lock.
+    """
     kind = type(value)
     if kind in ATOMIC:
         return value
     if kind is list:
-        return [element if type(element) in ATOMIC else copy_value(element) for element in value]
+        return [element if type(element) in ATOMIC else copy_value(element, subject) for element in value]
     if kind is dict:
-        return {key: item if type(item) in ATOMIC else copy_value(item) for key, item in value.items()}
+        return {key: item if type(item) in ATOMIC else copy_value(item, subject) for key, item in value.items()}
     if kind is tuple:
-        return value if all(type(element) in ATOMIC for element in value) else tuple(map(copy_value, value))
+        is_atomic = all(type(element) in ATOMIC for element in value)
+        return value if is_atomic else tuple([copy_value(element, subject) for element in value])
     if kind is Row:
-        values = [item if type(item) in ATOMIC else copy_value(item) for item in value._values]
+        values = [item if type(item) in ATOMIC else copy_value(item, subject) for item in value._values]
         return make_row(value._fields, values, value._row_kind)
-    return set(value) if kind is set else value if isinstance(value, Enum) else deepcopy(value)
+    return set(value) if kind is set else value if isinstance(value, Enum) else _deep_copy(value, subject)
 
 
-def copier(type_: TypeInformation) -> Callable[[Any], Any]:
-    """What copies values of a type, so that changing the copy does not change the value."""
+def _deep_copy(value: Any, subject: str) -> Any:
+    try:
+        return deepcopy(value)
+    except (TypeError, copy.Error, PicklingError) as error:
+        wrong = WrongValueError(value, f"an object that can be copied ({error})")
+        raise InvalidTypeError(subject + wrong.describe()) from error
+
+
+def copier(type_: TypeInformation) -> Callable[..., Any]:
+    """What copies values of a type as :func:`copy_value` does, with the same arguments."""
     if type_.is_immutable:
         return _same
     if isinstance(type_, RowTypeInfo) and all(field.is_immutable for field in type_.field_types):
@@ -65,9 +86,9 @@ def copier(type_: TypeInformation) -> Callable[[Any], Any]:
     return copy_value
 
 
-def _same(value: Any) -> Any:
+def _same(value: Any, _subject: str = "") -> Any:
     return value
 
 
-def _copy_row(row: Row | None) -> Row | None:
+def _copy_row(row: Row | None, _subject: str = "") -> Row | None:
     return None if row is None else make_row(row._fields, row._values, row._row_kind)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.typeinfo import type_from_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OTHER_UID: Final = "give the operator another uid, or restore the old declaration"
 """What is to be done when an operator has kept something else for itself."""
@@ -19,6 +22,17 @@ def difference(stored: Any, declared: Any) -> str:
     if before == now:  # they differ in what the words leave out
         before, now = str(stored), str(declared)
     return f"stored {before}, declared {now}"
+
+
+def difference_of_columns(stored: pa.Schema, declared: pa.Schema) -> str:
+    """What is not the same in two schemas."""
+    if stored.names != declared.names:
+        return f"stored {', '.join(stored.names)}, declared {', '.join(declared.names)}"
+    return "; ".join(
+        f"{before.name!r} was stored as {before.type} and is declared as {now.type}"
+        for before, now in zip(stored, declared, strict=True)
+        if before.type != now.type
+    )
 
 
 def in_words(described: Any) -> str:

@@ -230,7 +230,7 @@ class WritableMapState(ReadableMapState[K, V]):
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Removes an entry, if there is one."""
+        """Removes an entry, if there is one; errors as of :meth:`put`."""
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)

@@ -17,13 +17,14 @@ import pyarrow as pa
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import type_from_json
-from headrace.state.differences import OTHER_UID, difference
+from headrace.state.differences import OTHER_UID, difference, difference_of_columns
 from headrace.state.evolution import Incompatible, evolution, evolve_run, rewrite_run
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
 from headrace.state.runs.known_keys import OrderedKeys
 from headrace.state.runs.layout import KIND, TYPES, VALUE
+from headrace.state.runs.list_columns import rows_of_ranges
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs
 from headrace.state.runs.ordered import (
     FLOOR,
@@ -154,7 +155,7 @@ class OrderedLayout:
             if stored != declared:
                 raise self._other(self._differs(entry, stored, declared))
         if not run.section.schema.equals(self.schema):
-            raise self._other(f"other columns: stored {run.section.schema.names}, declared {self.schema.names}")
+            raise self._other(f"other columns: {difference_of_columns(run.section.schema, self.schema)}")
 
     def _other(self, difference: str) -> StateMigrationError:
         return StateMigrationError(f"{self.what} were stored with {difference}; {self.advice}")
@@ -356,7 +357,7 @@ class _Cursor:
             stop = rows_above(self._run, time, start).row
             window = section.rows_of(HASH, start, stop).to_numpy()
             first, last = (np.searchsorted(window, probes, side=side) for side in ("left", "right"))
-            found.append(start + _ranges(first, last))
+            found.append(start + rows_of_ranges(first, last - first))
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
         if not len(rows):
             return None
@@ -392,10 +393,3 @@ class _Cursor:
 
 def _with_rows(batches: Iterator[pa.RecordBatch | None]) -> list[pa.RecordBatch]:
     return [batch for batch in batches if batch is not None and batch.num_rows]
-
-
-def _ranges(starts: Longs, stops: Longs) -> Longs:
-    """All integers of the ranges ``[start, stop)``, one range after the other."""
-    lengths = stops - starts
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.state.runs import Run
 from headrace.state.runs.run import weight_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.state.runs import HashRange
     from headrace.state.runs.sections import Section
 
 Entry = dict[str, Any]
+
+
+class RunHead(NamedTuple):
+    """What is known of a run without its rows.
+
+    Attributes:
+        uid: the operator.
+        store: the store that it is in.
+        meta: what its writer said about it.
+        schema: its columns.
+    """
+
+    uid: str
+    store: str
+    meta: dict[str, Any]
+    schema: pa.Schema
 
 
 def entry_of_run(run: Run) -> Entry:

@@ -17,8 +17,9 @@ from headrace.state.importing import Importer
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
-from headrace.state.run_entries import entry_of_run, run_of_entry
+from headrace.state.run_entries import RunHead, entry_of_run, run_of_entry
 from headrace.state.runs import ALL_HASHES, Run, RunStore
+from headrace.state.runs.ordered import without_rows
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
 from headrace.state.state_file import FORMAT, ImageWriter, VersionName, read_index
@@ -121,6 +122,17 @@ class HashMapTaskStates:
             hashes = self._hashes_of(table.uid, table.store)
             runs = importer.runs(table, hashes)
             self._stores[table.uid, table.store] = RunStore(table.store, hashes, runs, partition=self._partition)
+
+    def pretend(self, heads: Iterable[RunHead]) -> None:
+        """Puts runs without rows into stores, which say what stored ones say: for who only asks what is stored."""
+        runs: dict[StoreKey, list[Run]] = {}
+        for head in heads:
+            empty = Section(pa.RecordBatch.from_pylist([], head.schema))
+            hashes = self._hashes_of(head.uid, head.store)
+            runs.setdefault((head.uid, head.store), []).append(Run(empty, without_rows(head.meta), hashes))
+        for (uid, name), found in runs.items():
+            hashes = self._hashes_of(uid, name)
+            self._stores[uid, name] = RunStore(name, hashes, found, partition=self._partition)
 
     def operator(self, uid: str) -> HashMapOperatorStates:
         """The state of the operator with that uid in this task."""
@@ -322,6 +334,12 @@ class HashMapStateBackend(StateBackend):
     def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
         if not ref.is_empty:
             yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
+
+    def heads(self, storage: Folder, ref: VersionRef) -> Iterator[RunHead]:
+        if not ref.is_empty:
+            stores = HashMapTaskStates.stored_runs(storage, ref, self.sections(storage))
+            for (uid, store), runs in stores.items():
+                yield from (RunHead(uid, store, run.meta, run.section.schema) for run in runs)
 
     def import_tables(
         self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]

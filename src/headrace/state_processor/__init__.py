@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from headrace.state_processor.bootstrap import BootstrapTransformation
 from headrace.state_processor.comparison import Difference, compare
-from headrace.state_processor.functions import KeyedStateBootstrapFunction, StateBootstrapFunction
+from headrace.state_processor.functions import (
+    BroadcastStateBootstrapFunction,
+    KeyedStateBootstrapFunction,
+    StateBootstrapFunction,
+)
 from headrace.state_processor.operator_transformation import (
     KeyedOperatorTransformation,
     OneInputTransformation,
@@ -13,10 +17,12 @@ from headrace.state_processor.operator_transformation import (
 from headrace.state_processor.reader import SavepointReader, StoredTable
 from headrace.state_processor.state_tables import StateTables
 from headrace.state_processor.transformation import StateTransformation
+from headrace.state_processor.windowed_transformation import WindowedOperatorTransformation
 from headrace.state_processor.writer import SavepointWriter
 
 __all__ = [
     "BootstrapTransformation",
+    "BroadcastStateBootstrapFunction",
     "Difference",
     "KeyedOperatorTransformation",
     "KeyedStateBootstrapFunction",
@@ -28,5 +34,6 @@ __all__ = [
     "StateTables",
     "StateTransformation",
     "StoredTable",
+    "WindowedOperatorTransformation",
     "compare",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +27,10 @@ from headrace.graph.process_specs import ProcessSpec, StateBootstrapSpec
 from headrace.operators.functions import has_own
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tables import write_table
-from headrace.state.kinds import KEYED, WITHOUT_KEYS
+from headrace.state.kinds import KEYED, WITHOUT_KEYS, StateKind
+from headrace.state.operator.redistribution import kind_of_store
 from headrace.state_processor.given_data import is_spark_dataframe, is_table, table_of
-from headrace.state_processor.transformation import StateTransformation
+from headrace.state_processor.transformation import StateTransformation, WrittenState
 from headrace.storage.locations import open_storage
 from headrace.storage.posix import PosixFolder
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -37,7 +38,7 @@ from headrace.time.watermark_strategy import WatermarkStrategy
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream import DataStream
-    from headrace.savepoint.metadata import TableFile
+    from headrace.state.exported import ExportedTable
     from headrace.state.kinds import StateKinds
     from headrace.state_processor.transformation import WriteTarget
     from headrace.storage.folder import Folder
@@ -93,6 +94,7 @@ class BootstrapTransformation(StateTransformation):
         records: the records.
         state_kinds: the kinds of state that the function makes.
         build: puts the function behind the stream of records.
+        check_results: is given the operator and what it emits.
 
     Examples:
         >>> from headrace.state_processor import OperatorTransformation
@@ -101,11 +103,16 @@ class BootstrapTransformation(StateTransformation):
     """
 
     def __init__(
-        self, records: Records, state_kinds: StateKinds, build: Callable[[DataStream[Any]], DataStream[Any]]
+        self,
+        records: Records,
+        state_kinds: StateKinds,
+        build: Callable[[DataStream[Any]], DataStream[Any]],
+        check_results: Callable[[str, Iterable[Any]], None],
     ) -> None:
         self._records = records
         self._kinds = state_kinds
         self._build = build
+        self._check_results = check_results
 
     @property
     def parallelism(self) -> int:
@@ -116,15 +123,29 @@ class BootstrapTransformation(StateTransformation):
     def state_kinds(self) -> StateKinds:
         return self._kinds
 
-    def write(self, target: WriteTarget) -> list[TableFile]:
+    def write(self, target: WriteTarget) -> WrittenState:
         place = target.place
         with _folders(target.configuration) as (folder, checkpoints):
             self._run(target, folder, checkpoints)
-            return [
-                write_table(target.savepoint, table, place.stage, partition)
-                for _, partition, table in open_job(checkpoints, target.configuration.storage_options()).task_tables()
+            job = open_job(checkpoints, target.configuration.storage_options())
+            tables = [
+                write_table(target.savepoint, self._checked(table), place.stage, partition)
+                for _, partition, table in job.task_tables()
                 if table.uid == place.uid
             ]
+            return WrittenState(tables, job.manifest.epoch)
+
+    def _checked(self, table: ExportedTable) -> ExportedTable:
+        """Refuse a state that belongs to another kind of function: subtasks would have it of some records."""
+        kind = kind_of_store(table.store) or StateKind.KEYED
+        if kind not in self._kinds:
+            of_all, of_shares = "BroadcastStateBootstrapFunction", "StateBootstrapFunction"
+            name = table.store.partition("/")[2]
+            raise InvalidProgramError(
+                f"operator {table.uid!r}: its function makes the {kind.value} state {name!r}, which is for a "
+                f"{of_all if kind is StateKind.BROADCAST else of_shares} to make"
+            )
+        return table
 
     def _run(self, target: WriteTarget, folder: Path, checkpoints: str) -> None:
         place = target.place
@@ -137,11 +158,7 @@ class BootstrapTransformation(StateTransformation):
             results = self._build(self._records.stream(environment, folder, f"{place.uid} records"))
             results.uid(place.uid).set_parallelism(place.parallelism).set_max_parallelism(place.max_parallelism)
             with closing(results.execute_and_collect(f"state of {place.uid}")) as found:
-                for result in found:
-                    raise InvalidProgramError(
-                        f"operator {place.uid!r}: its function gives {result!r}, and one that makes state gives "
-                        "nothing: write process_element without yield and return"
-                    )
+                self._check_results(place.uid, found)
 
 
 def keyed(records: Records, selector: Any, key_type: Any, function: Any) -> BootstrapTransformation:
@@ -152,16 +169,52 @@ def keyed(records: Records, selector: Any, key_type: Any, function: Any) -> Boot
         grouped = stream.key_by(selector, key_type)
         return grouped._apply(StateBootstrapSpec(function, Types.PICKLED_BYTE_ARRAY()), "StateBootstrap")
 
-    return BootstrapTransformation(records, KEYED, build)
+    return BootstrapTransformation(records, KEYED, build, _refuse_results)
+
+
+def windowed(records: Records, build: Callable[[DataStream[Any]], DataStream[Any]]) -> BootstrapTransformation:
+    """What windows hold of the records of each key, which ``build`` puts into them."""
+
+    def build_open(stream: DataStream[Any]) -> DataStream[Any]:
+        results = build(stream)
+        results._update(keeps_windows_open=True)
+        return results
+
+    return BootstrapTransformation(records, KEYED, build_open, _warn_of_results)
 
 
 def without_keys(records: Records, function: Any) -> BootstrapTransformation:
-    """The state of subtasks that a function makes."""
+    """The state of subtasks that a function makes, each of its share of the records."""
+    spec = ProcessSpec(function, Types.PICKLED_BYTE_ARRAY())
+    kinds = WITHOUT_KEYS - {StateKind.BROADCAST}
     return BootstrapTransformation(
-        records,
-        WITHOUT_KEYS,
-        lambda stream: stream.rebalance()._apply(ProcessSpec(function, Types.PICKLED_BYTE_ARRAY()), "StateBootstrap"),
+        records, kinds, lambda stream: stream.rebalance()._apply(spec, "StateBootstrap"), _refuse_results
     )
+
+
+def in_common(records: Records, function: Any) -> BootstrapTransformation:
+    """The state that a function makes in all subtasks alike, each of all records."""
+    spec = ProcessSpec(function, Types.PICKLED_BYTE_ARRAY())
+    kinds = frozenset({StateKind.BROADCAST})
+    return BootstrapTransformation(
+        records, kinds, lambda stream: stream.broadcast()._apply(spec, "StateBootstrap"), _refuse_results
+    )
+
+
+def _refuse_results(uid: str, results: Iterable[Any]) -> None:
+    for result in results:
+        raise InvalidProgramError(
+            f"operator {uid!r}: its function gives {result!r}, and one that makes state gives nothing: write "
+            "process_element without yield and return"
+        )
+
+
+def _warn_of_results(uid: str, results: Iterable[Any]) -> None:
+    shown = sum(1 for _ in results)
+    if shown:
+        logger.warning(
+            "operator %r: its trigger had windows fire while they were filled: %d results, which go nowhere", uid, shown
+        )
 
 
 def _check_no_timers(function: Any) -> None:

@@ -6,6 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from headrace.common.arguments import refused, shown
+from headrace.common.errors import InvalidTypeError
 from headrace.savepoint.columns import ENCODED, WINDOW
 from headrace.state.exported import NAMESPACE
 from headrace.state.runs.layout import ENTRY_KEY, EXPIRY, KEY
@@ -58,7 +60,17 @@ def compare(before: SavepointReader, after: SavepointReader) -> Iterator[Differe
     """All that is different, state by state.
 
     Expiry does not count. A state is held in memory as Python objects while it is compared.
+
+    Raises:
+        InvalidTypeError: when one of them is no reader.
     """
+    for reader in (before, after):
+        if not hasattr(reader, "states"):
+            raise refused(f"compare takes two readers: SavepointReader.read({shown(reader)})", InvalidTypeError)
+    return _all_compared(before, after)
+
+
+def _all_compared(before: SavepointReader, after: SavepointReader) -> Iterator[Difference]:
     there = [{(table.uid, table.store) for table in reader.states()} for reader in (before, after)]
     for uid, store in sorted(there[0] | there[1]):
         sides = [

@@ -6,7 +6,12 @@ from abc import abstractmethod
 from typing import Any, Generic
 
 from headrace.common.type_variables import K_contra, T_contra
-from headrace.datastream.functions import CheckpointedFunction, KeyedProcessFunction, ProcessFunction
+from headrace.datastream.functions import (
+    CheckpointedFunction,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
 
 
 class KeyedStateBootstrapFunction(KeyedProcessFunction[K_contra, T_contra, Any], Generic[K_contra, T_contra]):
@@ -69,3 +74,28 @@ class StateBootstrapFunction(ProcessFunction[T_contra, Any], CheckpointedFunctio
     @abstractmethod
     def process_element(self, value: T_contra, ctx: ProcessFunction.Context) -> None:
         """Called for each record."""
+
+
+class BroadcastStateBootstrapFunction(StateBootstrapFunction[T_contra]):
+    """Makes the broadcast state of an operator out of records: each subtask is given all of them.
+
+    Examples:
+        >>> import tempfile
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.state import MapStateDescriptor
+        >>> from headrace.state_processor import BroadcastStateBootstrapFunction
+        >>> from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
+        >>> RATES = MapStateDescriptor("rates", Types.STRING(), Types.DOUBLE())
+        >>> class Rates(BroadcastStateBootstrapFunction):
+        ...     def initialize_state(self, context):
+        ...         self.rates = context.get_operator_state_store().get_broadcast_state(RATES)
+        ...     def process_element(self, value, ctx):
+        ...         self.rates.put(value[0], value[1])
+        >>> rates = OperatorTransformation.bootstrap_with([("USD", 1.1), ("USD", 1.2)]).transform(Rates())
+        >>> path = SavepointWriter.new_savepoint().with_operator("priced", rates).write(tempfile.mkdtemp() + "/first")
+        >>> SavepointReader.read(path).read_broadcast_state("priced", "rates").column("value").to_pylist()
+        [1.2]
+    """
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """Called at the end of an epoch; the state is as records have left it."""

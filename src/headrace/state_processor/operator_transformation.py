@@ -6,12 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import expect
-from headrace.state_processor.bootstrap import BootstrapTransformation, Records, keyed, without_keys
-from headrace.state_processor.functions import KeyedStateBootstrapFunction, StateBootstrapFunction
+from headrace.state_processor.bootstrap import BootstrapTransformation, Records, in_common, keyed, without_keys
+from headrace.state_processor.functions import (
+    BroadcastStateBootstrapFunction,
+    KeyedStateBootstrapFunction,
+    StateBootstrapFunction,
+)
 from headrace.state_processor.state_tables import StateTables
+from headrace.state_processor.windowed_transformation import WindowedOperatorTransformation, in_counts, in_windows
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
+    from headrace.windowing.assigner import WindowAssigner
 
 
 class OperatorTransformation:
@@ -85,12 +91,17 @@ class OneInputTransformation:
         return KeyedOperatorTransformation(self._records, key_selector, key_type)
 
     def transform(self, function: StateBootstrapFunction[Any]) -> BootstrapTransformation:
-        """What a function makes of the records: lists of subtasks.
+        """What a function makes of the records: lists of subtasks, or what all of them have in common.
+
+        Args:
+            function: a :class:`StateBootstrapFunction`, or a :class:`BroadcastStateBootstrapFunction`.
 
         Raises:
             InvalidTypeError: when it is something else.
         """
         expect(function, StateBootstrapFunction, "transform")
+        if isinstance(function, BroadcastStateBootstrapFunction):
+            return in_common(self._records, function)
         return without_keys(self._records, function)
 
 
@@ -111,6 +122,19 @@ class KeyedOperatorTransformation:
         self._records = records
         self._selector = key_selector
         self._key_type = key_type
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedOperatorTransformation:
+        """Puts the records into windows of event time, or without end; they need timestamps for the former.
+
+        Raises:
+            InvalidTypeError: when it is no window assigner.
+            InvalidProgramError: when its windows are of the clock.
+        """
+        return in_windows(self._records, self._selector, self._key_type, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedOperatorTransformation:
+        """Cuts the records of each key into windows of ``size`` records; those that are not full are kept."""
+        return in_counts(self._records, self._selector, self._key_type, size, slide)
 
     def transform(self, function: KeyedStateBootstrapFunction[Any, Any]) -> BootstrapTransformation:
         """What a function makes of the records of each key: states and timers.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
-from headrace.common.errors import SavepointError
+from headrace.common.arguments import expect, refused, shown
+from headrace.common.errors import InvalidTypeError, SavepointError
 from headrace.common.typeinfo import type_from_json
 from headrace.savepoint.columns import readable, type_of_keys
 from headrace.savepoint.metadata import TableFile
@@ -23,8 +25,6 @@ from headrace.state_processor.given_data import check_spark_session
 from headrace.state_processor.type_words import in_words
 
 if TYPE_CHECKING:
-    import os
-
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
     from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.verification import Verified
@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 TIMERS: Final = "timers/"
 _BROADCAST: Final = "broadcast/"
+_NO_TIMERS: Final = pa.schema([("domain", pa.string()), ("time", pa.int64()), ("key", pa.null())]).empty_table()
 
 _OF_PATTERNS: Final = re.compile(r"[][{}*?\\]")
 """The characters by which Spark takes a path for a pattern of many paths."""
@@ -110,6 +111,8 @@ class SavepointReader:
     """
 
     def __init__(self, job: StoredJob) -> None:
+        if not isinstance(job, StoredJob):
+            raise refused(f"a path is read by SavepointReader.read({shown(job)})", InvalidTypeError)
         self._job = job
 
     @classmethod
@@ -117,14 +120,20 @@ class SavepointReader:
         """A reader of a savepoint or of a checkpoint directory.
 
         Args:
-            path: its path, or its URI on an object store or HDFS.
+            path: its path, or its URI on an object store or HDFS; or that of the manifest of an older checkpoint that
+                the directory retains.
             options: how object stores are reached, as the options of a configuration say it.
 
         Raises:
             SavepointError: when there is none, or a damaged one.
             CheckpointError: likewise.
+            InvalidTypeError: when it is no path.
         """
-        return cls(open_job(path, options))
+        place = os.fspath(path) if isinstance(path, os.PathLike) else path
+        expect(place, str, "SavepointReader.read")
+        if not place.strip():
+            raise refused("SavepointReader.read: the path is empty (was it to come from a variable that is not set?)")
+        return cls(open_job(place, options))
 
     @property
     def manifest(self) -> Manifest:
@@ -147,7 +156,8 @@ class SavepointReader:
             Columns as ``docs/savepoints.md`` lists them: ``key``, ``value`` and what belongs to the kind of state.
 
         Raises:
-            SavepointError: when there is no such state; it names those that there are.
+            SavepointError: when there is no such state, or it holds nothing, which is not stored; it names those that
+                there are.
         """
         return self.read_table(uid, f"state/{name}")
 
@@ -168,14 +178,26 @@ class SavepointReader:
         return self.read_table(uid, f"{_BROADCAST}{name}")
 
     def read_timers(self, uid: str) -> pa.Table:
-        """The timers that are pending, by time: ``domain`` (event or processing), ``time`` in milliseconds, ``key``."""
+        """The timers that are pending, by time: ``domain`` (event or processing), ``time`` in milliseconds, ``key``.
+
+        Returns:
+            A table; without rows, and then with a ``key`` of no type, when none are pending.
+
+        Raises:
+            SavepointError: when there is no such operator with state.
+        """
         found = []
         for domain in ("event", "processing"):
             table = self._table(uid, f"{TIMERS}{domain}")
             if table is not None:
                 found.append(table.add_column(0, "domain", pa.array([domain] * table.num_rows, pa.string())))
+        if not found and uid not in self.operators():
+            known = ", ".join(sorted(self.operators())) or "none"
+            raise SavepointError(
+                f"{self._job.location} holds no state of an operator with uid {uid!r}: operators with state are {known}"
+            )
         if not found:
-            raise self._missing(uid, TIMERS)
+            return _NO_TIMERS
         return pa.concat_tables(found, promote_options="default").sort_by("time")
 
     def read_table(self, uid: str, store: str) -> pa.Table:
@@ -232,7 +254,8 @@ class SavepointReader:
             key_type: the type of keys that the program gives to ``key_by``; any object when left out.
 
         Returns:
-            What the state gives for the key: a value (None where there is none), a list, a dict.
+            What the state gives for the key: a value (None where there is none), a list, a dict. A state of that name
+            that the operator does not have gives the same as one that holds nothing.
 
         Raises:
             StateMigrationError: when the state was stored with another type, or with other keys.
@@ -272,8 +295,11 @@ class SavepointReader:
     def _missing(self, uid: str, store: str) -> SavepointError:
         known = [f"{table.uid} {table.store}" for table in self.states()]
         near = get_close_matches(f"{uid} {store}", known, 1)
-        there = f"did you mean {near[0]}?" if near else f"it holds {', '.join(known) or 'no state'}"
-        return SavepointError(f"{self._job.location} holds no {store!r} of an operator with uid {uid!r}: {there}")
+        there = f"did you mean {near[0]}?" if near else f"it holds {', '.join(known) or 'no state'}."
+        return SavepointError(
+            f"{self._job.location} holds no {store!r} of an operator with uid {uid!r}: {there} (A state that holds "
+            "nothing is not stored.)"
+        )
 
 
 def _as_spark_reads(path: str) -> str:

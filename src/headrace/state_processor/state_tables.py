@@ -15,7 +15,7 @@ from headrace.state.kinds import StateKind
 from headrace.state_processor.given_data import is_spark_dataframe, table_of
 from headrace.state_processor.given_rows import GivenRows, given_rows
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.transformation import StateTransformation
+from headrace.state_processor.transformation import StateTransformation, WrittenState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,14 +123,14 @@ class StateTables(StateTransformation):
         expect(descriptor, MapStateDescriptor, "with_broadcast_state")
         return self._with(StateColumns.broadcast(descriptor), data)
 
-    def write(self, target: WriteTarget) -> list[TableFile]:
+    def write(self, target: WriteTarget) -> WrittenState:
         written: list[TableFile] = []
         for state in self._states.values():
             try:
                 written += state.write(target.savepoint, target.place)
             except HeadraceError as error:
                 raise SavepointError(f"operator {target.place.uid!r}: {error}") from error
-        return written
+        return WrittenState(written)
 
     def _with(self, columns: StateColumns, data: Any) -> Self:
         if columns.store in self._states:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
@@ -29,6 +29,18 @@ class WriteTarget:
     configuration: Configuration
 
 
+class WrittenState(NamedTuple):
+    """The state of an operator, as it was written.
+
+    Attributes:
+        tables: its files.
+        epochs: how many epochs it took to make it: records that windows hold are numbered by them.
+    """
+
+    tables: list[TableFile]
+    epochs: int = 0
+
+
 class StateTransformation(ABC):
     """What the state of an operator is made of: what :class:`OperatorTransformation` gives.
 
@@ -50,7 +62,7 @@ class StateTransformation(ABC):
         return 1
 
     @abstractmethod
-    def write(self, target: WriteTarget) -> list[TableFile]:
+    def write(self, target: WriteTarget) -> WrittenState:
         """Write it into a savepoint.
 
         Raises:

@@ -32,7 +32,7 @@ from headrace.state_processor.manifest_edits import (
 )
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.transformation import StateTransformation, WriteTarget
+from headrace.state_processor.transformation import StateTransformation, WriteTarget, WrittenState
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
@@ -236,9 +236,11 @@ class SavepointWriter:
         self._check_published()
         _check_empty(folder)
         folder.make()
-        tables = [*self._write_carried(folder), *self._write_replaced(folder), *self._write_given(folder)]
+        given = self._write_given(folder)
+        tables = [*self._write_carried(folder), *self._write_replaced(folder), *given.tables]
         files = tuple(self._write_source_files(folder))
-        manifest = with_tables(replace(self._manifest, restored_from=""), tables)
+        epoch = max(self._manifest.epoch, given.epochs)
+        manifest = with_tables(replace(self._manifest, restored_from="", epoch=epoch), tables)
         metadata = SavepointMetadata(manifest, "canonical", tuple(tables), files)
         if not folder.create(METADATA, metadata.to_bytes()):
             raise SavepointError(f"{folder.locate(METADATA)} exists: somebody else has written a savepoint there")
@@ -254,9 +256,11 @@ class SavepointWriter:
         for (uid, _), rows in self._replaced.items():
             yield from rows.write(folder, self._place(uid))
 
-    def _write_given(self, folder: Folder) -> Iterator[TableFile]:
-        for uid, transformation in self._given.items():
-            yield from transformation.write(WriteTarget(folder, self._place(uid), self._configuration))
+    def _write_given(self, folder: Folder) -> WrittenState:
+        targets = {uid: WriteTarget(folder, self._place(uid), self._configuration) for uid in self._given}
+        written = [transformation.write(targets[uid]) for uid, transformation in self._given.items()]
+        epochs = max((state.epochs for state in written), default=0)
+        return WrittenState([table for state in written for table in state.tables], epochs)
 
     def _write_source_files(self, folder: Folder) -> Iterator[SourceFile]:
         for uid, name, content in self._job.source_files():

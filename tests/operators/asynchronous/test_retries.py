@@ -119,6 +119,25 @@ def test_the_timeout_covers_all_attempts(wait: Wait) -> None:
     assert answers(retrying(wait, Flaky(1_000_000), strategy, timeout=30), [10, 20, 30]) == [-10, -20, -30]
 
 
+class Translates(Flaky):
+    """Makes something else of a cancellation, as clients of services do: raises another error, or gives nothing."""
+
+    async def answer(self, value: int) -> list[int]:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if value == 10:
+                raise ConnectionError("cancelled") from None
+        return []
+
+
+@ways
+def test_a_request_whose_time_is_over_is_not_made_again(wait: Wait) -> None:
+    strategy = AsyncRetryStrategy.fixed_delay(5, 1, empty_result_predicate, has_exception_predicate)
+    assert answers(retrying(wait, Translates(0), strategy, timeout=20), [10, 20]) == [-10, -20]
+    assert sorted(asked) == [10, 20]
+
+
 class Patient(AsyncRetryStrategy):
     """Tries again as long as there is no result."""
 

@@ -193,7 +193,7 @@ def test_other_aggregates_are_refused() -> None:
     run = driver(given)
     run.run([[Record(1, 1, 1)]])
     run.make = driver(given, [agg.min("value")]).make
-    with pytest.raises(StateMigrationError, match="window-contents"):
+    with pytest.raises(StateMigrationError, match="what windows hold was stored with another type"):
         run.run([[Record(1, 1, 1)]])
 
 

@@ -20,6 +20,7 @@ from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from headrace.windowing.triggers.count import CountTrigger
+from tests.first_epochs import first_epoch
 from tests.operators.window.test_stored_windows import (
     ASSIGNERS,
     DECLARATIONS,
@@ -75,11 +76,10 @@ ON_BOTH = ["declared sum", "of kind with a trigger", "of kind sessions"]
 
 
 def refuses(build: Build, checkpoint: Checkpoint, backend: str) -> bool:
-    with JobHarness(build, restore=checkpoint, configuration={"state.backend.type": backend}) as harness:
-        try:
-            harness.run_epoch()
-        except StateMigrationError:
-            return True
+    try:
+        first_epoch(build, checkpoint, configuration={"state.backend.type": backend})
+    except StateMigrationError:
+        return True
     return False
 
 
@@ -360,22 +360,16 @@ REFUSED = {
 def test_where_that_cannot_be_right_it_is_refused_with_the_reason(name: str, contents: str) -> None:
     before, after, reason = REFUSED[name]
     checkpoint = left(moving(before, contents), [(("a", 7), 4)])
-    with (
-        JobHarness(moving(after, contents), restore=checkpoint, configuration=told("reaggregate")) as harness,
-        pytest.raises(StateMigrationError, match=reason) as error,
-    ):
-        harness.run_epoch()
+    with pytest.raises(StateMigrationError, match=reason) as error:
+        first_epoch(moving(after, contents), checkpoint, configuration=told("reaggregate"))
     assert "execution.state-recovery.changed-windows" in str(error.value)
 
 
 def test_other_aggregates_or_keys_do_not_move() -> None:
     checkpoint = left(over(tumbling(10), "summed"), [(("a", 7), 4)])
     build = moving(tumbling(20), "aggregates")
-    with (
-        JobHarness(build, restore=checkpoint, configuration=told("reaggregate")) as harness,
-        pytest.raises(StateMigrationError, match="another set of aggregates"),
-    ):
-        harness.run_epoch()
+    with pytest.raises(StateMigrationError, match="another set of aggregates"):
+        first_epoch(build, checkpoint, configuration=told("reaggregate"))
 
 
 class NotMerging(Mean):
@@ -404,11 +398,8 @@ def test_a_function_that_does_not_merge_is_told() -> None:
 def test_windows_with_a_trigger_of_their_own_do_not_move() -> None:
     checkpoint = left(numbered(tumbling(10), CountTrigger.of(9)), [(("a", 7), 4)])
     build = numbered(tumbling(20), CountTrigger.of(9))
-    with (
-        JobHarness(build, restore=checkpoint, configuration=told("reaggregate")) as harness,
-        pytest.raises(StateMigrationError, match="they have a trigger, evictor or clock of their own"),
-    ):
-        harness.run_epoch()
+    with pytest.raises(StateMigrationError, match="they have a trigger, evictor or clock of their own"):
+        first_epoch(build, checkpoint, configuration=told("reaggregate"))
 
 
 @pytest.mark.parametrize("contents", CONTENTS)

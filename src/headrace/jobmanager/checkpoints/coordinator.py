@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, JobSupersededError
 from headrace.common.logs import get_logger
+from headrace.jobmanager.checkpoints.declared_state import check_declared, heads_of_manifest
 from headrace.jobmanager.checkpoints.manifests import first_manifest
 from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.sinks.job_sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import JobBlob
 
 
 logger = get_logger(__name__)
@@ -30,6 +32,7 @@ class CheckpointCoordinator:
     Args:
         store: where they are kept.
         plan: the job.
+        blob: the same as it travels to tasks.
         sinks: its sinks.
         ignore_unclaimed: whether what no operator of the program takes over may be left behind.
         start: what a job begins with that finds no manifest; nothing when left out.
@@ -44,6 +47,7 @@ class CheckpointCoordinator:
         self,
         store: CheckpointStore | TemporaryStore,
         plan: JobPlan,
+        blob: JobBlob,
         sinks: JobSinks,
         *,
         ignore_unclaimed: bool,
@@ -53,14 +57,15 @@ class CheckpointCoordinator:
         self.epoch_before = 0
         self._store = store
         self._plan = plan
+        self._blob = blob
         self._sinks = sinks
         self._ignore_unclaimed = ignore_unclaimed
         self._start = start
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
-    def replanned(self, plan: JobPlan, sinks: JobSinks) -> CheckpointCoordinator:
+    def replanned(self, plan: JobPlan, blob: JobBlob, sinks: JobSinks) -> CheckpointCoordinator:
         """The same for another plan of the job, which goes on from where this has come to; :meth:`restart` is next."""
-        other = CheckpointCoordinator(self._store, plan, sinks, ignore_unclaimed=self._ignore_unclaimed)
+        other = CheckpointCoordinator(self._store, plan, blob, sinks, ignore_unclaimed=self._ignore_unclaimed)
         other.newest, other.epoch_before, other._in_doubt = self.newest, self.epoch_before, self._in_doubt
         return other
 
@@ -83,6 +88,8 @@ class CheckpointCoordinator:
             found = self._found()
             assert found is not None, "begin() has seen it"
         check_compatible(found, self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        heads = heads_of_manifest(found, self._plan.settings.state_backend, self._store.state)
+        check_declared(self._plan, self._blob, heads)
         self.newest = without_unclaimed(self._store.take_over(found), self._plan)
         return found
 
@@ -92,6 +99,7 @@ class CheckpointCoordinator:
             return first
         first = self._start.first_manifest(first, [planned.uid for planned in self._plan.operators()])
         check_compatible(first, self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        check_declared(self._plan, self._blob, self._start.heads(self._plan.settings.state_backend))
         return without_unclaimed(first, self._plan)
 
     def take_in(self, runtime: Runtime, found: Manifest | None) -> None:

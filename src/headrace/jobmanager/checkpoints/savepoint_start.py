@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.checkpoint.directory import source_folder
 from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
+from headrace.jobmanager.checkpoints.declared_state import heads_of_manifest, heads_of_tables
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import copy_in, named_files, put
 from headrace.savepoint.state_files import copy_state_file
-from headrace.savepoint.stored_job import newest_manifest
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
+    from headrace.state.backend import StateBackend
+    from headrace.state.run_entries import RunHead
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
@@ -36,9 +39,6 @@ T = TypeVar("T")
 logger = get_logger(__name__)
 
 _SAME_UIDS: Final[Mapping[str, str]] = MappingProxyType({})
-
-_FIRST_EPOCH: Final = 1
-"""The number of the manifest that is made of a savepoint: sinks know no epoch of the job yet."""
 
 _COPIES_AT_ONCE: Final = 8
 
@@ -60,7 +60,8 @@ class SavepointStart:
         self._options = options
         self._claims = claims
         self._uids = UidMapping(uids)
-        self._directory = open_storage(self._location, options=options)
+        self._place = CheckpointPlace.of(self._location)
+        self._directory = open_storage(self._place.directory, options=options)
         self._metadata: SavepointMetadata | None = None
 
     def __str__(self) -> str:
@@ -96,6 +97,21 @@ class SavepointStart:
             restored_from=self._location,
         )
 
+    def heads(self, backend: StateBackend) -> Iterator[RunHead]:
+        """What the job begins with says of itself, under the program's uids; after :meth:`first_manifest`.
+
+        Args:
+            backend: that of the job.
+        """
+        metadata = self._metadata
+        assert metadata is not None, "first_manifest() comes first"
+        if metadata.format == "canonical":
+            found = heads_of_tables(metadata.tables)
+        else:
+            state = open_storage(metadata.directory, options=self._options).folder("state")
+            found = heads_of_manifest(metadata.checkpoint, backend, state)
+        return (head._replace(uid=self._uids.of(head.uid)) for head in found)
+
     def take_in(
         self, manifest: Manifest, plan: JobPlan, runtime: Runtime, store: CheckpointStore | TemporaryStore
     ) -> Manifest:
@@ -115,7 +131,9 @@ class SavepointStart:
         """
         metadata = self._metadata
         assert metadata is not None, "first_manifest() comes first"
-        manifest = replace(manifest, epoch=_FIRST_EPOCH)
+        # Numbers of records rise with those of epochs, and open windows hold some: the first and the last one are told
+        # by them. So epochs are counted on from there.
+        manifest = replace(manifest, epoch=max(1, metadata.checkpoint.epoch))
         for file in metadata.files:
             uid = self._uids.of(file.uid)
             if uid in manifest.sources:
@@ -142,10 +160,10 @@ class SavepointStart:
         try:
             return read_metadata(self._directory)
         except SavepointError:
-            checkpoint = newest_manifest(self._directory)
+            checkpoint = read_checkpoint(self._directory, self._place.number)
             if checkpoint is None:
                 raise
-            return SavepointMetadata(checkpoint, "native", directory=self._location)
+            return SavepointMetadata(checkpoint, "native", directory=self._place.directory)
 
     def _import(
         self,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -25,7 +24,7 @@ from headrace.common.errors import (
 )
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import remove_uncompleted
-from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_out
 from headrace.savepoint.tasks import Export, with_tables
 from headrace.storage.locations import open_storage
@@ -201,8 +200,10 @@ def recover(job: JobServices) -> None:
             if _is_native(folder, name):
                 job.store.pin(name, replace(pin, lasts=True))
                 continue
-            with suppress(SavepointError):  # it is a canonical one, and complete
+            try:
                 remove_uncompleted(folder)
+            except SavepointError:  # it is a canonical one, and complete
+                _end_progress(folder)
             job.store.unpin(name)
         except (HeadraceError, OSError) as error:
             logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
@@ -238,6 +239,7 @@ def _begun(
             return _Running(name, folder, metadata, outcome, completed=completed)
         refs = list(manifest.versions())
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
+        folder.create(IN_PROGRESS, b"")
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _Running(name, folder, metadata, outcome, tables, completed)
     except BaseException:
@@ -261,6 +263,7 @@ def _completed(job: JobServices, running: _Running) -> str:
         running.folder.remove(METADATA)
         raise
     if not metadata.pin:
+        _end_progress(running.folder)
         _let_go(job, running.name)
     logger.info(
         "savepoint of epoch %d, complete after %.2f s: %s",
@@ -279,6 +282,14 @@ def _given_up(job: JobServices, name: str, folder: Folder) -> None:
         logger.warning("what was written of the savepoint %s is left there for now: %s", folder, error)
     else:
         _let_go(job, name)
+
+
+def _end_progress(folder: Folder) -> None:
+    """A savepoint is complete, and says so; what says that it is being taken may be left without harm."""
+    try:
+        folder.remove(IN_PROGRESS)
+    except OSError as error:
+        logger.info("%s is left: %s", folder.locate(IN_PROGRESS), error)
 
 
 def _let_go(job: JobServices, name: str) -> None:

@@ -280,15 +280,21 @@ class Requests:
             try:
                 returned = await function.invoke(request.argument)
             except Exception as error:
-                if not (self._strategy.can_retry(attempts) and self._is_passing(error)):
+                if not (self._may_retry(attempts) and self._is_passing(error)):
                     raise
             else:
                 results = _taken(request.results, returned, function.given_by)
-                if not (self._strategy.can_retry(attempts) and request.is_poor(results, self._is_poor)):
+                if not (self._may_retry(attempts) and request.is_poor(results, self._is_poor)):
                     return results
             await asyncio.sleep(self._strategy.get_backoff_time_millis(attempts) / 1000)
             attempts += 1
             self.retries += 1
+
+    def _may_retry(self, attempts: int) -> bool:
+        """Whether there may be another attempt: none of one that is cancelled, whatever its function made of that."""
+        task = asyncio.current_task()
+        assert task is not None, "requests are made by tasks"
+        return not task.cancelling() and self._strategy.can_retry(attempts)
 
 
 _CANCELLED: Final = (

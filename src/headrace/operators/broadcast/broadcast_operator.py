@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext, Output
+    from headrace.operators.base import OperatorContext
     from headrace.state.backend import KeyedStates
 
 ELEMENTS: Final = 0
@@ -136,6 +136,7 @@ class KeyedBroadcastContext(BroadcastContext):
         if not isinstance(state_descriptor, StateDescriptor):
             raise InvalidProgramError(f"apply_to_keyed_state takes the descriptor of a state, not {state_descriptor!r}")
         keyed = self._keyed
+        before = keyed.current  # that of another call, where the function makes one
         state = keyed.state(state_descriptor)
         holds = _HOLDS_SOMETHING[state_descriptor.kind]
         try:
@@ -144,7 +145,7 @@ class KeyedBroadcastContext(BroadcastContext):
                 if holds(state):
                     function(entry.key, state)
         finally:
-            keyed.current = NO_KEY
+            keyed.current = before
 
 
 _HOLDS_SOMETHING: Final[dict[str, Callable[[Any], bool]]] = {
@@ -180,9 +181,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         super().__init__(function, output_type, side_types, BROADCAST_INPUT, is_batch=is_batch)
         self._descriptors = descriptors
 
-    def open(self, context: OperatorContext, output: Output) -> None:
+    def take_up(self, context: OperatorContext) -> None:
         self._states = BroadcastStates(context, self._descriptors)
-        super().open(context, output)
+        super().take_up(context)
 
     def _new_context(self) -> KeyedProcessContext:
         found = KeyedElementContext(self._backend, self._service)

@@ -71,11 +71,18 @@ class EventTimeOrderOperator(Operator):
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        assert context.state is not None
         super().open(context, output)
+        self._take_up_waiting(context)
+        self._operator.open(context, output)
+
+    def take_up(self, context: OperatorContext) -> None:
+        self._take_up_waiting(context)
+        self._operator.take_up(context)
+
+    def _take_up_waiting(self, context: OperatorContext) -> None:
+        assert context.state is not None
         self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None
         self._waiting = {number: self._waiting_of(number, context) for number in self._turns}
-        self._operator.open(context, output)
 
     def _waiting_of(self, number: int, context: OperatorContext) -> WaitingRecords:
         """What keeps the records of an input."""

@@ -30,7 +30,7 @@ class CoGroupOperator(WindowOperator):
 
     def __init__(self, layout: GeneralWindowLayout) -> None:
         super().__init__(layout)
-        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS)
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
 
     def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
         return ElementsOfSides(context, windows, self._layout.input_type, self._layout.lateness)

@@ -19,6 +19,7 @@ from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import LINGERS, RECORD, TIME
 from headrace.operators.join.key_ranges import key_ranges
 from headrace.state.runs.grouping import sorted_by
+from headrace.state.runs.list_columns import rows_of_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.join.interval import JoinInterval
-    from headrace.operators.join.partners import Partners
+    from headrace.operators.join.matched_rows import MatchedRows
     from headrace.state.keys import KeyColumn
     from headrace.state.runs.sections import Section
 
@@ -103,7 +104,7 @@ def find_pairs(
     sources: Sequence[Sequence[Section]],
     arrived: Sequence[ArrivedSide],
     watermarks: Longs,
-    partners: Partners | None = None,
+    matched: MatchedRows | None = None,
 ) -> Iterator[Pairs]:
     """The pairs that records make which have arrived.
 
@@ -112,7 +113,7 @@ def find_pairs(
         sources: of each input what came before, oldest first, and the section of the records that have arrived.
         arrived: of each input these records.
         watermarks: the watermark that each of these has met, in the order in which they came.
-        partners: is told who has found whom, before the pairs come; None where nobody wants to know.
+        matched: is told which rows have been matched, before the pairs come; None where nobody wants to know.
     """
     found = [
         _Candidates.of(interval, later, arrived[later], source, number)
@@ -125,7 +126,7 @@ def find_pairs(
     rows = np.empty(len(watermarks), np.int64)
     for side in arrived:
         rows[side.ordinals] = np.arange(len(side.ordinals))
-    layout = _PairLayout(interval, sources, arrived, watermarks, rows, partners)
+    layout = _PairLayout(interval, sources, arrived, watermarks, rows, matched)
     for start, stop in portions(counts):
         matches = layout.matches([candidates.slice(start, stop) for candidates in found])
         for first in range(0, len(matches), PAIRS):
@@ -199,7 +200,7 @@ class _PairLayout:
         arrived: these.
         watermarks: their watermarks, in the order of arrival.
         rows: their rows in their section.
-        partners: is told who has found whom.
+        matched: is told which rows have been matched.
     """
 
     interval: JoinInterval
@@ -207,7 +208,7 @@ class _PairLayout:
     arrived: Sequence[ArrivedSide]
     watermarks: Longs
     rows: Longs
-    partners: Partners | None
+    matched: MatchedRows | None
 
     def matches(self, found: Sequence[_Candidates]) -> _Matches:
         """Those candidates that came before, and were still kept; in order."""
@@ -221,7 +222,7 @@ class _PairLayout:
     def _matches_of(self, found: _Candidates) -> tuple[Longs, Longs, Longs, Longs]:
         lengths = found.stops - found.starts
         ordinals = np.repeat(found.ordinals, lengths)
-        rows = np.repeat(found.starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(ordinals))
+        rows = rows_of_ranges(found.starts, lengths)
         other = 1 - found.later
         source = self.sources[other][found.source]
         times = source.column(TIME).to_numpy()[rows]
@@ -229,9 +230,9 @@ class _PairLayout:
         if found.source == len(self.sources[other]) - 1:
             is_match &= self.arrived[other].ordinals[rows] < ordinals
         ordinals, rows, times = ordinals[is_match], rows[is_match], times[is_match]
-        if self.partners is not None:
-            self.partners.add(other, found.source, rows)
-            self.partners.add(found.later, len(self.sources[found.later]) - 1, self.rows[ordinals])
+        if self.matched is not None:
+            self.matched.add(other, found.source, rows)
+            self.matched.add(found.later, len(self.sources[found.later]) - 1, self.rows[ordinals])
         return ordinals, np.full(len(ordinals), found.source), rows, times
 
     @staticmethod

@@ -45,15 +45,23 @@ class JoinContext:
         self._left_timestamp = self._right_timestamp = self._timestamp = 0
 
     def get_left_timestamp(self) -> int:
-        """The event time of the left record, in milliseconds."""
+        """The event time of the left record, in milliseconds.
+
+        Raises:
+            InvalidProgramError: when there is no such record, in an outer join.
+        """
         return _time_of(self._left_timestamp, "left")
 
     def get_right_timestamp(self) -> int:
-        """The event time of the right record, in milliseconds."""
+        """The event time of the right record, in milliseconds.
+
+        Raises:
+            InvalidProgramError: as :meth:`get_left_timestamp`.
+        """
         return _time_of(self._right_timestamp, "right")
 
     def get_timestamp(self) -> int:
-        """The event time of the result: the later one of both; of a record alone, when it was sure that it is."""
+        """The event time of the result: the later one of both; of an unmatched record that until which it was kept."""
         return self._timestamp
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.functions import FunctionOperator
-from headrace.operators.join.alone_log import AloneLog
 from headrace.operators.join.arrived import arrived_records
 from headrace.operators.join.find_pairs import find_pairs
 from headrace.operators.join.interval import LEFT, RIGHT, SIDES
 from headrace.operators.join.join_log import JoinLog, log_layout
-from headrace.operators.join.outer_pairs import LonelyRecords
+from headrace.operators.join.outer_pairs import UnmatchedRecords
+from headrace.operators.join.unmatched_log import UnmatchedLog
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 
@@ -40,7 +40,7 @@ _MOST_ROWS: Final = 1 << 18
 _BEYOND: Final = "the interval about a record begins or ends at a time"
 
 _STORES = ("join-left", "join-right")
-_ALONE_STORES = ("join-left-alone", "join-right-alone")
+_UNMATCHED_STORES = ("join-left-alone", "join-right-alone")
 
 
 class IntervalJoinOperator(FunctionOperator):
@@ -70,9 +70,14 @@ class IntervalJoinOperator(FunctionOperator):
         self._late = [LateRecords(self, 0, tag) for tag in late_tags]
         self._results = results
         self._sides_shown = [side for side, is_shown in ((LEFT, outer.left), (RIGHT, outer.right)) if is_shown]
+        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
+        self.take_up(context)
+        super().open(context, output)
+
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
         layouts = [
@@ -88,21 +93,19 @@ class IntervalJoinOperator(FunctionOperator):
         stores = [context.state.store(name) for name in _STORES]
         self._logs = [JoinLog(stores[side], layouts[side], interval.kept(side)) for side in (LEFT, RIGHT)]
         self._schemas = [layout.schema for layout in layouts]
-        self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS)
-        lonely = {
-            side: AloneLog(context.state.store(_ALONE_STORES[side]), codec, interval.kept(side))
+        unmatched = {
+            side: UnmatchedLog(context.state.store(_UNMATCHED_STORES[side]), codec, interval.kept(side))
             for side in self._sides_shown
         }
-        self._lonely = LonelyRecords(interval, lonely) if lonely else None
-        super().open(context, output)
+        self._unmatched = UnmatchedRecords(interval, unmatched) if unmatched else None
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._waiting.forget()
         for log in self._logs:
             log.begin_epoch()
-        if self._lonely is not None:
-            self._lonely.begin_epoch()
+        if self._unmatched is not None:
+            self._unmatched.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
         check_timestamps(batch, self.context, self._interval.reach, "an interval join", _BEYOND)
@@ -119,14 +122,14 @@ class IntervalJoinOperator(FunctionOperator):
 
     def end_epoch(self) -> None:
         anew = [log.end_epoch(self._watermark) for log in self._logs]
-        if self._lonely is not None:
-            self._lonely.end_epoch(anew)
+        if self._unmatched is not None:
+            self._unmatched.end_epoch(anew)
 
     def _join(self, watermark: int) -> None:
         """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""
         before, self._watermark = self._watermark, watermark
         arrived = arrived_records(self._interval, self._schemas, self._waiting.take())
-        if not len(arrived) and (self._lonely is None or self._lonely.wait_until() > watermark):
+        if not len(arrived) and (self._unmatched is None or self._unmatched.wait_until() > watermark):
             return
         sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived.sides, strict=True)]
         for pairs in self._found(sources, arrived, before):
@@ -136,6 +139,6 @@ class IntervalJoinOperator(FunctionOperator):
 
     def _found(self, sources: Sequence[Sequence[Section]], arrived: ArrivedRecords, before: int) -> Iterator[Pairs]:
         """The pairs of what has arrived, and records that are over without one; the watermark has risen meanwhile."""
-        if self._lonely is not None:
-            return self._lonely.joined(sources, arrived, before, self._watermark)
+        if self._unmatched is not None:
+            return self._unmatched.joined(sources, arrived, before, self._watermark)
         return find_pairs(self._interval, sources, arrived.sides, arrived.watermarks)

@@ -1,4 +1,4 @@
-"""Outer joins: records that no other one matched, shown among the pairs when they are over."""
+"""Outer joins: records that no other one has matched, shown among the pairs when they are over."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.operators.join import find_pairs
-from headrace.operators.join.alone_log import AloneLog, OverRows, arrived_over, over_in_order
 from headrace.operators.join.find_pairs import Pairs, gathered
 from headrace.operators.join.interval import LEFT, RIGHT
 from headrace.operators.join.join_log import RECORD, TIME
-from headrace.operators.join.partners import Partners
+from headrace.operators.join.matched_rows import MatchedRows
+from headrace.operators.join.unmatched_log import OverRows, UnmatchedLog, arrived_over, over_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 
-class LonelyRecords:
-    """Shows records without a partner, each once.
+class UnmatchedRecords:
+    """Shows records that have not been matched, each once.
 
     Args:
         interval: which times match.
-        logs: the groups of records that have found none, by the inputs whose records are to be shown.
+        logs: the groups of unmatched records, by the inputs whose records are to be shown.
     """
 
-    def __init__(self, interval: JoinInterval, logs: Mapping[int, AloneLog]) -> None:
+    def __init__(self, interval: JoinInterval, logs: Mapping[int, UnmatchedLog]) -> None:
         self._interval = interval
         self._logs = logs
 
@@ -46,18 +46,22 @@ class LonelyRecords:
             log.begin_epoch()
 
     def end_epoch(self, anew: Sequence[bool]) -> None:
-        """Puts what was found into state; of some inputs the logs of the join were written anew."""
+        """Puts what was found into state.
+
+        Args:
+            anew: of each input whether the log of the join was written anew.
+        """
         for side, log in self._logs.items():
             log.end_epoch(anew=anew[side])
 
     def wait_until(self) -> int:
-        """The watermark at which there may be some to be shown; above all if there is none."""
+        """The watermark at which there may be some to be shown; above all watermarks if there is none."""
         return min(log.first_over for log in self._logs.values())
 
     def joined(
         self, sources: Sequence[Sequence[Section]], arrived: ArrivedRecords, before: int, watermark: int
     ) -> Iterator[Pairs]:
-        """Pairs, and among them records without one, which are in the order of the watermarks that show them.
+        """Pairs, and among them unmatched records; in the order of the watermarks that show them.
 
         Args:
             sources: of each input what came before, oldest first, and the section of the records that have arrived.
@@ -65,35 +69,35 @@ class LonelyRecords:
             before: the watermark when the first one came.
             watermark: how far it comes afterwards.
         """
-        partners = Partners(sources, self._logs.keys())
+        matched = MatchedRows(sources, self._logs.keys())
         over = _OverRecords(
             *over_in_order([self._over(side, sources[side], watermark) for side in (LEFT, RIGHT)]),
             sources,
-            partners,
+            matched,
             tuple(map(self._interval.kept, (LEFT, RIGHT))),
             np.append(before, arrived.watermarks),
         )
-        found = find_pairs.find_pairs(self._interval, sources, arrived.sides, arrived.watermarks, partners)
+        found = find_pairs.find_pairs(self._interval, sources, arrived.sides, arrived.watermarks, matched)
         yield from _merged(found, over)
-        self._note(sources, partners, watermark)
+        self._note(sources, matched, watermark)
 
     def _over(self, side: int, sections: Sequence[Section], watermark: int) -> OverRows:
-        """The rows of one input that are over at a watermark, unless they had found a partner before."""
+        """The rows of one input that are over at a watermark, but for those that had been matched before."""
         if side not in self._logs:
             return OverRows.concat([])
         newest = len(sections) - 1
         stored = self._logs[side].over(sections[:newest], watermark)
         return OverRows.concat([stored, arrived_over(sections[newest], newest, self._interval.kept(side), watermark)])
 
-    def _note(self, sources: Sequence[Sequence[Section]], partners: Partners, watermark: int) -> None:
-        """Keeps who has found a partner, and who has not."""
+    def _note(self, sources: Sequence[Sequence[Section]], matched: MatchedRows, watermark: int) -> None:
+        """Keeps which rows have been matched, and which have not."""
         for side, log in self._logs.items():
             log.forget(watermark)
             *stored, arrived = sources[side]
             for number, section in enumerate(stored):
-                log.remove(section, partners.rows(side, number), watermark)
+                log.remove(section, matched.rows(side, number), watermark)
             rows = np.arange(arrived.rows)
-            log.add(arrived, rows[partners.are_alone(side, np.full(len(rows), len(stored)), rows)], watermark)
+            log.add(arrived, rows[matched.are_unmatched(side, np.full(len(rows), len(stored)), rows)], watermark)
 
 
 @dataclass
@@ -104,7 +108,7 @@ class _OverRecords:
         over: their rows.
         sides: the input of each.
         sources: of each input all sections.
-        partners: who has found whom.
+        matched: the rows that have been matched.
         kept: of each input for how long after its time a record is kept.
         watermarks: all that are met, ascending.
         start: how many have been taken.
@@ -113,7 +117,7 @@ class _OverRecords:
     over: OverRows
     sides: Longs
     sources: Sequence[Sequence[Section]]
-    partners: Partners
+    matched: MatchedRows
     kept: Sequence[int]
     watermarks: Longs
     start: int = 0
@@ -124,17 +128,17 @@ class _OverRecords:
         while self.start < last:
             start, self.start = self.start, min(last, self.start + find_pairs.PAIRS)
             rows = np.arange(start, self.start)
-            rows = rows[self._are_alone(rows)]
+            rows = rows[self._are_unmatched(rows)]
             if len(rows):
                 yield self.over.ends[rows], self._shown(rows)
 
-    def _are_alone(self, rows: Longs) -> npt.NDArray[np.bool_]:
-        alone = np.zeros(len(rows), np.bool_)
+    def _are_unmatched(self, rows: Longs) -> npt.NDArray[np.bool_]:
+        unmatched = np.zeros(len(rows), np.bool_)
         for side in (LEFT, RIGHT):
             of_side = self.sides[rows] == side
             own = rows[of_side]
-            alone[of_side] = self.partners.are_alone(side, self.over.numbers[own], self.over.rows[own])
-        return alone
+            unmatched[of_side] = self.matched.are_unmatched(side, self.over.numbers[own], self.over.rows[own])
+        return unmatched
 
     def _shown(self, rows: Longs) -> Pairs:
         (left, left_times), (right, right_times) = (self._of_side(side, rows) for side in (LEFT, RIGHT))
@@ -154,15 +158,15 @@ class _OverRecords:
 
 
 def _merged(found: Iterator[Pairs], over: _OverRecords) -> Iterator[Pairs]:
-    """Pairs and lonely records: these before whatever has met the watermark at which they are over."""
+    """Pairs and unmatched records: these before whatever has met the watermark at which they are over."""
     for pairs in found:
         start = 0
-        for ends, lonely in over.until(int(pairs.watermarks[-1])):
+        for ends, unmatched in over.until(int(pairs.watermarks[-1])):
             stop = int(np.searchsorted(pairs.watermarks, ends[-1]))
             order = np.argsort(np.concatenate((ends, pairs.watermarks[start:stop])), kind="stable")
-            yield lonely.followed_by(pairs.slice(start, stop)).take(order)
+            yield unmatched.followed_by(pairs.slice(start, stop)).take(order)
             start = stop
         if start < len(pairs):
             yield pairs.slice(start, len(pairs))
-    for _, lonely in over.until(MAX_WATERMARK):
-        yield lonely
+    for _, unmatched in over.until(MAX_WATERMARK):
+        yield unmatched

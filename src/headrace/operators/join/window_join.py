@@ -11,6 +11,7 @@ from headrace.operators.join.co_group import CoGroupOperator
 from headrace.operators.join.elements_of_sides import RecordsOfSides
 from headrace.operators.join.find_pairs import Pairs, portions
 from headrace.operators.window.general.stored_elements import ElementsOfKeys
+from headrace.state.runs.list_columns import rows_of_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,9 +88,7 @@ def pairs_of_groups(groups: Groups, left_rows: int, outer: Outer) -> Iterator[tu
         found = np.concatenate((found, np.ones(len(alone), np.int64)))[order]
     for start, stop in portions(found):
         lengths = found[start:stop]
-        begins = np.cumsum(lengths) - lengths
-        ranges = np.repeat(firsts[start:stop] - begins, lengths) + np.arange(int(lengths.sum()))
-        yield np.repeat(finders[start:stop], lengths), rights[ranges]
+        yield np.repeat(finders[start:stop], lengths), rights[rows_of_ranges(firsts[start:stop], lengths)]
 
 
 def _taken(records: pa.Array, places: Longs) -> pa.Array:

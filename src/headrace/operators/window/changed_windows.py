@@ -183,8 +183,7 @@ def cannot_move(context: OperatorContext, reason: str) -> StateMigrationError:
     """What windows hold does not fit into the new ones."""
     return StateMigrationError(
         f"what windows hold cannot move into windows of another shape: {reason}. Choose windows that consist of whole "
-        f"old ones, or have it dropped (execution.state-recovery.changed-windows: {context.uid}=drop)\n"
-        f"  operator defined at {context.call_site}"
+        f"old ones, or have it dropped (execution.state-recovery.changed-windows: {context.uid}=drop)"
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import StateMigrationError
 from headrace.metrics.own_names import ROWS_DROPPED
+from headrace.operators.base import cannot_go_on
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
 from headrace.state.ordered_table import OrderedLayout
 from headrace.state.renamed_fields import NOTHING_RENAMED
@@ -137,8 +138,7 @@ def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: st
     assert context.state is not None
     for name in context.state.stored():
         if not is_own(name):
-            stored = _KINDS.get(name, _OF_THEIR_OWN)
-            raise _of_others(context, stored, declared, advice)
+            raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), declared, advice)
 
 
 def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
@@ -154,7 +154,7 @@ def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
     assert context.state is not None
     for name in context.state.stored():
         if name in _KEYED_CONTENTS or (name in _KINDS and name not in stores):
-            raise _of_others(context, _KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
+            raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
 
 
 def check_has_no_timers(context: OperatorContext) -> None:
@@ -165,15 +165,12 @@ def check_has_no_timers(context: OperatorContext) -> None:
     """
     assert context.state is not None
     if context.state.timers.event.next_due != NO_TIMER:
-        error = _of_others(context, _OF_THEIR_OWN, "fire at their ends alone")
-        raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}")  # as where one is opened
+        error = _of_others(_OF_THEIR_OWN, "fire at their ends alone")
+        raise cannot_go_on(context, error)  # as where one is opened
 
 
-def _of_others(context: OperatorContext, stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
-    return StateMigrationError(
-        f"there is state of windows that {stored}, and now they {declared}: {advice}\n"
-        f"  operator defined at {context.call_site}"
-    )
+def _of_others(stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
+    return StateMigrationError(f"there is state of windows that {stored}, and now they {declared}: {advice}")
 
 
 def contents_layout(

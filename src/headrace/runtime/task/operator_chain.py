@@ -19,7 +19,7 @@ from headrace.connectors.source import ReaderContext
 from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec
-from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.base import EpochScope, OperatorContext, cannot_go_on
 from headrace.operators.checkpointed import checkpointed, initialize, snapshot
 from headrace.operators.closing import close_all
 from headrace.operators.functions import objects_of
@@ -219,8 +219,7 @@ class OperatorChain:
                 initialize(member.checkpointed, member.context, self._goes_on_from)
             self._open_operator(member)
         except StateMigrationError as error:
-            context = member.context
-            raise StateMigrationError(f"operator {context.name!r} (uid {context.uid}): {error}") from error
+            raise cannot_go_on(member.context, error) from error
 
     @staticmethod
     def _open_operator(member: ChainedOperator) -> None:

@@ -72,6 +72,7 @@ from headrace.operators.window.columnar.untimed_window import untimed_window
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
+from headrace.operators.window.kept_open import KeptOpen
 from headrace.plan.job_plan import PlannedOperator
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import OneWindow
@@ -110,6 +111,8 @@ class OperatorMaker:
         """The operator that does what the spec says."""
         spec = planned.node.spec
         operator = _MAKERS[type(spec)](self, planned, spec)
+        if planned.node.keeps_windows_open:
+            operator = KeptOpen(operator)
         operator.takes_changes = spec.takes_changes([planned.input_schema(index) for index in range(len(spec.inputs))])
         return operator
 
@@ -308,7 +311,7 @@ class OperatorMaker:
             late_tag=spec.late_tag_id,
             side_types=planned.side_types_read,
             takes_results_back=spec.accumulation_mode.retracts,
-            is_batch=self._plan.settings.is_batch,
+            is_batch=self._plan.settings.is_batch or planned.node.keeps_windows_open,
             **functions,
         )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import pyarrow as pa
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.state.interfaces import MergingState
 from headrace.state.keyed.folding_state import FoldedAggregatingState, FoldedReducingState
 from headrace.state.keyed.list_state import ColumnarListState
@@ -21,7 +22,7 @@ from headrace.state.keys.entries import NO_KEY
 from headrace.state.runs.layout import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.common.typeinfo import Json
     from headrace.state import descriptors as d
@@ -105,8 +106,7 @@ class _States:
         self._scope = scope
         self._keys = keys
         self._store = store
-        self._declared: dict[str, tuple[d.StateDescriptor, Any]] = {}
-        self._cells: list[_Cells] = []
+        self._declared: dict[str, tuple[d.StateDescriptor, Any, _Cells]] = {}
 
     def of(self, descriptor: d.StateDescriptor) -> Any:
         known = self._declared.get(descriptor.name)
@@ -114,18 +114,28 @@ class _States:
             _check_same(known[0], descriptor)
             return known[1]
         table = StateTable(self._store(descriptor.name), descriptor, self._keys)
-        state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
-        self._declared[descriptor.name] = (descriptor, state)
-        self._cells.append(cells)
+        with errors_named(descriptor):
+            state, cells = _KINDS[descriptor.kind](self._scope, table, descriptor)
+        self._declared[descriptor.name] = (descriptor, state, cells)
         return state
 
     def forget_keys(self) -> None:
-        for cells in self._cells:
+        for *_, cells in self._declared.values():
             cells.forget_keys()
 
     def end_epoch(self) -> None:
-        for cells in self._cells:
-            cells.end_epoch()
+        for descriptor, _, cells in self._declared.values():
+            with errors_named(descriptor):
+                cells.end_epoch()
+
+
+@contextmanager
+def errors_named(descriptor: d.StateDescriptor) -> Iterator[None]:
+    """Puts the state in front of errors about its types and values."""
+    try:
+        yield
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"{descriptor.label}: {error}") from error
 
 
 class KeyedStateBackend(KeyScope):
@@ -226,7 +236,8 @@ class KeyedStateBackend(KeyScope):
         """Writes what has changed into runs.
 
         Raises:
-            InvalidTypeError: when a key of a map's entry cannot be one, which shows here first; it names the state.
+            InvalidTypeError: when the key of a map's entry cannot be one, or an object not be pickled, which shows here
+                first; it names the state.
         """
         self.current = NO_KEY
         self._of_keys.end_epoch()

@@ -12,7 +12,7 @@ from headrace.state.keyed.value_state import CHANGED, ElementCells
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
+    from headrace.state.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor, StateDescriptor
     from headrace.state.keyed.scope import StateScope
 
 
@@ -69,29 +69,35 @@ class _Folded:
         self.clear()
         return value
 
-    def copy(self, value: Any) -> Any:
-        """``value``, or a copy of it if it can be changed in place."""
-        return value if self._is_immutable else copy_value(value)
+    def copy(self, value: Any, subject: str) -> Any:
+        """``value``, or a copy of it if it can be changed in place; ``subject`` is what an error calls it."""
+        return value if self._is_immutable else copy_value(value, subject)
+
+
+def _added(descriptor: StateDescriptor) -> str:
+    """What errors call a value that is folded in."""
+    return f"{descriptor.label}: the value that is added"
 
 
 class FoldedReducingState(ReducingState[Any]):
     """The values added so far, reduced to one."""
 
-    __slots__ = ("_cells", "_folded", "_label", "_reduce")
+    __slots__ = ("_added", "_cells", "_folded", "_label", "_reduce")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: ReducingStateDescriptor) -> None:
         self._cells = cells
         self._folded = _Folded(scope, cells, descriptor.type_info)
         self._label = descriptor.label
+        self._added = _added(descriptor)
         self._reduce = descriptor.reduce
 
     def get(self) -> Any:
-        return self._folded.copy(self._cells.read())
+        return self._folded.copy(self._cells.read(), self._label)
 
     def add(self, value: Any) -> None:
         if value is None:
-            raise InvalidTypeError(f"{self._label}: the value that is added cannot be None")
-        self.absorb(self._folded.copy(value))
+            raise InvalidTypeError(f"{self._added} cannot be None")
+        self.absorb(self._folded.copy(value, self._added))
 
     def clear(self) -> None:
         self._folded.clear()
@@ -116,24 +122,25 @@ class FoldedReducingState(ReducingState[Any]):
 class FoldedAggregatingState(AggregatingState[Any, Any]):
     """The values added so far, folded into an accumulator."""
 
-    __slots__ = ("_cells", "_folded", "_function", "_label")
+    __slots__ = ("_added", "_cells", "_folded", "_function", "_label")
 
     def __init__(self, scope: StateScope, cells: ElementCells, descriptor: AggregatingStateDescriptor) -> None:
         self._cells = cells
         self._folded = _Folded(scope, cells, descriptor.type_info)
         self._label = descriptor.label
+        self._added = _added(descriptor)
         self._function = descriptor.get_agg_function()
 
     def get(self) -> Any:
         accumulator = self._cells.read()
         # The result may be the accumulator itself, which user code must not get hold of.
-        return None if accumulator is None else self._folded.copy(self._function.get_result(accumulator))
+        return None if accumulator is None else self._folded.copy(self._function.get_result(accumulator), self._label)
 
     def add(self, value: Any) -> None:
         accumulator = self._folded.live()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
-        accumulator = self._function.add(self._folded.copy(value), accumulator)
+        accumulator = self._function.add(self._folded.copy(value, self._added), accumulator)
         if accumulator is None:
             raise self._none_returned("add")
         self._folded.write(accumulator)

@@ -49,7 +49,9 @@ class _ListCell:
 
     def replace(self, elements: list[Any]) -> None:
         """Makes these the whole list."""
-        self.stored, self.added, self.cleared = [], elements, True
+        # Where it is known that nothing is stored, nothing has to be written that would hide it.
+        self.cleared = self.cleared or not self.is_read or bool(self.stored)
+        self.stored, self.added = [], elements
 
 
 @names_explained("ListState", {"append": "use add(value)", "extend": "use add_all(values)", "value": "use get()"})
@@ -107,7 +109,10 @@ class ColumnarListState(ListState[Any]):
 
     def _stored(self, value: Any) -> Any:
         if value is not None:
-            value = self._copy(value if self._is_coerced(value) else self._coerce(value, self._subject))
+            if not self._is_coerced(value):
+                value = self._coerce(value, self._subject)
+            if self._copies:
+                value = self._copy(value, self._subject)
         elif not self._takes_none:
             raise InvalidTypeError(f"{self._subject} cannot be None")
         ttl = self._table.ttl

@@ -84,6 +84,8 @@ class MapCell:
 
     def clear(self) -> None:
         """Removes all entries."""
+        # Also where it is known that nothing is stored: subtasks that have a map in common write the same, whatever
+        # they have read of it.
         self.entries, self.actions, self.ranges = {}, {}, ()
         self.cleared = self.is_read = True
         self.missing = GONE

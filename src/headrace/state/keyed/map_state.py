@@ -199,7 +199,7 @@ class ColumnarMapState(MapState[Any, Any]):
     def _stored(self, value: Any) -> Any:
         if not self._is_coerced_value(value):
             value = self._coerce_value(value, self._value_subject)
-        value = copy_value(value) if self._copies else value
+        value = copy_value(value, self._value_subject) if self._copies else value
         ttl = self._table.ttl
         return value if ttl is None else (value, ttl.expiry(self._table.now(self._scope)))
 
@@ -307,16 +307,10 @@ class ColumnarMapState(MapState[Any, Any]):
         if changed is not None:
             keys, cells = changed
             lengths = np.array([len(cell.actions) for cell in cells], dtype=np.int64)
-            lists = sorted_lists(lengths, self._columns(_happened(cells)))
+            lists = sorted_lists(lengths, self._entries.to_columns(_happened(cells)))
             cleared = pa.array([cell.cleared for cell in cells], pa.bool_())
             self._table.append(keys, {CLEAR: cleared, **lists}, {ELEMENT_COUNT: int(lengths.sum())})
         self._table.merge_small_runs(self._scope)
-
-    def _columns(self, happened: Happened) -> dict[str, pa.Array]:
-        try:
-            return self._entries.to_columns(happened)
-        except InvalidTypeError as error:
-            raise InvalidTypeError(f"{self._label}: {error}") from error
 
 
 def _value_of(element: Any) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
-from headrace.state.differences import difference
+from headrace.state.differences import OTHER_UID, difference
 from headrace.state.evolution import evolve_run
 from headrace.state.runs import HASH, SORT
 from headrace.state.runs.expiry import aged, forget_expiries
@@ -21,7 +21,7 @@ from headrace.state.runs.merging import merge_small_runs
 from headrace.state.ttl import IN_PROCESSING_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -93,12 +93,10 @@ class StateTable:
                 forget_expiries(self.store, run, self.ttl.scale)
 
     def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
-        for entry, what in ((KIND, "kind"), ("keys", "key type")):
-            if stored.get(entry) != self._meta[entry]:
-                raise StateMigrationError(
-                    f"{descriptor.label} was stored with another {what}: "
-                    f"{difference(stored.get(entry), self._meta[entry])}; {descriptor.advice}"
-                )
+        if stored.get(KIND) != self._meta[KIND]:
+            told = difference(stored.get(KIND), self._meta[KIND])
+            raise StateMigrationError(f"{descriptor.label} was stored with another kind: {told}; {descriptor.advice}")
+        check_keys(stored, self._meta["keys"], descriptor.label)
         if stored.get(_NAMESPACES, descriptor.namespaces) != descriptor.namespaces:
             raise StateMigrationError(
                 f"{descriptor.label} was stored for {stored[_NAMESPACES]}, and is declared for "
@@ -175,6 +173,22 @@ class Elements:
         times = [None] * len(elements) if expiries is None else expiries.to_pylist()
         pairs = zip(elements, times, strict=True)
         return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
+
+
+def check_keys(stored: Mapping[str, Any], keys: Json, label: str) -> None:
+    """Refuse a state that was stored for keys of another type.
+
+    Args:
+        stored: what a run of it says about itself.
+        keys: how keys are stored now, as JSON.
+        label: what errors call the state.
+
+    Raises:
+        StateMigrationError: with both types.
+    """
+    if stored.get("keys") != keys:
+        told = difference(stored.get("keys"), keys)
+        raise StateMigrationError(f"{label} was stored with another key type: {told}; {OTHER_UID}")
 
 
 def meta_of(descriptor: StateDescriptor, keys: Json) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class CopyingValueState(PlainValueState):
         return copy_value(super().value())
 
     def update(self, value: Any) -> None:
-        self._put(copy_value(self._coerce(value, self._subject)))
+        self._put(copy_value(self._coerce(value, self._subject), self._subject))
 
 
 class ExpiringValueState(PlainValueState):
@@ -193,7 +193,9 @@ class ExpiringValueState(PlainValueState):
         ttl = self._cells.table.ttl
         assert ttl is not None
         now = self._cells.table.now(self._scope)
-        self._put(None if value is None else (copy_value(self._coerce(value, self._subject)), ttl.expiry(now)))
+        if value is not None:
+            value = copy_value(self._coerce(value, self._subject), self._subject), ttl.expiry(now)
+        self._put(value)
 
 
 def value_state(scope: StateScope, cells: ElementCells, descriptor: ValueStateDescriptor) -> PlainValueState:

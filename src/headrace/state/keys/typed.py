@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 INTEGERS: Final = WHOLE_NUMBERS | {BasicType.BOOLEAN}
 _LOOKS_DIFFER: Final = frozenset({BasicType.FLOAT, BasicType.DOUBLE, BasicType.BIG_DEC})
 _RECORDS: Final = (TupleTypeInfo, RowTypeInfo, NamedTupleTypeInfo, DataclassTypeInfo)
-_AS_TUPLES: Final = "make tuples of what they hold, in a fixed order: key_by(lambda record: tuple(...))"
+_AS_TUPLES: Final = "make tuples of what they hold, in a fixed order, as in key_by(lambda record: tuple(...))"
 _FIXED_SIZE: Final = 9
 _HEAD_SIZE: Final = 5
 

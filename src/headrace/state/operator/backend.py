@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.errors import InvalidProgramError, StateError, StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
-from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend
+from headrace.state.keyed.backend import STORE_PREFIX, KeyedStateBackend, errors_named
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
 from headrace.state.operator.list_state import OperatorListState
@@ -47,7 +47,7 @@ class OperatorStateBackend:
         self._kinds = kinds
         self._store = store
         self._declared: dict[str, tuple[StateKind, StateDescriptor, Any]] = {}
-        self._lists: list[OperatorListState] = []
+        self._lists: list[tuple[ListStateDescriptor, OperatorListState]] = []
         self._maps = KeyedStateBackend(KeyCodec.for_type(Types.INT()), self._store_of_map)
         self._use_the_key()
 
@@ -85,10 +85,11 @@ class OperatorStateBackend:
         """Writes what has changed into runs.
 
         Raises:
-            InvalidTypeError: when the key of an entry cannot be one.
+            InvalidTypeError: when the key of an entry cannot be one, or an object not be pickled; it names the state.
         """
-        for state in self._lists:
-            state.end_epoch()
+        for descriptor, state in self._lists:
+            with errors_named(descriptor):
+                state.end_epoch()
         self._maps.end_epoch()
         self._maps.forget_keys()
         self._use_the_key()
@@ -139,7 +140,7 @@ class OperatorStateBackend:
             return self._maps.state(descriptor)
         assert isinstance(descriptor, ListStateDescriptor)
         state = OperatorListState(self._store(store_name(kind, descriptor.name)), descriptor)
-        self._lists.append(state)
+        self._lists.append((descriptor, state))
         return state
 
     def _store_of_map(self, name: str) -> RunStore:

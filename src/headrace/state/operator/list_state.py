@@ -80,7 +80,7 @@ class OperatorListState(ListState[Any]):
     def _stored(self, value: Any) -> Any:
         if value is None:
             raise InvalidTypeError(f"{self._subject} cannot be None")
-        return copy_value(self._coerce(value, self._subject))
+        return copy_value(self._coerce(value, self._subject), self._subject)
 
     def _read(self) -> list[Any]:
         elements: list[Any] = []

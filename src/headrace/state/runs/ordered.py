@@ -105,6 +105,13 @@ def described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
     return {**kept, LOW: 0, NEXT: batch.column(meta[SORT][0])[0].as_py()}
 
 
+def without_rows(meta: dict[str, Any]) -> dict[str, Any]:
+    """The ``meta`` of a run that has no rows, after the model of another one, in order or not."""
+    if not is_ordered(meta):
+        return meta
+    return {**{name: value for name, value in meta.items() if name != FLOOR}, LOW: 0, NEXT: NO_TIME}
+
+
 def is_ordered(meta: dict[str, Any]) -> bool:
     """Whether this is the ``meta`` of an ordered run."""
     return NEXT in meta

@@ -160,7 +160,7 @@ class BroadcastConnectedStream(Generic[T_co, T2_co]):
 
         Raises:
             InvalidTypeError: when it is no such function.
-            InvalidProgramError: when its source shows that it misuses broadcast state, or timers.
+            InvalidProgramError: when its source shows that it misuses broadcast state, state of keys or timers.
         """
         is_keyed = isinstance(self._stream, KeyedStream)
         base, other = BroadcastProcessFunction, KeyedBroadcastProcessFunction

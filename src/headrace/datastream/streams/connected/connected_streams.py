@@ -169,6 +169,10 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         Args:
             func: a ``CoMapFunction``; on keyed streams its ``open`` may ask for state.
             output_type: the type of the new records; taken from the annotations of both methods when left out.
+
+        Raises:
+            InvalidProgramError: when it asks for state of keys, and not both streams are keyed.
+            InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
         """
         check_methods(func, CoMapFunction, "map1", "map2")
         warn_without_results(func, "map1", "map2")
@@ -187,6 +191,10 @@ class ConnectedStreams(Generic[T_co, T2_co]):
         Args:
             func: a ``CoFlatMapFunction``; on keyed streams its ``open`` may ask for state.
             output_type: the type of the new records; taken from the annotations of both methods when left out.
+
+        Raises:
+            InvalidProgramError: as :meth:`map`.
+            InvalidTypeError: as :meth:`map`.
         """
         check_methods(func, CoFlatMapFunction, "flat_map1", "flat_map2")
         warn_without_results(func, "flat_map1", "flat_map2")
@@ -206,7 +214,7 @@ class ConnectedStreams(Generic[T_co, T2_co]):
             output_type: the type of what it yields; taken from its annotations when left out.
 
         Raises:
-            InvalidProgramError: when it has timers, or wants keys, and not both streams are keyed.
+            InvalidProgramError: when it has timers, asks for state of keys or is for keyed streams, and not both are.
             InvalidTypeError: when it is no such function, or the keys of both streams are of different types.
         """
         if isinstance(func, BaseBroadcastProcessFunction):

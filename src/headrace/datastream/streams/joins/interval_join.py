@@ -17,7 +17,7 @@ from headrace.common.type_variables import OUT, K_co, T_co, V_co
 from headrace.datastream.functions import ProcessJoinFunction
 from headrace.datastream.streams.checks import check_object, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
-from headrace.datastream.streams.joins.kinds import shown_alone
+from headrace.datastream.streams.joins.kinds import outer_of
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import OTHER_NAMES_BEHIND_BETWEEN, OTHER_NAMES_OF_INTERVALS
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
@@ -65,7 +65,7 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         check_same_environment(left.get_execution_environment(), right.get_execution_environment(), "interval_join")
         check_same_keys(left.get_key_type(), right.get_key_type(), "interval_join")
         self._left, self._right = left, right
-        self._outer = shown_alone(how, "interval_join", "the keys are those of key_by(...)")
+        self._outer = outer_of(how, "interval_join", "the keys are those of key_by(...)")
 
     def in_event_time(self) -> Self:
         """Joins by event time, as it does anyway."""

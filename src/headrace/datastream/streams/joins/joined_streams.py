@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import expect
@@ -16,7 +17,7 @@ from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, Joi
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.joins.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
-from headrace.datastream.streams.joins.kinds import shown_alone
+from headrace.datastream.streams.joins.kinds import outer_of
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.other_names import (
     OTHER_NAMES_OF_EQUAL_TO,
@@ -288,8 +289,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         values, found = selected(columns, *types)
         spec = self._row_spec(CoGroupSpec, found, columns=values, outer=self._outer)
         if not spec.ends_at_once:
-            adapter = SelectApply(values, types, self._outer)
-            spec = self._row_spec(CoGroupSpec, found, window_function=adapter)
+            spec = replace(spec, columns=(), outer=INNER, window_function=SelectApply(values, types, self._outer))
         name = titled("Join", *columns)
         return self._keyed_stream._apply(spec, name, self._second, origin=TypeOrigin.DECLARED)
 
@@ -323,7 +323,7 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
         super().__init__(first, second, "join")
-        self._outer = shown_alone(how, "join", "the keys are told by where(...).equal_to(...)")
+        self._outer = outer_of(how, "join", "the keys are told by where(...).equal_to(...)")
 
     def _windows(
         self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]

@@ -21,7 +21,7 @@ _OF_SPARK: Final = {
 }
 
 
-def shown_alone(how: str, method: str, keys: str) -> Outer:
+def outer_of(how: str, method: str, keys: str) -> Outer:
     """Of which streams records without a partner are shown as well.
 
     Args:

@@ -80,10 +80,12 @@ class AlignedWindowOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        assert context.state is not None
+        self.take_up(context)
+        self._late = LateRecords(self, self._lateness, self._late_tag)
+
+    def take_up(self, context: OperatorContext) -> None:
         check_has_only(context, STORE, EARLIER_STORE)
         self._store = self._open_store(context)
-        self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:
         assert context.state is not None

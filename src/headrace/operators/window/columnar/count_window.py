@@ -81,6 +81,9 @@ class CountingOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self.take_up(context)
+
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         check_has_only(context, self.store_name, advice=_ADVICE)
         self._store = self._open_store(context.state)

@@ -61,7 +61,9 @@ class UntimedWindowOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        assert context.state is not None
+        self.take_up(context)
+
+    def take_up(self, context: OperatorContext) -> None:
         check_has_only(context, self.store_name)
         self._store = self._open_store(context)
 

@@ -36,9 +36,9 @@ class AggregatingWindowOperator(WindowOperator):
         super().__init__(layout)
         self._columns = columns
 
-    def _take_up(self, context: OperatorContext) -> None:
+    def take_up(self, context: OperatorContext) -> None:
         self._log = AggregateLog(self._columns, self._windows, self._layout.input_type, context)
-        super()._take_up(context)
+        super().take_up(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._log.begin_epoch(scope.epoch)

@@ -17,6 +17,7 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.metrics.own_names import LATE_DROPPED
+from headrace.operators.base import cannot_go_on
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
@@ -95,14 +96,14 @@ class WindowOperator(FunctionOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         if context.changed_windows is ChangedWindows.REAGGREGATE:  # functions merge what windows hold
             super().open(context, output)
-            self._take_up(context)
+            self.take_up(context)
         else:
-            self._take_up(context)
+            self.take_up(context)
             super().open(context, output)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        self._take_up(context)
+        self.take_up(context)
         self._time.watermark = watermark
         self._contents.begin_epoch()
         if isinstance(self._contents, KeyedContents):
@@ -122,8 +123,7 @@ class WindowOperator(FunctionOperator):
         mapping = self._merging.of_current_key().mapping
         return next((actual for actual, kept_under in mapping.items() if kept_under == window), window)
 
-    def _take_up(self, context: OperatorContext) -> None:
-        """Takes up state and timers."""
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
         of_results = context.renamed_fields.of_parts({"": RESULT})
@@ -213,7 +213,8 @@ class WindowOperator(FunctionOperator):
         held = [(key, self.window_of(namespace), namespace) for key, namespace in contents.stored()]
         former = [each for each in held if not are_of(regular, each[1].start, each[1].end)]
         if former and self.context.changed_windows is ChangedWindows.REAGGREGATE:
-            raise cannot_move(self.context, "they have a trigger, evictor or clock of their own, so some were shown")
+            reason = "they have a trigger, evictor or clock of their own, so some were shown"
+            raise cannot_go_on(self.context, cannot_move(self.context, reason))
         for key, window, namespace in former:
             self._keyed.current = key
             self._clear(window, namespace, namespace)

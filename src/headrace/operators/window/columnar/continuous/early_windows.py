@@ -109,10 +109,13 @@ class EarlyWindowOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
+        self.take_up(context)
+        self._late = LateRecords(self, self._layout.lateness, self._layout.late_tag)
+
+    def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
         check_has_only(context, EARLY_STORE, FIRING_TIMES_STORE, advice=_ADVICE)
         self._store = self._open_store(context.state)
-        self._late = LateRecords(self, self._layout.lateness, self._layout.late_tag)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""

@@ -83,10 +83,12 @@ class SessionWindowOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        assert context.state is not None
+        self.take_up(context)
+        self._late = LateRecords(self, 0, self._late_tag)
+
+    def take_up(self, context: OperatorContext) -> None:
         check_has_only(context, SESSIONS_STORE, SESSION_ENDS_STORE, advice=_ADVICE)
         self._store = self._new_store(context)
-        self._late = LateRecords(self, 0, self._late_tag)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What sessions hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""

@@ -1,9 +1,9 @@
-"""``AloneLog``: which records of one input have found no partner yet, in the order in which they are over.
+"""``UnmatchedLog``: which records of one input have not been matched yet, in the order in which they are over.
 
 Not the records themselves are in it but **groups** of them: those with the same key and time, apart by whether they
-came when the watermark stood at that time already. All records of a group have found a partner, or none has: what one
-of them matches is still kept when the next one comes. A group is written when it is first found alone, and written once
-more, as not ``live``, when a partner comes; the records are looked up in the log of the join when it is over.
+came when the watermark stood at that time already. All records of a group have been matched, or none has: what one of
+them matches is still kept when the next one comes. A group is written when it is first found unmatched, and written
+once more, as not ``live``, when it is matched; the records are looked up in the log of the join when it is over.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedLayout, OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.list_columns import rows_of_ranges
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, NO_TIME, newest
@@ -61,7 +62,7 @@ class OverRows:
         return OverRows(*(np.concatenate([np.empty(0, np.int64), *each]) for each in arrays))
 
 
-class AloneLog:
+class UnmatchedLog:
     """The groups of one input in one task.
 
     Args:
@@ -78,7 +79,7 @@ class AloneLog:
         schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
         about = {"keys": codec.to_json()}
         self._layout = OrderedLayout(
-            "lonely records of a join", _KIND, schema, len(_ORDER), about, {"keys": "key type"}
+            "the unmatched records of a join", _KIND, schema, len(_ORDER), about, {"keys": "key type"}
         )
         self._store = store
         self._table = OrderedTable(store, self._layout, newest, INLINE_ROWS, spills=True)
@@ -92,8 +93,8 @@ class AloneLog:
         """Puts what was added into state.
 
         Args:
-            anew: whether the log of the join was written anew; then this is as well, and as often merged as that
-                anyway, lest its runs keep files whose other runs have gone.
+            anew: whether the log of the join was written anew. Then this one is, too: what is left of its runs would
+                keep files of which nothing else is needed any more.
         """
         self._table.end_epoch()
         runs = self._store.runs
@@ -102,7 +103,7 @@ class AloneLog:
 
     @property
     def first_over(self) -> int:
-        """At which watermark the first group is over, or one that has found a partner; above all if there is none."""
+        """At which watermark the first group is over, be it matched or not; above all watermarks if there is none."""
         return self._table.first
 
     def over(self, sections: Sequence[Section], watermark: int) -> OverRows:
@@ -121,11 +122,11 @@ class AloneLog:
         return OverRows.concat([wanted.found_in(section, number) for number, section in enumerate(sections)])
 
     def add(self, section: Section, rows: Longs, watermark: int) -> None:
-        """Rows of a section have found no partner so far; those that are over at a watermark do not count."""
+        """Rows of a section have not been matched so far; those that are over at a watermark do not count."""
         self._table.append(self._groups(section, rows, watermark, live=True))
 
     def remove(self, section: Section, rows: Longs, watermark: int) -> None:
-        """Rows of a section have found a partner, which some may have done before."""
+        """Rows of a section have been matched, some perhaps before; those that are over at a watermark do not count."""
         if not len(rows) or self._table.first == NO_TIME:
             return
         groups = self._groups(section, rows, watermark, live=False)
@@ -175,7 +176,7 @@ class _Wanted:
         """Their rows in a section, which has a number."""
         found, starts, stops = key_ranges(section, self.keys, self.of_keys, self.times, self.times)
         lengths = stops - starts
-        rows = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
+        rows = rows_of_ranges(starts, lengths)
         groups = np.repeat(found, lengths)
         is_own = _flags(section, MET, rows) == self.met[groups]
         rows = rows[is_own]
