@@ -20,7 +20,7 @@ from headrace.state.keys import KeyColumn
 from headrace.state.keys.groups import are_within
 from headrace.state.operator.redistribution import kind_of_store
 from headrace.state.run_files import write_run
-from headrace.state.runs import Run
+from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KEY_ORDER, KIND, PUT, SORT, TIMERS
 from headrace.state.runs.list_columns import hash_column, list_columns, sorted_lists
 from headrace.state.runs.merge_input import by_key
@@ -98,6 +98,12 @@ def imported(table: ExportedTable, hashes: HashRange) -> Iterator[Piece]:
         pieces = iter([Piece(_with_hashes(table, whole, hashes), hashes)] if whole.num_rows else [])
     for piece in pieces:
         yield Piece(_as_in_runs(table, piece.rows), piece.hashes)
+
+
+def imported_schema(table: ExportedTable) -> pa.Schema:
+    """The columns of the runs that a table becomes; its rows are not looked at."""
+    empty = pa.RecordBatch.from_pylist([], table.schema)
+    return _as_in_runs(table, _with_hashes(table, empty, ALL_HASHES)).schema
 
 
 def _stored(table: ExportedTable, hashes: HashRange) -> Iterator[pa.RecordBatch]:
