@@ -199,6 +199,42 @@ def test_each_kind_of_keyed_state_is_found_where_it_holds_something() -> None:
         assert harness.results("found") == [f"{kind} of {kind}" for kind in kinds]
 
 
+class Shares(KeyedBroadcastProcessFunction):
+    """The share that each key has of all that was paid."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(TOTAL)
+
+    def process_element(self, value: Any, ctx: Any) -> list[Any]:
+        self.total.update((self.total.value() or 0) + value[1])
+        return []
+
+    def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> list[str]:
+        shares: list[str] = []
+
+        def share(key: str, total: Any) -> None:
+            totals: list[int] = []
+            ctx.apply_to_keyed_state(TOTAL, lambda _, other: totals.append(other.value()))
+            shares.append(f"{key}: {total.value()} of {sum(totals)}")
+
+        ctx.apply_to_keyed_state(TOTAL, share)
+        return sorted(shares)
+
+
+def test_the_state_of_all_keys_while_it_is_gone_through() -> None:
+    def job(harness: JobHarness) -> None:
+        keyed = harness.add_source("payments", PAIR).key_by("f0")
+        rules = harness.add_source("rules", PAIR).broadcast(RULES)
+        harness.add_sink("shares", keyed.connect(rules).process(Shares(), output_type=str))
+
+    with JobHarness(job) as harness:
+        harness.push_all("payments", [("a", 1), ("b", 2), ("c", 4)])
+        harness.run_epoch()
+        harness.push("rules", ("tell", 1))
+        harness.run_epoch()
+        assert harness.results("shares") == ["a: 1 of 7", "b: 2 of 7", "c: 4 of 7"]
+
+
 @pytest.fixture
 def env() -> StreamExecutionEnvironment:
     settings = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "2"})

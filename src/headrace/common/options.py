@@ -113,7 +113,8 @@ CHECKPOINTS_RETAINED: Final = ConfigOption(
     "execution.checkpointing.num-retained",
     _COUNT,
     1,
-    "How many of the latest checkpoints are kept.",
+    "How many of the latest checkpoints are kept. Another job can start from an older one, and its state can be read: "
+    "they are named by the paths of their manifests.",
     ("state.checkpoints.num-retained",),
 )
 CHECKPOINT_RETENTION: Final = ConfigOption(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
-    from headrace.state.backend import KeyedStates
+    from headrace.state.protocols import KeyedStates
 
 ELEMENTS: Final = 0
 BROADCAST: Final = 1
@@ -136,6 +136,7 @@ class KeyedBroadcastContext(BroadcastContext):
         if not isinstance(state_descriptor, StateDescriptor):
             raise InvalidProgramError(f"apply_to_keyed_state takes the descriptor of a state, not {state_descriptor!r}")
         keyed = self._keyed
+        before = keyed.current  # that of another call, where the function makes one
         state = keyed.state(state_descriptor)
         holds = _HOLDS_SOMETHING[state_descriptor.kind]
         try:
@@ -144,7 +145,7 @@ class KeyedBroadcastContext(BroadcastContext):
                 if holds(state):
                     function(entry.key, state)
         finally:
-            keyed.current = NO_KEY
+            keyed.current = before
 
 
 _HOLDS_SOMETHING: Final[dict[str, Callable[[Any], bool]]] = {

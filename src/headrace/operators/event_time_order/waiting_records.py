@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.backend import OperatorStates, StatesWithoutKeys
     from headrace.state.keys import KeyCodec
+    from headrace.state.protocols import OperatorStates, StatesWithoutKeys
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import RunStore
 

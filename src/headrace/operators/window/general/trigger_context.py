@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.operators.base import OperatorContext
-    from headrace.state.backend import KeyedStates, Timers
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.protocols import KeyedStates, Timers
 
 
 class OperatorTime(Evictor.EvictorContext):
