@@ -186,9 +186,7 @@ class Rates(StateBootstrapFunction):
 def test_broadcast_state_of_shares_is_refused(tmp_path: Path) -> None:
     """Each subtask would have it of other records."""
     made = OperatorTransformation.bootstrap_with([("a", 1)]).transform(Rates())
-    with pytest.raises(
-        InvalidProgramError, match="broadcast state 'rates', which is for a BroadcastState"
-    ):
+    with pytest.raises(InvalidProgramError, match="broadcast state 'rates', which is for a BroadcastState"):
         written(tmp_path, made, parallelism=1)
 
 
