@@ -73,6 +73,12 @@ CONTENTS: Final = "window-contents"
 NONE_CONTENTS: Final = "window-contents-none"
 """The state that says of a window whether the one value that it holds is None."""
 
+SHOWN: Final = "shown-results"
+"""The state of key and window that they keep what they have shown in, where they take it back."""
+
+OF_TRIGGERS: Final = "trigger/"
+"""What the names of the states of triggers begin with."""
+
 _KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NONE_CONTENTS)}
 """The stores of these."""
 
@@ -98,6 +104,11 @@ ADVICE: Final = (
     "give it another uid, or restore the old declaration; to drop what they hold for good, or move it, set "
     "execution.state-recovery.changed-windows (headrace run --changed-windows)"
 )
+
+
+def is_of_operator(name: str) -> bool:
+    """Whether a state of key and window is none of a function, which is known by its name."""
+    return name in (CONTENTS, NONE_CONTENTS, SHOWN) or name.startswith(OF_TRIGGERS)
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
