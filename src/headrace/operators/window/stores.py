@@ -9,8 +9,8 @@ from headrace.common.errors import StateMigrationError
 from headrace.metrics.own_names import ROWS_DROPPED
 from headrace.operators.base import cannot_go_on
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.renamed_fields import NOTHING_RENAMED
+from headrace.state.table_layout import TableLayout
 from headrace.state.timers import NO_TIMER
 from headrace.windowing.changed_windows import ChangedWindows
 
@@ -192,7 +192,7 @@ def contents_layout(
     values: TypeInformation | None = None,
     renamed: RenamedFields = NOTHING_RENAMED,
     **about: Any,
-) -> OrderedLayout:
+) -> TableLayout:
     """How windows keep what they hold.
 
     Args:
@@ -205,10 +205,10 @@ def contents_layout(
         about: what has to be the same besides.
     """
     about = {"keys": codec.to_json(), **windows.shape, **about}
-    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, ADVICE, renamed=renamed)
+    return TableLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, ADVICE, renamed=renamed)
 
 
-def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
+def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> TableLayout:
     """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
     about = {"parts": layout.aggregators.to_json(), **about}
     kept_as = contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)
