@@ -13,12 +13,14 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import StateCorruptedError, StateMigrationError
 from headrace.common.watermark_strategy import TimestampAssigner
 from headrace.datastream import (
+    CheckpointedFunction,
+    FlatMapFunction,
     KeyedProcessFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
 )
 from headrace.datastream.aggregates import max
-from headrace.datastream.state import ValueStateDescriptor
+from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.datastream.window import CountTrigger, GlobalWindows
 from headrace.jobmanager.checkpoints.declared_state import check_declared
 from headrace.state.run_entries import RunHead
@@ -85,7 +87,8 @@ class At(TimestampAssigner):
 
 TIMES = WatermarkStrategy.no_watermarks().with_timestamp_assigner(At())
 HUNDRED = CountTrigger.of(100)
-OPERATORS: dict[str, Callable[[Any, str], Any]] = {
+Make = Callable[[Any, str], Any]
+OPERATORS: dict[str, Make] = {
     "windows": lambda orders, field: (
         orders.key_by("item").window(GlobalWindows.create()).trigger(HUNDRED).process(All(), Types.STRING())
     ),
@@ -106,13 +109,14 @@ OPERATORS: dict[str, Callable[[Any, str], Any]] = {
 STORED = {Order: Order("tea", 7), Sale: Sale("tea", 7), Words: Words("tea", "seven")}
 
 
-def run(operator: str, kind: Any, settings: dict[str, str], renamed: dict[str, str] | None = None) -> None:
+def run(operator: str | Make, kind: Any, settings: dict[str, str], renamed: dict[str, str] | None = None) -> None:
     given = {"headrace.runtime": "local", "parallelism.default": "2", **settings}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(given))
     made = env.from_collection([STORED[kind]], Types.of(kind)).uid("orders")
     stamped = made.assign_timestamps_and_watermarks(TIMES).uid("times")
     orders = stamped.map(noted, Types.of(kind)).uid("noted")
-    kept = OPERATORS[operator](orders, kind._fields[1]).uid("kept")
+    make = OPERATORS[operator] if isinstance(operator, str) else operator
+    kept = make(orders, kind._fields[1]).uid("kept")
     if renamed is not None:
         kept.set_renamed_fields(renamed)
     kept.print().uid("out")
@@ -170,6 +174,25 @@ def test_a_new_name_has_to_be_said(operator: str, tmp_path: Path) -> None:
 def test_windows_that_are_told_to_drop_are_no_obstacle(tmp_path: Path) -> None:
     run("windows", Order, {DIRECTORY: str(tmp_path)})
     run("windows", Words, {DIRECTORY: str(tmp_path), "execution.state-recovery.changed-windows": "kept=drop"})
+
+
+class Waiting(FlatMapFunction, CheckpointedFunction):
+    """Has a list of the subtask, and no keys."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.waiting = context.get_operator_state_store().get_list_state(ListStateDescriptor("waiting", Types.STRING()))
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+    def flat_map(self, value: Any) -> Any:
+        yield str(value)
+
+
+def test_an_operator_that_has_no_keys_any_more_leaves_what_they_had_behind(tmp_path: Path) -> None:
+    run("the key of a function", Order, {DIRECTORY: str(tmp_path)})
+    settings = {DIRECTORY: str(tmp_path), "execution.state-recovery.ignore-unclaimed-state": "true"}
+    run(lambda orders, field: orders.flat_map(Waiting(), Types.STRING()), Order, settings)
 
 
 def test_what_cannot_be_read_is_left_to_the_task_that_needs_it(caplog: pytest.LogCaptureFixture) -> None:

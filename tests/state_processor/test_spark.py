@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from headrace.common import Types
-from headrace.common.errors import InvalidTypeError, SavepointError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, SavepointError
 from headrace.datastream.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -118,6 +118,11 @@ def test_records_of_a_dataframe_by_a_function(tmp_path: Path, numbers: DataFrame
     totals = {row["key"]: row["value"] for row in reader.read_keyed_state("totals", "total").to_pylist()}
     assert totals == {f"k{key}": sum(range(key, KEYS, 5)) for key in range(5)}
     assert reader.read_timers("totals").num_rows == 10
+
+
+def test_a_dataframe_says_itself_what_its_records_are(numbers: DataFrame) -> None:
+    with pytest.raises(InvalidProgramError, match=r"leave out type_info, and give columns other names and types in Spark"):
+        OperatorTransformation.bootstrap_with(numbers, Types.ROW_NAMED(["id"], [int]))
 
 
 def test_states_are_read_as_dataframes(tmp_path: Path, spark: SparkSession, totals: StateTables) -> None:

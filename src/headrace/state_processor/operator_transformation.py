@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.arguments import expect
+from headrace.common.arguments import expect, refused
 from headrace.state_processor.bootstrap import BootstrapTransformation, Records, in_common, keyed, without_keys
 from headrace.state_processor.functions import (
     BroadcastStateBootstrapFunction,
@@ -54,12 +54,19 @@ class OperatorTransformation:
         Args:
             data: a table of Arrow, pandas, Polars, DuckDB or Spark, whose records are rows with a field for each
                 column; or elements.
-            type_info: the type of the records; found out when left out.
+            type_info: the type of the records; found out when left out. Not for a DataFrame of Spark.
 
         Raises:
             InvalidTypeError: when there is nothing to go through.
+            InvalidProgramError: for a type of what Spark has types for.
         """
-        if not (is_table(data) or is_spark_dataframe(data)):
+        if is_spark_dataframe(data):
+            if type_info is not None:
+                raise refused(
+                    "the records of a DataFrame of Spark are rows of what its columns are: leave out type_info, and give "
+                    "columns other names and types in Spark (select, cast)"
+                )
+        elif not is_table(data):
             expect(data, Iterable, "bootstrap_with")
             data = list(data)  # an iterator would have nothing left where state is written twice
         return OneInputTransformation(Records(data, type_info))

@@ -27,6 +27,7 @@ from headrace.state.exported import ExportedTable
 from headrace.state.importing import imported_schema
 from headrace.state.keyed.backend import STORE_PREFIX
 from headrace.state.keyed.table import check_keys
+from headrace.state.kinds import StateKind
 from headrace.state.run_entries import RunHead
 from headrace.state.runs.layout import KIND
 from headrace.state.task_state import HashMapTaskStates
@@ -112,6 +113,6 @@ def _check(plan: JobPlan, blob: JobBlob, planned: PlannedOperator, heads: Iterab
 
 def _check_keys(planned: PlannedOperator, head: RunHead) -> None:
     """Of what functions declare only the keys are known."""
-    if head.store.startswith(STORE_PREFIX):
+    if StateKind.KEYED in planned.state_kinds and head.store.startswith(STORE_PREFIX):
         label = f"{head.meta.get(KIND)} state {head.store.removeprefix(STORE_PREFIX)!r}"
         check_keys(head.meta, planned.key.codec.to_json(), label)
