@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, StateCorruptedError, StateError, StateMigrationError
-from headrace.state.backend import OperatorStates, StateBackend, StateOwner, TaskStates
+from headrace.state.backend import StateBackend, StateOwner, TaskStates
 from headrace.state.interfaces import MergingState
 from headrace.state.keyed.namespaces import Namespace, ordered_bytes
 from headrace.state.keyed.scope import KeyScope
@@ -23,6 +23,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind
 from headrace.state.operator.redistribution import Redistribution, kind_of_store, store_name
+from headrace.state.protocols import OperatorStates
 from headrace.state.runs import ALL_HASHES, HashRange, Run, RunStore
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import VersionName

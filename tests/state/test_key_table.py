@@ -13,11 +13,11 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyCodec, KeyColumn, hashing
 from headrace.state.keys.groups import partitions_of_hashes
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs import merging
 from headrace.state.runs.lookup import order_of_keys
 from headrace.state.runs.merging import register_merger
 from headrace.state.runs.ordered import LIVE
+from headrace.state.table_layout import TableLayout
 from tests.state.harness import MAX_PARALLELISM, Job
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Tables:
         self.job = job
         columns = {"hash": pa.uint64(), "key": job.codec.arrow_type, "place": pa.int64(), LIVE: pa.bool_()}
         schema = pa.schema({**columns, "value": pa.int64()})
-        self.layout = OrderedLayout("rows", KIND, schema, 3, {"keys": job.codec.to_json()}, {"keys": "key type"})
+        self.layout = TableLayout("rows", KIND, schema, 3, {"keys": job.codec.to_json()}, {"keys": "key type"})
         self.tables: list[KeyTable] = []
 
     def begin(self) -> None:

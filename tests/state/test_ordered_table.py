@@ -16,12 +16,13 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.compaction import plan_compaction
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.keys.hashing import hash_array
-from headrace.state.ordered_table import OrderedLayout, OrderedTable
+from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.runs import merging as mergers
 from headrace.state.runs.merging import MANY_RUNS, merge_runs, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, NO_TIME, all_rows, newest
 from headrace.state.runs.sections import Section
+from headrace.state.table_layout import TableLayout
 from tests.state.harness import MAX_PARALLELISM, UID, Job
 
 if TYPE_CHECKING:
@@ -42,11 +43,11 @@ COLUMNS = {
 COMBINES: dict[str, Combine] = {"the newest": newest, "all": all_rows}
 
 
-def layout(kind: str = "all", **about: Any) -> OrderedLayout:
-    return OrderedLayout("rows", kind, pa.schema(COLUMNS), 4, {"keys": "long", **about}, {"keys": "key type"})
+def layout(kind: str = "all", **about: Any) -> TableLayout:
+    return TableLayout("rows", kind, pa.schema(COLUMNS), 4, {"keys": "long", **about}, {"keys": "key type"})
 
 
-def typed(values: TypeInformation) -> OrderedLayout:
+def typed(values: TypeInformation) -> TableLayout:
     """The same layout, whose values may become those of a wider type."""
     schema = pa.schema({**COLUMNS, "value": values.storage_type})
     return dataclasses.replace(layout(), schema=schema, values=values)
@@ -268,7 +269,7 @@ def test_only_what_is_due_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_were_deleted_hide_older_ones_until_nothing_older_is_left() -> None:
     schema = pa.schema({**COLUMNS, LIVE: pa.bool_()})
     store = RunStore("rows", ALL_HASHES)
-    table = OrderedTable(store, OrderedLayout("rows", "timers", schema, 4, {}), newest)
+    table = OrderedTable(store, TableLayout("rows", "timers", schema, 4, {}), newest)
     for live in (True, False):
         table.begin_epoch()
         rows = batch_of([(5, key, b"", 0) for key in ((1, 2) if live else (2, 3))])
@@ -372,10 +373,10 @@ def test_runs_that_earlier_versions_have_described_otherwise() -> None:
         (layout(keys="string"), "another key type: stored long, declared string"),
         (layout("the newest"), "another kind: stored all, declared the newest"),
         (layout(size=10), None),  # earlier versions may not have said it
-        (OrderedLayout("rows", "all", pa.schema({**COLUMNS, "value": pa.string()}), 4, {}), "other columns"),
+        (TableLayout("rows", "all", pa.schema({**COLUMNS, "value": pa.string()}), 4, {}), "other columns"),
     ],
 )
-def test_what_is_stored_must_be_what_is_declared(declared: OrderedLayout, difference: str | None) -> None:
+def test_what_is_stored_must_be_what_is_declared(declared: TableLayout, difference: str | None) -> None:
     store = RunStore("rows", ALL_HASHES)
     table = OrderedTable(store, layout(), all_rows)
     table.begin_epoch()

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import InfrastructureError
-from headrace.state.ordered_table import OrderedLayout, OrderedTable
+from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs import ALL_HASHES, HASH, RunStore, spilling
 from headrace.state.runs.layout import KEY
 from headrace.state.runs.ordered import all_rows
 from headrace.state.runs.spilling import is_large, spilled
+from headrace.state.table_layout import TableLayout
 
 ROWS = 10
 SCHEMA = pa.schema({"time": pa.int64(), HASH: pa.uint64(), KEY: pa.int64(), "text": pa.string()})
@@ -59,7 +60,7 @@ def test_what_is_spilled_is_not_combined_before_the_epoch_ends(
     spills: bool, batches: int, large: pa.RecordBatch
 ) -> None:
     store = RunStore("rows", ALL_HASHES)
-    layout = OrderedLayout("rows", "spilled", SCHEMA, 3, {})
+    layout = TableLayout("rows", "spilled", SCHEMA, 3, {})
     table = OrderedTable(store, layout, all_rows, spills=spills)
     table.begin_epoch()
     for _ in range(3):

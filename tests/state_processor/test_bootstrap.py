@@ -20,6 +20,7 @@ from headrace.datastream.state import (
     ValueStateDescriptor,
 )
 from headrace.state_processor import (
+    BroadcastStateBootstrapFunction,
     KeyedStateBootstrapFunction,
     OperatorTransformation,
     SavepointReader,
@@ -145,6 +146,57 @@ def test_lists_of_subtasks(tmp_path: Path) -> None:
     assert sorted(reader.read_union_state("totals", "odd").column("value").to_pylist()) == [*range(1, 20, 2)]
 
 
+RATES = MapStateDescriptor("rates", Types.STRING(), Types.LONG())
+
+
+class Shared(BroadcastStateBootstrapFunction):
+    """The last amount of each user, in all subtasks."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.rates = context.get_operator_state_store().get_broadcast_state(RATES)
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.rates.put(value[0], value[1])
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_broadcast_state_of_all_records(tmp_path: Path, parallelism: int) -> None:
+    """Each subtask has what all records make."""
+    pairs = [(f"k{number % 4}", number) for number in range(20)]
+    made = OperatorTransformation.bootstrap_with(pairs).transform(Shared())
+    reader = written(tmp_path, made, parallelism=parallelism)
+    found = reader.read_broadcast_state("totals", "rates").sort_by("entry_key")
+    assert found.column("value").to_pylist() == [16, 17, 18, 19]
+    copies = [table for table in reader._job.tables() if table.store == "broadcast/rates"]
+    assert len(copies) == parallelism
+    assert len({str(sorted(map(str, table.whole().to_pylist()))) for table in copies}) == 1
+
+
+class Rates(StateBootstrapFunction):
+    def initialize_state(self, context: Any) -> None:
+        self.rates = context.get_operator_state_store().get_broadcast_state(RATES)
+
+    def process_element(self, value: Any, ctx: Any) -> None:
+        self.rates.put(value[0], value[1])
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+
+def test_broadcast_state_of_shares_is_refused(tmp_path: Path) -> None:
+    """Each subtask would have it of other records."""
+    made = OperatorTransformation.bootstrap_with([("a", 1)]).transform(Rates())
+    with pytest.raises(InvalidProgramError, match="broadcast state 'rates', which is for a BroadcastState"):
+        written(tmp_path, made, parallelism=1)
+
+
+def test_records_that_are_gone_through_once_are_kept(tmp_path: Path) -> None:
+    made = OperatorTransformation.bootstrap_with(iter(range(20))).transform(Lists())
+    for name in ("one", "other"):
+        reader = written(tmp_path / name, made)
+        assert len(reader.read_list_state("totals", "even").column("value")) == 10
+
+
 def test_an_operator_beside_those_of_a_savepoint(tmp_path: Path) -> None:
     """It is replaced by what a function makes, and the others stay."""
     given = OperatorTransformation.from_tables(str).with_state(
@@ -191,6 +243,25 @@ def test_a_function_of_another_kind() -> None:
         bootstrap(pa.table(ORDERS), len)
     with pytest.raises(InvalidTypeError, match="StateBootstrapFunction"):
         OperatorTransformation.bootstrap_with([1]).transform(Totals())
+
+
+def test_records_that_are_none() -> None:
+    with pytest.raises(InvalidTypeError, match="bootstrap_with takes an Iterable, not None"):
+        OperatorTransformation.bootstrap_with(None)
+
+
+@pytest.mark.parametrize(
+    ("type_", "told"),
+    [
+        (Types.ROW_NAMED(["user", "amount"], [int, int]), "column 'user': a column of type string cannot be read as"),
+        (Types.ROW_NAMED(["user", "price"], [str, int]), "the table has no column 'price': its columns are user"),
+        (Types.STRING(), "records of a table have fields, which are its columns: String has none"),
+    ],
+)
+def test_records_of_another_type(tmp_path: Path, type_: Any, told: str) -> None:
+    keyed = OperatorTransformation.bootstrap_with(pa.table(ORDERS), type_).key_by("user", Types.STRING())
+    with pytest.raises(HeadraceError, match=told):
+        written(tmp_path, keyed.transform(Totals()), parallelism=1)
 
 
 def test_a_function_that_fails(tmp_path: Path) -> None:

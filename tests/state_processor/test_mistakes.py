@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from headrace.common import Configuration, Time, Types
@@ -123,6 +126,24 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         ),
         "value state 'total': row 0: the window is null",
     ),
+    "a window that ends before it begins": (
+        lambda: tables().with_window_state(
+            TOTAL, {"key": ["a", "b"], "value": [1, 2], "window_start": [0, 20], "window_end": [10, 10]}
+        ),
+        "value state 'total': row 1: the window from 20 to 10 has no time in it",
+    ),
+    "a moment for a number": (
+        one(TOTAL, datetime(2026, 1, 1)),
+        r"value state 'total': a column of type timestamp\[us\] cannot be read as int64, whose unit nobody knows",
+    ),
+    "a moment for milliseconds": (
+        lambda: tables().with_timers({"key": ["ann"], "time": [datetime(2026, 1, 1)]}),
+        r"event timers: a column of type timestamp\[us\] .*: make numbers of it, milliseconds since 1970",
+    ),
+    "a key of what all subtasks have": (
+        lambda: tables().with_broadcast_state(VISITS, {"key": ["ann"], "entry_key": ["x"], "value": [1]}),
+        "map state 'visits': broadcast state has no keys: leave the column 'key' out",
+    ),
 }
 
 
@@ -136,6 +157,8 @@ def test_rows_that_are_no_state(mistake: str) -> None:
 def test_what_is_no_table() -> None:
     with pytest.raises(InvalidTypeError, match="expected a table of Arrow, pandas, Polars, DuckDB or Spark, not"):
         tables().with_state(TOTAL, 5)
+    with pytest.raises(InvalidTypeError, match=r"DuckDB or Spark, not pandas\.core\.series\.Series"):
+        tables().with_state(TOTAL, pd.Series([1]))
     with pytest.raises(InvalidTypeError, match="no Arrow table can be made of this dict"):
         tables().with_state(TOTAL, {"key": ["a", "b"], "value": [1]})
 
@@ -233,6 +256,41 @@ def test_the_configuration_comes_first() -> None:
 def test_max_parallelism_has_bounds() -> None:
     with pytest.raises(InvalidProgramError, match="max_parallelism must be between 1 and 32768, not 0"):
         SavepointWriter.new_savepoint(0)
+    with pytest.raises(InvalidTypeError, match="new_savepoint takes an int, not '4'"):
+        SavepointWriter.new_savepoint("4")  # type: ignore[arg-type]
+
+
+def test_a_place_that_is_none(first: str) -> None:
+    with pytest.raises(InvalidTypeError, match="write takes a str, not None"):
+        SavepointWriter.from_existing_savepoint(first).write(None)  # type: ignore[arg-type]
+
+
+def test_an_operator_without_state() -> None:
+    with pytest.raises(InvalidProgramError, match=r"'totals' is given no state: call with_state\(\)"):
+        SavepointWriter.new_savepoint().with_operator("totals", tables())
+
+
+def test_what_windows_keep_for_themselves() -> None:
+    columns = {"key": ["ann"], "value": ["x"], "window_start": [0], "window_end": [10]}
+    for name in ("window-contents", "trigger/count"):
+        with pytest.raises(InvalidProgramError, match=rf"windows keep '{name}' for themselves: bootstrap_with"):
+            tables().with_window_state(ListStateDescriptor(name, Types.STRING()), columns)
+
+
+def test_timers_are_replaced_as_they_were_read(tmp_path: Path) -> None:
+    """Those of one time domain, whose name a reader shows in a column."""
+    given = tables().with_timers({"key": ["ann", "bob"], "time": [5, 6], "domain": ["event", "processing"]})
+    path = SavepointWriter.new_savepoint().with_operator("totals", given).write(f"{tmp_path}/first")
+    writer = SavepointWriter.from_existing_savepoint(path)
+    timers = writer.reader.read_timers("totals")
+    with pytest.raises(SavepointError, match="some rows are of processing time: replace those as 'timers/processing'"):
+        writer.replace_table("totals", "timers/event", timers)
+    of_events = timers.filter(pc.equal(timers.column("domain"), "event"))
+    later = of_events.set_column(1, "time", pa.array([50]))
+    reader = SavepointReader.read(writer.replace_table("totals", "timers/event", later).write(f"{tmp_path}/next"))
+    assert reader.read_timers("totals").column("time").to_pylist() == [6, 50]
+    none = writer.replace_table("totals", "timers/event", of_events.slice(1)).write(f"{tmp_path}/none")
+    assert SavepointReader.read(none).read_timers("totals").column("time").to_pylist() == [6]
 
 
 # --- failures in the middle -------------------------------------------------------------------------------------------

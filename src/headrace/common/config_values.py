@@ -145,16 +145,24 @@ def choice(*names: str, others: Mapping[str, str] = _NONE) -> Callable[[str], st
     return read
 
 
-def text_mapping(text: str) -> Mapping[str, str]:
-    """The names on the right by those on the left of ``"a=b; c=d"``; what is before the last ``=`` is the left one."""
-    found: dict[str, str] = {}
-    for pair in filter(str.strip, text.split(";")):
-        left, separator, right = (part.strip() for part in pair.rpartition("="))
-        if not (separator and left and right):
-            raise ValueError(f"pairs such as 'old=new; other=newer', not {pair.strip()!r}")
-        if found.setdefault(left, right) != right:
-            raise ValueError(f"one name for {left!r}, not {found[left]!r} and {right!r}")
-    return found
+def text_mapping(example: str) -> Callable[[str], Mapping[str, str]]:
+    """What is on the right by what is on the left of ``"a=b; c=d"``; what is before the last ``=`` is the left one.
+
+    Args:
+        example: how such a text looks, for errors.
+    """
+
+    def read(text: str) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for pair in filter(str.strip, text.split(";")):
+            left, separator, right = (part.strip() for part in pair.rpartition("="))
+            if not (separator and left and right):
+                raise ValueError(f"pairs such as {example!r}, not {pair.strip()!r}")
+            if found.setdefault(left, right) != right:
+                raise ValueError(f"one value for {left!r}, not {found[left]!r} and {right!r}")
+        return found
+
+    return read
 
 
 def member(kind: type[E]) -> Callable[[str], E]:

@@ -113,7 +113,8 @@ CHECKPOINTS_RETAINED: Final = ConfigOption(
     "execution.checkpointing.num-retained",
     _COUNT,
     1,
-    "How many of the latest checkpoints are kept.",
+    "How many of the latest checkpoints are kept. Another job can start from an older one, and its state can be read: "
+    "they are named by the paths of their manifests.",
     ("state.checkpoints.num-retained",),
 )
 CHECKPOINT_RETENTION: Final = ConfigOption(
@@ -183,14 +184,14 @@ RECOVERY_PATH: Final = ConfigOption[str | None](
 )
 UID_MAPPING: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
     "execution.state-recovery.uid-mapping",
-    text_mapping,
+    text_mapping("old=new; other=newer"),
     MappingProxyType({}),
     "The program's uids of operators, sources and sinks that have another one in what the job starts from: "
     "`old=new; other=newer`. All change at once.",
 )
 CHANGED_WINDOWS: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
     "execution.state-recovery.changed-windows",
-    text_mapping,
+    text_mapping("totals=reaggregate; sessions=drop"),
     MappingProxyType({}),
     "What becomes of what windows hold that the program declares otherwise now, by the uid of their operator: "
     "`uid=drop; other=reaggregate`. Else the job is refused.",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.call_site import CallSite
-    from headrace.state.backend import OperatorStates
+    from headrace.state.protocols import OperatorStates
     from headrace.state.renamed_fields import RenamedFields
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import OperatorContext
     from headrace.state import descriptors as d
-    from headrace.state.backend import StatesWithoutKeys
+    from headrace.state.protocols import StatesWithoutKeys
 
 _METHODS: Final = ("initialize_state", "snapshot_state")
 

@@ -20,8 +20,8 @@ from headrace.state.interfaces import KeyedStateStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
+    from headrace.state.protocols import KeyedStates
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

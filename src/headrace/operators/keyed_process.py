@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.event_time_order.ordered_records import OrderedRecords
     from headrace.operators.keyed import KeyedBatch
-    from headrace.state.backend import KeyedStates
+    from headrace.state.protocols import KeyedStates
     from headrace.state.timers import Timer
 
     Called = tuple[Call, Any, int, int, Any]

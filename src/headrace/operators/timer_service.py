@@ -11,7 +11,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
 
 if TYPE_CHECKING:
-    from headrace.state.backend import Timers
+    from headrace.state.protocols import Timers
 
 
 class TimeDomain(enum.Enum):

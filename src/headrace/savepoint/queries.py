@@ -18,7 +18,7 @@ from headrace.state.keys.groups import partitions_of_hashes
 if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.stored_job import StoredJob
-    from headrace.state.backend import OperatorStates
+    from headrace.state.protocols import OperatorStates
     from headrace.storage.folder import Folder
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import SavepointError
 from headrace.savepoint.metadata import savepoint_format
-from headrace.savepoint.stored_job import newest_manifest
+from headrace.savepoint.retained import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
 from headrace.checkpoint.directory import source_folder
-from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata, what_is_there
+from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import named_files
 from headrace.savepoint.state_files import copy_state_file
 from headrace.savepoint.tables import read_file, read_table
@@ -25,6 +25,7 @@ from headrace.storage.posix import PosixFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from headrace.checkpoint.manifest import Manifest
     from headrace.savepoint.metadata import SourceFile, TableFile
     from headrace.state.exported import ExportedTable
     from headrace.state.version import VersionRef
@@ -106,22 +107,27 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
     """A job of which nothing was read yet but where everything is.
 
     Args:
-        location: a savepoint, or a checkpoint directory, of which the newest checkpoint counts.
+        location: a savepoint; a checkpoint directory, of which the newest checkpoint counts; or the manifest of an
+            older one that it retains.
         options: how object stores are reached.
 
     Raises:
         SavepointError: when it is neither, or a damaged one.
         CheckpointError: when the newest manifest is damaged.
     """
-    directory = open_storage(os.fspath(location), options=options)
+    place = CheckpointPlace.of(os.fspath(location))
+    directory = open_storage(place.directory, options=options)
     if _is_savepoint(directory):
         return _of_savepoint(directory, read_metadata(directory), options)
-    manifest = newest_manifest(directory)
+    manifest = read_checkpoint(directory, place.number)
     if manifest is None:
         raise SavepointError(
             f"{directory} is neither a savepoint nor a checkpoint directory with a checkpoint in it: "
             f"{what_is_there(directory)}"
         )
+    if place.number is not None:
+        name = name_of(place.number)
+        return _of_files(directory.folder("manifests").locate(name), directory, manifest)
     job = _of_files(str(directory), directory, manifest)
     return replace(job, later=partial(open_job, job.location, options))
 
@@ -220,25 +226,3 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
                 yield SourceContent(uid, name, content)
 
     return replace(job, task_tables=task_tables, source_files=source_files)
-
-
-def newest_manifest(directory: Folder) -> Manifest | None:
-    """The newest manifest of a checkpoint directory; None where there is none. The job may run meanwhile.
-
-    Raises:
-        CheckpointError: naming it, when it is damaged.
-    """
-    folder = directory.folder("manifests")
-    for _ in range(_ATTEMPTS):  # a job that runs may remove the one that was listed
-        try:
-            numbers = manifest_numbers(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if not numbers:
-            return None
-        try:
-            name = name_of(numbers[-1])
-            return Manifest.from_bytes(folder.read(name), folder.locate(name))
-        except FileNotFoundError:
-            continue
-    return None

@@ -138,8 +138,9 @@ def _decoded(content: pa.Buffer, file: TableFile, schema: pa.Schema) -> Iterator
     import pyarrow.parquet as pq  # as above
 
     parquet = pq.ParquetFile(pa.BufferReader(content))
-    for batch in parquet.iter_batches(_ROWS_OF_GROUP):
-        yield as_stored(batch, file.about, schema)
+    for group in range(parquet.num_row_groups):  # a batch of several is larger than what was written as one
+        for batch in parquet.iter_batches(_ROWS_OF_GROUP, row_groups=[group]):
+            yield as_stored(batch, file.about, schema)
 
 
 def _place(savepoint: Folder, file: TableFile | SourceFile) -> tuple[Folder, str]:

@@ -23,7 +23,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import StateCorruptedError
 from headrace.state.adoption import adopt
 from headrace.state.operator.redistribution import kind_of_store
-from headrace.state.run_entries import entry_of_run, part_of_entry, run_of_entry, size_of_entry, weight_of_entry
+from headrace.state.run_entries import part_of_entry, run_of_entry, size_of_entry, weight_of_entry
+from headrace.state.run_files import write_run
 from headrace.state.runs import Run
 from headrace.state.runs.layout import HALF_EXPIRED, TTL
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
@@ -32,7 +33,7 @@ from headrace.state.runs.range_merging import equal_ranges, is_by_key
 from headrace.state.runs.run import hashes_of, starts_of_levels
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
-from headrace.state.state_file import CompactedName, ImageWriter, read_index
+from headrace.state.state_file import read_index
 from headrace.state.ttl import IN_EVENT_TIME
 from headrace.storage.folder import MappedFile
 
@@ -201,14 +202,9 @@ def run_compaction(storage: Folder, task: CompactionTask) -> CompactionResult:
     batch, meta = merge_runs(runs, is_oldest=task.is_oldest, now=task.now)
     if batch is None:
         return CompactionResult(task, None)
-    section = Section(batch)
-    writer = ImageWriter()
-    place = section.describe(writer.add(section))
-    entry = {**entry_of_run(Run(section, meta, hashes_of(runs), origin=task.partition)), **place}
-    chunks = writer.finish({"compacted": task.to_json(), "runs": [entry]})
-    name = str(CompactedName(task.generation, task.stage, task.partition, writer.digest))
-    storage.write(name, chunks)
-    return CompactionResult(task, {**entry, "file": name})
+    merged = Run(Section(batch), meta, hashes_of(runs), origin=task.partition)
+    about = {"compacted": task.to_json()}
+    return CompactionResult(task, write_run(storage, merged, task.generation, task.stage, about))
 
 
 def _is_of_keys(store: str, entries: Sequence[Entry]) -> bool:

@@ -1,8 +1,12 @@
-"""From exported tables to runs: keys are hashed anew, rows sorted, and elements brought together by key."""
+"""From exported tables to runs: keys are hashed anew, rows sorted, and elements brought together by key.
+
+What is large becomes several runs, piece by piece (:mod:`.table_pieces`), and each of these has a file of its own as
+soon as it is made: a task takes the memory of a few pieces, however large its state is.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,27 +18,101 @@ from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import namespace_of, paired
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.groups import are_within
-from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KIND, PUT, SORT, TIMERS
+from headrace.state.operator.redistribution import kind_of_store
+from headrace.state.run_files import write_run
+from headrace.state.runs import ALL_HASHES, Run
+from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KEY_ORDER, KIND, PUT, SORT, TIMERS
 from headrace.state.runs.list_columns import hash_column, list_columns, sorted_lists
 from headrace.state.runs.merge_input import by_key
-from headrace.state.runs.ordered import LIVE
+from headrace.state.runs.merging import describe_run
+from headrace.state.runs.ordered import LIVE, is_ordered
+from headrace.state.runs.sections import Section
+from headrace.state.table_pieces import ORDERED_BYTES, PIECE_BYTES, Piece, cut_anywhere, cut_by_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from headrace.state.backend import NewVersion
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
+    from headrace.storage.folder import Folder, MappedFile
+
+MOST_HELD: Final = PIECE_BYTES
+"""Runs of so many bytes together wait in memory for the file of the version; others have files of their own."""
 
 
-def imported(table: ExportedTable, hashes: HashRange) -> pa.RecordBatch:
-    """The rows of the one run that holds what a table does, in the order of a run.
+class Importer:
+    """Makes the state of one task of tables.
 
     Args:
-        table: the table.
-        hashes: the hashes of the keys that the partition owns.
-
-    Raises:
-        StateError: when it has keys of other partitions.
+        storage: where state files are.
+        version: which version the state becomes.
+        load: gives what loads a file.
     """
-    rows, kind = table.whole(), table.about.get(KIND)
+
+    def __init__(self, storage: Folder, version: NewVersion, load: Callable[[str], Callable[[], MappedFile]]) -> None:
+        self._storage = storage
+        self._version = version
+        self._load = load
+        self._held = 0
+
+    def runs(self, table: ExportedTable, hashes: HashRange) -> list[Run]:
+        """The runs that together hold what a table does, in their order.
+
+        Args:
+            table: the table.
+            hashes: the hashes of the keys that the partition owns.
+
+        Raises:
+            StateError: when it has keys of other partitions.
+        """
+        return [self._run(table, piece) for piece in imported(table, hashes)]
+
+    def _run(self, table: ExportedTable, piece: Piece) -> Run:
+        meta = describe_run(table.about, piece.rows)
+        run = Run(Section(piece.rows), meta, piece.hashes, origin=self._version.partition)
+        # What is of a subtask as a whole is in its version, where what all subtasks have alike is looked for.
+        if kind_of_store(table.store) is None:
+            self._make_room(run, table)
+        return run
+
+    def _make_room(self, run: Run, table: ExportedTable) -> None:
+        """Writes a run to a file when all that is in memory would be too large."""
+        size = run.section.nbytes
+        if self._held + size <= MOST_HELD:
+            self._held += size
+            return
+        about = {"imported": {"uid": table.uid, "store": table.store, "epoch": self._version.epoch}}
+        entry = write_run(self._storage, run, self._version.generation, self._version.stage, about)
+        run.section.moved_to(entry["file"], entry["at"], self._load(entry["file"]))
+
+
+def imported(table: ExportedTable, hashes: HashRange) -> Iterator[Piece]:
+    """The rows of the runs that hold what a table does, each in the order of a run; arguments as of `Importer.runs`."""
+    if table.about.get(SORT) == KEY_ORDER:
+        pieces = cut_by_hash(_stored(table, hashes), hashes, PIECE_BYTES)
+    elif is_ordered(table.about):
+        pieces = cut_anywhere(_stored(table, hashes), hashes, ORDERED_BYTES)
+    else:
+        whole = table.whole()
+        pieces = iter([Piece(_with_hashes(table, whole, hashes), hashes)] if whole.num_rows else [])
+    for piece in pieces:
+        yield Piece(_as_in_runs(table, piece.rows), piece.hashes)
+
+
+def imported_schema(table: ExportedTable) -> pa.Schema:
+    """The columns of the runs that a table becomes; its rows are not looked at."""
+    empty = pa.RecordBatch.from_pylist([], table.schema)
+    return _as_in_runs(table, _with_hashes(table, empty, ALL_HASHES)).schema
+
+
+def _stored(table: ExportedTable, hashes: HashRange) -> Iterator[pa.RecordBatch]:
+    for batch in table.batches:
+        yield _with_hashes(table, batch, hashes)
+
+
+def _with_hashes(table: ExportedTable, rows: pa.RecordBatch, hashes: HashRange) -> pa.RecordBatch:
+    """The rows with their keys as runs have them, and the hashes of these."""
     if KEY not in rows.schema.names:
         return rows
     keys = KeyColumn.of(rows.column(KEY))
@@ -42,7 +120,14 @@ def imported(table: ExportedTable, hashes: HashRange) -> pa.RecordBatch:
         keys = paired(keys, [namespace_of(data) for data in rows.column(NAMESPACE).to_pylist()])
         rows = rows.drop_columns([NAMESPACE])
     _check_owner(table, keys, hashes)
-    rows = _with_keys(rows, keys)
+    return _with_keys(rows, keys)
+
+
+def _as_in_runs(table: ExportedTable, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that have hashes in the form and in the order of a run; those without keys stay as they are."""
+    if KEY not in rows.schema.names:
+        return rows
+    kind = table.about.get(KIND)
     if kind in ("list", "map"):
         return _brought_together(rows, is_map=kind == "map")
     if kind == TIMERS:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.keys import KeyColumn
-    from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
     from headrace.state.runs.merge_input import MergeInput
+    from headrace.state.table_layout import TableLayout
 
     Longs = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ class KeyTable:
         StateMigrationError: when something else is stored.
     """
 
-    def __init__(self, runs: RunStore, layout: OrderedLayout) -> None:
+    def __init__(self, runs: RunStore, layout: TableLayout) -> None:
         self._runs, self._schema, self._meta = runs, layout.schema, layout.meta
         layout.take_over(runs)
         self._written: list[Section] = []

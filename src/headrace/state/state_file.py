@@ -77,7 +77,10 @@ class VersionName:
 
 @dataclass(frozen=True, slots=True)
 class CompactedName:
-    """The name of the file that holds the outcome of a compaction; attributes as in :class:`VersionName`."""
+    """The name of the file that holds one run: the outcome of a compaction, or a part of what a savepoint brings.
+
+    Attributes as in :class:`VersionName`.
+    """
 
     generation: int
     stage: int

@@ -13,13 +13,12 @@ from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.state.backend import StateBackend
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.exporting import exported
-from headrace.state.importing import imported
+from headrace.state.importing import Importer
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.run_entries import RunHead, entry_of_run, run_of_entry
 from headrace.state.runs import ALL_HASHES, Run, RunStore
-from headrace.state.runs.merging import describe_run
 from headrace.state.runs.ordered import without_rows
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
@@ -116,11 +115,13 @@ class HashMapTaskStates:
         self._owners = {uids.get(uid, uid): owner for uid, owner in self._owners.items()}
         self.ref = None
 
-    def fill(self, table: ExportedTable) -> None:
-        """Puts what an exported table holds into a store, which is empty."""
-        store = self.store(table.uid, table.store)
-        batch = imported(table, self._hashes_of(table.uid, table.store))
-        store.append(batch, describe_run(table.about, batch) if batch.num_rows else table.about)
+    def fill(self, tables: Iterable[ExportedTable], version: NewVersion) -> None:
+        """Puts what exported tables hold into stores, which are empty; ``version`` is written next."""
+        importer = Importer(self._storage, version, self._loader)
+        for table in tables:
+            hashes = self._hashes_of(table.uid, table.store)
+            runs = importer.runs(table, hashes)
+            self._stores[table.uid, table.store] = RunStore(table.store, hashes, runs, partition=self._partition)
 
     def pretend(self, heads: Iterable[RunHead]) -> None:
         """Puts runs without rows into stores, which say what stored ones say: for who only asks what is stored."""
@@ -344,8 +345,7 @@ class HashMapStateBackend(StateBackend):
         self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
     ) -> VersionRef:
         task = HashMapTaskStates(storage, version.stage, version.partition, operators)
-        for table in tables:
-            task.fill(table)
+        task.fill(tables, version)
         return task.snapshot(version.epoch, version.generation, version.inline_threshold)
 
     def rename_operators(

@@ -20,10 +20,11 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
 from headrace.state.keyed.namespaces import namespace_of
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout, OrderedTable
+from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs import HASH
 from headrace.state.runs.layout import KEY, TIMERS
 from headrace.state.runs.ordered import LIVE, NO_TIME, newest
+from headrace.state.table_layout import TableLayout
 from headrace.state.timer_log import TimerLog, bytes_of
 
 if TYPE_CHECKING:
@@ -301,12 +302,12 @@ class HashMapTimers:
         self.processing.end_epoch()
 
 
-def timer_layout(domain: str, codec: KeyCodec) -> OrderedLayout:
+def timer_layout(domain: str, codec: KeyCodec) -> TableLayout:
     """How the timers of a time domain are stored."""
     types = [pa.int64(), pa.uint64(), codec.arrow_type, pa.binary(), pa.bool_()]
     schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
     about = {"keys": codec.to_json(), "domain": domain}
-    return OrderedLayout("timers", TIMERS, schema, len(_ORDER), about, {"keys": "key type"})
+    return TableLayout("timers", TIMERS, schema, len(_ORDER), about, {"keys": "key type"})
 
 
 def _time(value: Any) -> int:

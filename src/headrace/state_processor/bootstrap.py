@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 
 from headrace.client.defaults import current_defaults, submission_defaults
 from headrace.common import options
+from headrace.common.arguments import refused
 from headrace.common.configuration import Configuration
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.logs import get_logger
 from headrace.common.temporary import TemporaryFolder
 from headrace.common.typeinfo import Types
+from headrace.common.typeinfo.composite import CompositeTypeInfo
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.arrow_types import type_of_schema
@@ -29,14 +31,18 @@ from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tables import write_table
 from headrace.state.kinds import KEYED, WITHOUT_KEYS, StateKind
 from headrace.state.operator.redistribution import kind_of_store
+from headrace.state_processor.fitting import fitted
 from headrace.state_processor.given_data import is_spark_dataframe, is_table, table_of
+from headrace.state_processor.given_keys import column_of
 from headrace.state_processor.transformation import StateTransformation, WrittenState
 from headrace.storage.locations import open_storage
 from headrace.storage.posix import PosixFolder
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
-    from headrace.common.typeinfo import DeclaredType
+    import pyarrow as pa
+
+    from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream import DataStream
     from headrace.state.exported import ExportedTable
     from headrace.state.kinds import StateKinds
@@ -80,11 +86,25 @@ class Records:
             stream: DataStream[Any] = environment.from_collection(self.data, self.type).uid(uid)
             return stream if self.assigner is None else stream.assign_timestamps_and_watermarks(strategy)
         table = table_of(self.data)
+        type_ = type_of_schema(table.schema) if self.type is None else Types.of(self.type)
+        _check_columns(table, type_)
         file = folder / "records.parquet"
         pq.write_table(table, file)
-        type_ = type_of_schema(table.schema) if self.type is None else Types.of(self.type)
         source = FileSource.for_bulk_file_format(ParquetFormat(type_info=type_), str(file)).build()
         return environment.from_source(source, strategy, "records").uid(uid)
+
+
+def _check_columns(table: pa.Table, type_: TypeInformation) -> None:
+    """Refuse a table whose columns are no fields of the declared records."""
+    if not isinstance(type_, CompositeTypeInfo):
+        raise refused(f"records of a table have fields, which are its columns: {type_} has none")
+    for name, kind in zip(type_.field_names, type_.field_types, strict=True):
+        if name not in table.column_names:
+            raise refused(f"the table has no column {name!r}: its columns are {', '.join(table.column_names)}")
+        try:
+            fitted(kind, column_of(table, name))
+        except InvalidTypeError as error:
+            raise refused(f"column {name!r}: {error}", InvalidTypeError) from error
 
 
 class BootstrapTransformation(StateTransformation):

@@ -41,7 +41,22 @@ def fitted(type_: TypeInformation, given: pa.Array) -> pa.Array:
     for kind, fit in _FITTED:
         if isinstance(type_, kind):
             return fit(type_, given)
-    return conformed(given, type_.storage_type)
+    return as_column(given, type_.storage_type)
+
+
+def as_column(given: pa.Array, storage: pa.DataType) -> pa.Array:
+    """A column as one of an Arrow type. Times are no numbers, which might be of any unit.
+
+    Raises:
+        InvalidTypeError: when it cannot be cast without loss.
+    """
+    is_number = pa.types.is_integer(storage) or pa.types.is_floating(storage)
+    if is_number and pa.types.is_temporal(given.type):
+        raise InvalidTypeError(
+            f"a column of type {given.type} cannot be read as {storage}, whose unit nobody knows: make numbers of it, "
+            "milliseconds since 1970 for what is a time in a job"
+        )
+    return conformed(given, storage)
 
 
 def _fitted_records(type_: CompositeTypeInfo, given: pa.Array) -> pa.Array:
@@ -109,7 +124,7 @@ def _pickled(type_: PickledBytesTypeInfo, given: pa.Array) -> pa.Array:
 
 def _fitted_basic(type_: BasicTypeInfo[Any], given: pa.Array) -> pa.Array:
     if type_.basic_type not in _AS_TEXT:
-        return conformed(given, type_.storage_type)
+        return as_column(given, type_.storage_type)
     is_stored = given.type.equals(type_.storage_type)
     try:
         return values_to_array(type_, array_to_values(type_, given) if is_stored else given.to_pylist())

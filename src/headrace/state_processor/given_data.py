@@ -62,4 +62,4 @@ def _table_of(data: Any) -> pa.Table | None:
 
 
 def _is_pandas(data: Any) -> bool:
-    return type(data).__module__.startswith("pandas.")
+    return type(data).__module__.startswith("pandas.") and hasattr(data, "columns")  # a Series has none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from headrace.state_processor.functions import (
     KeyedStateBootstrapFunction,
     StateBootstrapFunction,
 )
+from headrace.state_processor.given_data import is_spark_dataframe, is_table
 from headrace.state_processor.state_tables import StateTables
 from headrace.state_processor.windowed_transformation import WindowedOperatorTransformation, in_counts, in_windows
 
@@ -53,7 +55,13 @@ class OperatorTransformation:
             data: a table of Arrow, pandas, Polars, DuckDB or Spark, whose records are rows with a field for each
                 column; or elements.
             type_info: the type of the records; found out when left out.
+
+        Raises:
+            InvalidTypeError: when there is nothing to go through.
         """
+        if not (is_table(data) or is_spark_dataframe(data)):
+            expect(data, Iterable, "bootstrap_with")
+            data = list(data)  # an iterator would have nothing left where state is written twice
         return OneInputTransformation(Records(data, type_info))
 
 

@@ -120,7 +120,8 @@ class SavepointReader:
         """A reader of a savepoint or of a checkpoint directory.
 
         Args:
-            path: its path, or its URI on an object store or HDFS.
+            path: its path, or its URI on an object store or HDFS; or that of the manifest of an older checkpoint that
+                the directory retains.
             options: how object stores are reached, as the options of a configuration say it.
 
         Raises:

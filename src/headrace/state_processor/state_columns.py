@@ -25,7 +25,7 @@ from headrace.state.operator.redistribution import kind_of_store, store_name
 from headrace.state.runs.layout import ENTRY, ENTRY_KEY, EXPIRY, HASH, KEY, KIND, TIMERS, TYPES, VALUE
 from headrace.state.runs.ordered import LIVE
 from headrace.state.timers import timer_layout
-from headrace.state_processor.fitting import fitted
+from headrace.state_processor.fitting import as_column, fitted
 from headrace.state_processor.given_keys import column_of, given_entries, given_keys
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class StateColumns:
     def _column(self, given: pa.Table, field: pa.Field) -> pa.Array:
         name = field.name
         if name == KEY and self.is_broadcast:
-            return pa.array(np.zeros(given.num_rows, np.int64))
+            return _key_of_broadcast(given)
         if name == KEY and self.codec is not None:
             return given_keys(self.codec, given, takes_objects=self.is_new)
         if name == NAMESPACE:
@@ -188,7 +188,7 @@ class StateColumns:
             return given_entries(_type(self.about, "key"), given, name, takes_objects=self.is_new)
         type_ = _type(self.about, "value") if name == VALUE else None
         array = column_of(given, name)
-        return conformed(array, field.type) if type_ is None else fitted(type_, array)
+        return as_column(array, field.type) if type_ is None else fitted(type_, array)
 
     def _check_nulls(self, rows: pa.RecordBatch) -> None:
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
@@ -255,5 +255,17 @@ def _namespaces(given: pa.Table) -> pa.Array:
     bounds = [name for name in WINDOW if name in given.column_names]
     if not bounds:
         return pa.array([b""] * given.num_rows, pa.binary())
-    arrays = [conformed(column_of(given, name), pa.int64()) for name in bounds]
+    arrays = [as_column(column_of(given, name), pa.int64()) for name in bounds]
+    if len(arrays) == len(WINDOW):
+        is_empty = pc.fill_null(pc.greater_equal(*arrays), False)
+        if (row := is_empty.index(True).as_py()) >= 0:
+            raise InvalidTypeError(f"row {row}: the window from {arrays[0][row]} to {arrays[1][row]} has no time in it")
     return stored_namespaces(pa.RecordBatch.from_arrays(arrays, bounds))
+
+
+def _key_of_broadcast(given: pa.Table) -> pa.Array:
+    """Broadcast state has one key, which a reader shows; others are none."""
+    zeros = pa.array(np.zeros(given.num_rows, np.int64))
+    if KEY in given.column_names and not column_of(given, KEY).equals(zeros):
+        raise InvalidTypeError(f"broadcast state has no keys: leave the column {KEY!r} out")
+    return zeros

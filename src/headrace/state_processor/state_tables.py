@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import pyarrow.compute as pc
-
-from headrace.common.arguments import expect
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
 from headrace.common.typeinfo import Types
+from headrace.operators.window.stores import is_of_operator
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
 from headrace.state_processor.given_data import is_spark_dataframe, table_of
 from headrace.state_processor.given_rows import GivenRows, given_rows
+from headrace.state_processor.given_timers import by_domain
 from headrace.state_processor.state_columns import StateColumns
 from headrace.state_processor.transformation import StateTransformation, WrittenState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Self
 
     from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.metadata import TableFile
     from headrace.state.kinds import StateKinds
     from headrace.state_processor.transformation import WriteTarget
-
-DOMAIN: Final = "domain"
-"""The column that says in which time timers are; event time where there is none."""
-
-_DOMAINS: Final = ("event", "processing")
 
 
 class StateTables(StateTransformation):
@@ -95,6 +89,11 @@ class StateTables(StateTransformation):
         Windows that are told apart by their ends alone, as tumbling and sliding ones are, have no ``window_start``.
         """
         expect(descriptor, StateDescriptor, "with_window_state")
+        if is_of_operator(descriptor.name):
+            raise refused(
+                f"windows keep {descriptor.name!r} for themselves: bootstrap_with(...).key_by(...).window(...) of "
+                "OperatorTransformation fills them with records"
+            )
         return self._with(StateColumns.keyed(descriptor, self._codec, by_window=True), data)
 
     def with_timers(self, data: Any) -> Self:
@@ -104,7 +103,7 @@ class StateTables(StateTransformation):
             SavepointError: as in :meth:`with_state`.
         """
         table = data if is_spark_dataframe(data) else table_of(data)
-        for domain, own in _by_domain(table):
+        for domain, own in by_domain(table):
             self._with(StateColumns.timers(domain, self._codec), own)
         return self
 
@@ -137,27 +136,3 @@ class StateTables(StateTransformation):
             raise InvalidProgramError(f"the {columns.subject} is given twice: put the rows of both into one table")
         self._states[columns.store] = given_rows(columns, data)
         return self
-
-
-def _by_domain(table: Any) -> Iterator[tuple[str, Any]]:
-    """The timers of each time domain.
-
-    Raises:
-        SavepointError: when there is another one.
-    """
-    is_spark = is_spark_dataframe(table)
-    if DOMAIN not in (table.columns if is_spark else table.column_names):
-        yield _DOMAINS[0], table
-        return
-    if is_spark:
-        found = [row[0] for row in table.select(DOMAIN).distinct().collect()]
-    else:
-        found = pc.unique(table.column(DOMAIN)).to_pylist()
-    unknown = [domain for domain in found if domain not in _DOMAINS]
-    if unknown:
-        raise SavepointError(f"timers: {DOMAIN!r} is {unknown[0]!r} in a row, and has to be event or processing")
-    for domain in sorted(found):
-        if is_spark:
-            yield domain, table.filter(table[DOMAIN] == domain).drop(DOMAIN)
-        else:
-            yield domain, table.filter(pc.equal(table.column(DOMAIN), domain)).drop_columns([DOMAIN])

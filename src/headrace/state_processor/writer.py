@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common import options as config
-from headrace.common.arguments import expect
+from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, SavepointError
 from headrace.datastream.streams.handle import checked_text
@@ -21,6 +21,7 @@ from headrace.savepoint.tables import write_table
 from headrace.savepoint.tasks import with_tables
 from headrace.state.keys.groups import check_parallelism
 from headrace.state_processor.given_rows import GivenRows, given_rows
+from headrace.state_processor.given_timers import of_one_domain
 from headrace.state_processor.manifest_edits import (
     empty_manifest,
     known_uids,
@@ -92,6 +93,7 @@ class SavepointWriter:
             InvalidProgramError: when the number is out of bounds.
         """
         groups = config.MAX_PARALLELISM.default if max_parallelism is None else max_parallelism
+        expect(groups, int, "new_savepoint")
         check_parallelism(1, groups)
         manifest = empty_manifest(groups)
         return cls(manifest, StoredJob("the new savepoint", manifest), options)
@@ -140,10 +142,12 @@ class SavepointWriter:
             transformation: its state.
 
         Raises:
-            InvalidProgramError: when it has state already, or the uid is empty.
+            InvalidProgramError: when it has state already, is given none, or the uid is empty.
         """
         checked_text("uid", uid)
         expect(transformation, StateTransformation, "with_operator")
+        if not transformation.state_kinds:
+            raise refused(f"the operator {uid!r} is given no state: call with_state(), say, on what from_tables() gave")
         place = place_of(self._manifest, uid)
         if uid in self._given or (place is not None and self._kinds_of(uid)):
             raise InvalidProgramError(
@@ -163,7 +167,8 @@ class SavepointWriter:
         Args:
             uid: the operator.
             store: the state, as :meth:`SavepointReader.states` names it: ``state/total``, ``timers/event``.
-            data: its rows, all of them, with the columns that :meth:`SavepointReader.read_table` gives.
+            data: its rows, all of them, with the columns that :meth:`SavepointReader.read_table` gives. Timers may have
+                ``domain`` as well, as :meth:`SavepointReader.read_timers` gives it, where all are of that time.
 
         Raises:
             SavepointError: when there is no such state, columns are missing or unknown, or rows are no such state.
@@ -179,7 +184,7 @@ class SavepointWriter:
         widest = max(stored, key=lambda table: len(table.schema))
         columns = StateColumns.of_stored(widest)
         try:
-            self._replaced[uid, store] = given_rows(columns, data)
+            self._replaced[uid, store] = given_rows(columns, of_one_domain(store, data))
         except SavepointError as error:
             raise SavepointError(f"operator {uid!r}: {error}") from error
         return self
@@ -231,7 +236,8 @@ class SavepointWriter:
                 made from has output that its job has yet to publish.
             OSError: when a file cannot be written. What was written may be removed then.
         """
-        path = os.fspath(path)
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        expect(path, str, "write")
         folder = open_storage(path, options=self._options)
         self._check_published()
         _check_empty(folder)

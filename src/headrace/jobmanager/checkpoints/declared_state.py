@@ -24,11 +24,10 @@ from headrace.runtime.task.operator_chain import operator_context
 from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.state.backend import StateOwner
 from headrace.state.exported import ExportedTable
-from headrace.state.importing import imported
+from headrace.state.importing import imported_schema
 from headrace.state.keyed.backend import STORE_PREFIX
 from headrace.state.keyed.table import check_keys
 from headrace.state.run_entries import RunHead
-from headrace.state.runs import ALL_HASHES
 from headrace.state.runs.layout import KIND
 from headrace.state.task_state import HashMapTaskStates
 
@@ -70,7 +69,7 @@ def heads_of_tables(tables: Iterable[TableFile]) -> Iterator[RunHead]:
         known.add((file.uid, file.state, about, file.schema))
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(file.schema)))
         table = ExportedTable(file.uid, file.state, file.about, schema, ())
-        yield RunHead(file.uid, file.state, file.about, imported(table, ALL_HASHES).schema)
+        yield RunHead(file.uid, file.state, file.about, imported_schema(table))
 
 
 def check_declared(plan: JobPlan, blob: JobBlob, heads: Iterator[RunHead]) -> None:

@@ -14,9 +14,9 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints.declared_state import heads_of_manifest, heads_of_tables
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
+from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import copy_in, named_files, put
 from headrace.savepoint.state_files import copy_state_file
-from headrace.savepoint.stored_job import newest_manifest
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
@@ -60,7 +60,8 @@ class SavepointStart:
         self._options = options
         self._claims = claims
         self._uids = UidMapping(uids)
-        self._directory = open_storage(self._location, options=options)
+        self._place = CheckpointPlace.of(self._location)
+        self._directory = open_storage(self._place.directory, options=options)
         self._metadata: SavepointMetadata | None = None
 
     def __str__(self) -> str:
@@ -159,10 +160,10 @@ class SavepointStart:
         try:
             return read_metadata(self._directory)
         except SavepointError:
-            checkpoint = newest_manifest(self._directory)
+            checkpoint = read_checkpoint(self._directory, self._place.number)
             if checkpoint is None:
                 raise
-            return SavepointMetadata(checkpoint, "native", directory=self._location)
+            return SavepointMetadata(checkpoint, "native", directory=self._place.directory)
 
     def _import(
         self,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
-    from headrace.state.backend import KeyedStates
+    from headrace.state.protocols import KeyedStates
 
 ELEMENTS: Final = 0
 BROADCAST: Final = 1

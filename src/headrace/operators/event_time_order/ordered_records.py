@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.event_time_order.waiting_records import Due
-    from headrace.state.backend import KeyedStates
+    from headrace.state.protocols import KeyedStates
 
     Longs = npt.NDArray[np.int64]
 

@@ -16,11 +16,12 @@ from headrace.operators.arrays import gather
 from headrace.operators.keyed import KeyedBatch, concat_keyed
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout, OrderedTable
+from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, TYPES
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.backend import OperatorStates, StatesWithoutKeys
     from headrace.state.keys import KeyCodec
+    from headrace.state.protocols import OperatorStates, StatesWithoutKeys
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import RunStore
 
@@ -131,7 +132,7 @@ class WaitingInTable(WaitingRecords):
         identity = {} if codec is None else {KEY: codec.arrow_type}
         about = {} if codec is None else {"keys": codec.to_json()}
         columns = {_TIME: pa.int64(), HASH: pa.uint64(), **identity, _RECORD: type_.storage_type}
-        self._layout = OrderedLayout(
+        self._layout = TableLayout(
             _WAITING,
             _KIND,
             pa.schema(columns),

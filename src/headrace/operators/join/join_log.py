@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.state.keys.entries import order_by_hash
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.layout import HASH, KEY, TYPES
@@ -24,6 +23,7 @@ from headrace.state.runs.merge_input import concat, same_values
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
 from headrace.state.runs.spilling import is_large, spilled
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ _WORDS: Final = {
 
 def log_layout(
     codec: KeyCodec, record: TypeInformation, kept: int, renamed: RenamedFields = NOTHING_RENAMED, *, is_outer: bool
-) -> OrderedLayout:
+) -> TableLayout:
     """What the log of an input holds.
 
     Args:
@@ -76,9 +76,7 @@ def log_layout(
     columns = {HASH: pa.uint64(), KEY: codec.arrow_type, TIME: pa.int64(), LINGERS: pa.bool_(), **met}
     schema = pa.schema({**columns, RECORD: record.storage_type})
     about = {"keys": codec.to_json(), _KEPT: kept}
-    return OrderedLayout(
-        "the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD, renamed=renamed
-    )
+    return TableLayout("the records of a join", _KIND, schema, 3, about, _WORDS, record, column=RECORD, renamed=renamed)
 
 
 class JoinLog:
@@ -93,7 +91,7 @@ class JoinLog:
         StateMigrationError: when something else is stored.
     """
 
-    def __init__(self, runs: RunStore, layout: OrderedLayout, kept: int) -> None:
+    def __init__(self, runs: RunStore, layout: TableLayout, kept: int) -> None:
         layout.take_over(runs)
         self._runs, self._meta, self._kept = runs, layout.meta, kept
         self._written: list[Section] = []

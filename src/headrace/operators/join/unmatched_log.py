@@ -17,13 +17,14 @@ import pyarrow as pa
 from headrace.operators.join.join_log import LINGERS, MET, TIME, key_time_order
 from headrace.operators.join.key_ranges import key_ranges
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout, OrderedTable
+from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.list_columns import rows_of_ranges
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import INLINE_ROWS, merge_runs, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, NO_TIME, newest
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,7 +79,7 @@ class UnmatchedLog:
         types = [pa.int64(), pa.uint64(), codec.arrow_type, pa.int64(), pa.bool_()]
         schema = pa.schema(list(zip([*_ORDER, LIVE], types, strict=True)))
         about = {"keys": codec.to_json()}
-        self._layout = OrderedLayout(
+        self._layout = TableLayout(
             "the unmatched records of a join", _KIND, schema, len(_ORDER), about, {"keys": "key type"}
         )
         self._store = store

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.base import Operator, OperatorContext
-    from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import Run, RunStore
     from headrace.state.runs.ordered import Combine
+    from headrace.state.table_layout import TableLayout
     from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ class MovedWindows:
 
     context: OperatorContext
     windows: RegularWindows
-    kept_as: OrderedLayout
+    kept_as: TableLayout
     rows_of: RegularWindows
     combine: Combine
     regroup: Callable[[pa.RecordBatch], pa.RecordBatch]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.general.contents import KeyedContents
     from headrace.operators.window.general.ordered_contents import OrderedContents
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.protocols import KeyedStates
     from headrace.windowing.windows import Window
 
     Longs = npt.NDArray[np.int64]

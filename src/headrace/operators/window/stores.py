@@ -9,8 +9,8 @@ from headrace.common.errors import StateMigrationError
 from headrace.metrics.own_names import ROWS_DROPPED
 from headrace.operators.base import cannot_go_on
 from headrace.state.keyed.backend import NAMESPACED_PREFIX, STORE_PREFIX
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.renamed_fields import NOTHING_RENAMED
+from headrace.state.table_layout import TableLayout
 from headrace.state.timers import NO_TIMER
 from headrace.windowing.changed_windows import ChangedWindows
 
@@ -73,6 +73,12 @@ CONTENTS: Final = "window-contents"
 NONE_CONTENTS: Final = "window-contents-none"
 """The state that says of a window whether the one value that it holds is None."""
 
+SHOWN: Final = "shown-results"
+"""The state of key and window that they keep what they have shown in, where they take it back."""
+
+OF_TRIGGERS: Final = "trigger/"
+"""What the names of the states of triggers begin with."""
+
 _KEYED_CONTENTS: Final = {f"{NAMESPACED_PREFIX}{name}" for name in (CONTENTS, NONE_CONTENTS)}
 """The stores of these."""
 
@@ -98,6 +104,11 @@ ADVICE: Final = (
     "give it another uid, or restore the old declaration; to drop what they hold for good, or move it, set "
     "execution.state-recovery.changed-windows (headrace run --changed-windows)"
 )
+
+
+def is_of_operator(name: str) -> bool:
+    """Whether a state of key and window is none of a function, which is known by its name."""
+    return name in (CONTENTS, NONE_CONTENTS, SHOWN) or name.startswith(OF_TRIGGERS)
 
 
 def check_has_no_tables(context: OperatorContext) -> None:
@@ -181,7 +192,7 @@ def contents_layout(
     values: TypeInformation | None = None,
     renamed: RenamedFields = NOTHING_RENAMED,
     **about: Any,
-) -> OrderedLayout:
+) -> TableLayout:
     """How windows keep what they hold.
 
     Args:
@@ -194,10 +205,10 @@ def contents_layout(
         about: what has to be the same besides.
     """
     about = {"keys": codec.to_json(), **windows.shape, **about}
-    return OrderedLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, ADVICE, renamed=renamed)
+    return TableLayout("the contents of windows", kind, schema, 3, about, _WORDS, values, ADVICE, renamed=renamed)
 
 
-def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> OrderedLayout:
+def accumulators_layout(layout: ColumnarWindowLayout, windows: RegularWindows, **about: Any) -> TableLayout:
     """How the accumulators of windows are kept; ``about`` is what has to be the same besides."""
     about = {"parts": layout.aggregators.to_json(), **about}
     kept_as = contents_layout(ACCUMULATORS_KIND, layout.state_schema, layout.codec, windows, **about)

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
-    from headrace.state.backend import OperatorStates, TaskStates
+    from headrace.state.backend import TaskStates
+    from headrace.state.protocols import OperatorStates
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.pane_store import PaneStore
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.state.ordered_table import OrderedLayout
+    from headrace.state.table_layout import TableLayout
     from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -94,7 +94,7 @@ class AlignedWindowOperator(Operator):
         self._moved_into(self._assigner, context, kept_as).take_over(runs)
         return WindowStore(self._layout, kept_as, runs, context.learnt)
 
-    def _moved_into(self, rows_of: RegularWindows, context: OperatorContext, kept_as: OrderedLayout) -> MovedWindows:
+    def _moved_into(self, rows_of: RegularWindows, context: OperatorContext, kept_as: TableLayout) -> MovedWindows:
         """What moves the contents of windows of another shape; ``rows_of`` are the windows or panes that are kept."""
         aggregators, schema = self._layout.aggregators, self._layout.state_schema
 

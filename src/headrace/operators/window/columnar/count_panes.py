@@ -17,9 +17,9 @@ from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.window.stores import ADVICE, COUNT_PANES_STORE
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merging import register_merger
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +122,7 @@ class CountPaneStore:
         self._schema = pa.schema([*place, pa.field(_RECORDS, pa.int64()), *accumulators])
         about = {"keys": layout.codec.to_json(), "size": panes.size, "slide": panes.slide}
         about |= {"parts": layout.aggregators.to_json()}
-        kept_as = OrderedLayout(
+        kept_as = TableLayout(
             "count windows", _KIND, self._schema, 3, about, _WORDS, advice=ADVICE, named_now=layout.named_now
         )
         self._table = KeyTable(store(COUNT_PANES_STORE), kept_as)

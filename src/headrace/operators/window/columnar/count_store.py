@@ -11,9 +11,9 @@ from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.window.stores import ADVICE, COUNT_STORE
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merging import register_merger
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ class CountStore:
         columns = [pa.field(HASH, pa.uint64()), key.with_name(KEY), pa.field(_RECORDS, pa.int64()), *accumulators]
         self._schema = pa.schema(columns)
         about = {"keys": layout.codec.to_json(), "size": size, "parts": layout.aggregators.to_json()}
-        kept_as = OrderedLayout(
+        kept_as = TableLayout(
             "count windows", _KIND, self._schema, 2, about, _WORDS, advice=ADVICE, named_now=layout.named_now
         )
         self._table = KeyTable(store(COUNT_STORE), kept_as)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.state.backend import OperatorStates
+    from headrace.state.protocols import OperatorStates
 
     Longs = npt.NDArray[np.int64]
     Columns = list[pa.Array]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.operators.window.columnar.accumulators import Chunk
-    from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
+    from headrace.state.table_layout import TableLayout
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -49,9 +49,7 @@ class KeyedWindows:
         StateMigrationError: when something else is stored.
     """
 
-    def __init__(
-        self, windows: RunStore, layout: OrderedLayout, times: RunStore, layout_of_times: OrderedLayout
-    ) -> None:
+    def __init__(self, windows: RunStore, layout: TableLayout, times: RunStore, layout_of_times: TableLayout) -> None:
         self._schema, self._schema_of_times = layout.schema, layout_of_times.schema
         self._windows = KeyTable(windows, layout)
         self._times = OrderedTable(times, layout_of_times, newest)

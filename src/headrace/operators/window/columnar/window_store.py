@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import Learnt
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
+    from headrace.state.table_layout import TableLayout
 
     Longs = npt.NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class WindowStore:
     """
 
     def __init__(
-        self, layout: ColumnarWindowLayout, kept_as: OrderedLayout, runs: RunStore, learnt: dict[str, Learnt]
+        self, layout: ColumnarWindowLayout, kept_as: TableLayout, runs: RunStore, learnt: dict[str, Learnt]
     ) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema

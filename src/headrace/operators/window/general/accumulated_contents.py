@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.general.aggregate_log import AggregateLog, Columns
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.protocols import KeyedStates
 
 
 class _Held:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.window.general.trigger_context import OperatorTime
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.evictor import Evictor
 

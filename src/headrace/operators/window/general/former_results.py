@@ -6,13 +6,13 @@ were. A window that has become part of another one hands its results on: the oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.common.batch import Batch
 from headrace.common.row import Row, RowKind, make_row
 from headrace.common.values import handler_of
 from headrace.operators.window.general.contents import StateOfWindows
-from headrace.operators.window.stores import ADVICE
+from headrace.operators.window.stores import ADVICE, SHOWN
 from headrace.state.descriptors import ListStateDescriptor
 from headrace.state.keys.entries import NO_KEY
 
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
-
-SHOWN: Final = "shown-results"
-"""The name of the state that results are kept in."""
 
 
 class FormerResults(StateOfWindows):

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.operators.window.general.window_ends import DueWindow, EndsOfContents
     from headrace.operators.window.lateness import LateRecords
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry, NoKey
+    from headrace.state.protocols import KeyedStates
     from headrace.windowing.intervals import Assignment, RegularWindows
     from headrace.windowing.serializers import WindowSerializer
 

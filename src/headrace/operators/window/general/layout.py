@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.operators.window.general.window_functions import WindowCall
-    from headrace.state.backend import KeyedStates
+    from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictor import Evictor

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.operators.window.general.kept_windows import KeptWindows
-    from headrace.state.backend import KeyedStates
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.protocols import KeyedStates
     from headrace.windowing.serializers import WindowSerializer
 
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())

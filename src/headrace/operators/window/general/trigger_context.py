@@ -10,7 +10,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.functions import STATE_GETTERS
-from headrace.operators.window.stores import ADVICE
+from headrace.operators.window.stores import ADVICE, OF_TRIGGERS
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger, TriggerResult
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.operators.base import OperatorContext
-    from headrace.state.backend import KeyedStates, Timers
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.protocols import KeyedStates, Timers
 
 
 class OperatorTime(Evictor.EvictorContext):
@@ -132,7 +132,7 @@ class WindowTrigger(Trigger.OnMergeContext):
             raise InvalidTypeError(text) from None
         if known is None or known[0] is not state_descriptor:
             own = copy(state_descriptor)
-            own.name = f"trigger/{state_descriptor.name}"
+            own.name = f"{OF_TRIGGERS}{state_descriptor.name}"
             renamed = state_descriptor.renamed_fields or self._renamed_fields
             own.keep_for_operator(f"the trigger's {state_descriptor.label}", renamed, ADVICE)
             known = state_descriptor, own, self._keyed.namespaced_state(own)

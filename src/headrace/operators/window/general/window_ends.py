@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
     from headrace.operators.window.general.ordered_contents import KeysOfWindow, OrderedContents
-    from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
+    from headrace.state.protocols import DomainTimers
 
 
 class DueWindow(NamedTuple):

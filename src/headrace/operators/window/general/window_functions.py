@@ -15,9 +15,9 @@ from headrace.windowing.trigger import Firing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from headrace.state.backend import KeyedStates
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.protocols import KeyedStates
 
 
 class WindowStateStore(KeyedStateStore):

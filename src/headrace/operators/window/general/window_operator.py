@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.state.backend import DomainTimers
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
+    from headrace.state.protocols import DomainTimers
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.timers import Timer
     from headrace.windowing.intervals import RegularWindows

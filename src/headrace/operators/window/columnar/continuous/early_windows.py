@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
     from headrace.operators.window.held_windows import HeldWindow
-    from headrace.state.backend import OperatorStates
     from headrace.state.keys import KeyColumn
+    from headrace.state.protocols import OperatorStates
     from headrace.windowing.accumulation_mode import AccumulationMode
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 

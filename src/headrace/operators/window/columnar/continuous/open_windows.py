@@ -12,10 +12,10 @@ from headrace.operators.window.columnar.keyed_windows import KeyedWindows
 from headrace.operators.window.stores import ADVICE, EARLY_STORE, FIRING_TIMES_STORE
 from headrace.state.key_table import merged_by_key
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merging import register_merger, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, newest
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,11 +103,11 @@ class OpenWindowStore:
         kept = [*place, end, pa.field(_NEXT, pa.int64()), pa.field(LIVE, pa.bool_()), *accumulators, *shown]
         keys = {"keys": layout.codec.to_json(), **windows.shape, "fires": fires}
         about = keys | {"parts": layout.aggregators.to_json(), "shown": remembers_shown}
-        of_windows = OrderedLayout(
+        of_windows = TableLayout(
             "windows", _WINDOWS_KIND, pa.schema(kept), 3, about, _WORDS, advice=ADVICE, named_now=layout.named_now
         )
         times = pa.schema([pa.field("time", pa.int64()), *place])
-        of_times = OrderedLayout("firing times", _TIMES_KIND, times, 3, keys, _WORDS, advice=ADVICE)
+        of_times = TableLayout("firing times", _TIMES_KIND, times, 3, keys, _WORDS, advice=ADVICE)
         self._windows = KeyedWindows(store(EARLY_STORE), of_windows, store(FIRING_TIMES_STORE), of_times)
 
     @property

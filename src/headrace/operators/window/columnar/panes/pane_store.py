@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from headrace.operators.base import Learnt
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.panes import Panes
-    from headrace.state.ordered_table import OrderedLayout
     from headrace.state.runs import RunStore
+    from headrace.state.table_layout import TableLayout
     from headrace.windowing.intervals import RegularWindows
 
     Longs = npt.NDArray[np.int64]
@@ -201,7 +201,7 @@ def _of_windows(rows: Accumulators, ends: Longs, hashes: Hashes) -> Accumulators
     return rows.take(np.flatnonzero(np.isin(rows.ends, ends) & np.isin(rows.hashes, hashes)))
 
 
-def _set_apart(runs: RunStore, others: RunStore, layout: OrderedLayout) -> None:
+def _set_apart(runs: RunStore, others: RunStore, layout: TableLayout) -> None:
     """Moves what earlier versions have stored, which kept rows of windows, into a store of its own."""
     for run in runs.runs:
         if PANE not in run.meta and (own := layout.adapted(runs, run)) is not None:

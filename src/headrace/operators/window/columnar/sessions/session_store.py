@@ -17,10 +17,10 @@ from headrace.operators.window.columnar.keyed_windows import KeyedWindows
 from headrace.operators.window.stores import ADVICE, SESSION_ENDS_STORE, SESSIONS_STORE
 from headrace.state.key_table import merged_by_key
 from headrace.state.keys import KeyColumn
-from headrace.state.ordered_table import OrderedLayout
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merging import register_merger, register_ordered_merger
 from headrace.state.runs.ordered import LIVE, newest
+from headrace.state.table_layout import TableLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,10 +101,10 @@ class SessionStore:
         about = keys | {"parts": layout.aggregators.to_json()}
         if discards is not None:
             about["discards"] = discards
-        sessions = OrderedLayout(
+        sessions = TableLayout(
             "sessions", _SESSIONS_KIND, schema, 3, about, _WORDS, advice=ADVICE, named_now=layout.named_now
         )
-        of_ends = OrderedLayout(
+        of_ends = TableLayout(
             "the ends of sessions", _ENDS_KIND, pa.schema([end, *place]), 3, keys, _WORDS, advice=ADVICE
         )
         self._windows = KeyedWindows(store(SESSIONS_STORE), sessions, store(SESSION_ENDS_STORE), of_ends)
