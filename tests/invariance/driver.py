@@ -41,7 +41,7 @@ from headrace.runtime.local.runtime import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.task_state import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
