@@ -111,7 +111,7 @@ def test_operators_may_change_their_uids_but_each_has_to_be_of_that_kind(
 
 
 def test_a_mapping_needs_something_to_start_from(place: Place) -> None:
-    with pytest.raises(ConfigurationError, match=r"set execution\.state-recovery\.path"):
+    with pytest.raises(ConfigurationError, match=r"or execution\.state-recovery\.path \(-s\) to a savepoint"):
         start(place, "new", 1, settings={MAP: "totals=sums"}).get_job_execution_result().result(DEADLINE)
 
 

@@ -95,7 +95,7 @@ FromSavepoint = Annotated[
 ]
 UidMapping = Annotated[
     list[str] | None,
-    typer.Option("--map-uid", metavar="OLD=NEW", help="The program's uid of what has another one in that savepoint."),
+    typer.Option("--map-uid", metavar="OLD=NEW", help="The program's uid of what is stored under another."),
 ]
 OnChangedWindows = Annotated[
     list[str] | None,

@@ -157,7 +157,7 @@ def text_mapping(example: str) -> Callable[[str], Mapping[str, str]]:
         for pair in filter(str.strip, text.split(";")):
             left, separator, right = (part.strip() for part in pair.rpartition("="))
             if not (separator and left and right):
-                raise ValueError(f"pairs such as {example!r}, not {pair.strip()!r}")
+                raise ValueError(f"pairs such as {example!r}")
             if found.setdefault(left, right) != right:
                 raise ValueError(f"one value for {left!r}, not {found[left]!r} and {right!r}")
         return found

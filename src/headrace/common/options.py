@@ -186,8 +186,8 @@ UID_MAPPING: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
     "execution.state-recovery.uid-mapping",
     text_mapping("old=new; other=newer"),
     MappingProxyType({}),
-    "The program's uids of operators, sources and sinks that have another one in what the job starts from: "
-    "`old=new; other=newer`. All change at once.",
+    "The program's uids of operators, sources and sinks that have another one in what the job starts from, or in its "
+    "own checkpoint directory where it starts from nothing else: `old=new; other=newer`. All change at once.",
 )
 CHANGED_WINDOWS: Final[ConfigOption[Mapping[str, str]]] = ConfigOption(
     "execution.state-recovery.changed-windows",

@@ -13,6 +13,7 @@ from headrace.jobmanager.epochs.size import EpochLimits
 from headrace.jobmanager.failover.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.failure_enricher import load_enrichers
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
+from headrace.savepoint.uid_mapping import SAME_UIDS, UidMapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,6 +105,7 @@ class JobSettings:
         backlog_lag: what is further behind the clock is history, in milliseconds; None: only sources say what is.
         reactive: how the parallelism follows the cluster; None when it does not.
         start: the savepoint that a job begins with which has no checkpoint of its own; None for none.
+        uids: the program's uids where they are others in the job's own checkpoint; those in ``start`` it knows itself.
         savepoint_directory: where savepoints are made unless who asks for one says it; None for nowhere.
     """
 
@@ -123,6 +125,7 @@ class JobSettings:
     backlog_lag: int | None = None
     reactive: ReactiveSettings | None = None
     start: SavepointStart | None = None
+    uids: UidMapping = SAME_UIDS
     savepoint_directory: str | None = None
 
 
@@ -130,6 +133,7 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
     """How the job manager works."""
     readers = plan.stages[0].parallelism
     defaults = _defaults(configuration, plan)
+    start = _start(configuration)
     return JobSettings(
         limits=EpochLimits(
             max_records=configuration.get(options.EPOCH_MAX_RECORDS, defaults.max_records) * readers,
@@ -152,7 +156,8 @@ def job_settings(configuration: Configuration, plan: JobPlan) -> JobSettings:
         ignore_unclaimed_state=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         backlog_lag=configuration.get(options.BACKLOG_WATERMARK_LAG),
         reactive=_reactive(configuration),
-        start=_start(configuration),
+        start=start,
+        uids=UidMapping(configuration.get(options.UID_MAPPING)) if start is None else SAME_UIDS,
         savepoint_directory=configuration.get(options.SAVEPOINT_DIR),
     )
 
@@ -169,11 +174,6 @@ def _start(configuration: Configuration) -> SavepointStart | None:
     location = configuration.get(options.RECOVERY_PATH)
     uids = configuration.get(options.UID_MAPPING)
     if location is None:
-        if uids:
-            raise ConfigurationError(
-                f"{options.UID_MAPPING.key} is of what a job starts from: set {options.RECOVERY_PATH.key} (-s) to a "
-                "savepoint, or to the checkpoint directory of the stopped job, and a checkpoint directory that is fresh"
-            )
         return None
     claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
     try:

@@ -90,7 +90,7 @@ class ExecutionSupervisor:
         self._sinks = self._new_sinks()
         ignores, start = self.settings.ignore_unclaimed_state, self.settings.start
         self.checkpoints = CheckpointCoordinator(
-            store, self.plan, self._blob, self._sinks, ignore_unclaimed=ignores, start=start
+            store, self.plan, self._blob, self._sinks, ignore_unclaimed=ignores, start=start, uids=self.settings.uids
         )
         self.recorder: FailureRecorder | None = None
         self.execution: JobExecution | None = None

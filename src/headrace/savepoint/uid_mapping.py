@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.errors import StateMigrationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from headrace.checkpoint.manifest import Manifest, SourceSnapshot, StageSnapshot
     from headrace.savepoint.metadata import SavepointMetadata
+    from headrace.state.run_entries import RunHead
 
 T = TypeVar("T")
+
+_CANNOT: Final = "uids cannot be mapped as it is said"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class UidMapping:
         """
         wrong = list(self._wrong(frozenset(_uids(manifest)), program))
         if wrong:
-            raise StateMigrationError(f"uids cannot be mapped as it is said: {'; '.join(wrong)}")
+            raise StateMigrationError(f"{_CANNOT}: {'; '.join(wrong)}")
 
     def _wrong(self, stored: frozenset[str], program: Collection[str]) -> Iterator[str]:
         for old, new in self.new_by_old.items():
@@ -69,6 +72,38 @@ class UidMapping:
             if count > 1:
                 olds = sorted(old for old, mapped in self.new_by_old.items() if mapped == new)
                 yield f"{' and '.join(map(repr, olds))} would both become {new!r}: what one operator holds is of one"
+
+    def left(self, own: Manifest, program: Collection[str]) -> UidMapping:
+        """What is left to map in the job's own directory: what was mapped once has its new uid there.
+
+        Args:
+            own: the newest manifest there.
+            program: as for :meth:`check`.
+
+        Raises:
+            StateMigrationError: with everything that is wrong; also where operators would exchange their uids, which
+                the next start would do again, and where a sink has output that it has yet to publish.
+        """
+        stored = frozenset(_uids(own))
+        left = UidMapping({old: new for old, new in self.new_by_old.items() if old in stored or new not in stored})
+        wrong = [*left._wrong(stored, program), *self._wrong_in_place(own)]
+        if wrong:
+            raise StateMigrationError(f"{_CANNOT}: {'; '.join(wrong)}")
+        return left
+
+    def _wrong_in_place(self, own: Manifest) -> Iterator[str]:
+        for old, new in self.new_by_old.items():
+            if new in self.new_by_old:
+                yield (
+                    f"{old}={new}: {new!r} gets another uid as well, and the next start would do that again; start a "
+                    "job in a fresh checkpoint directory from this one (-s)"
+                )
+        busy = {*(commit.sink for commit in own.pending), *own.in_progress} & self.new_by_old.keys()
+        for uid in sorted(busy):
+            yield (
+                f"the sink {uid!r} has output that it has yet to publish: leave it out here, or start from a savepoint "
+                "of the job (-s), with which that is published"
+            )
 
     def manifest(self, known: Manifest) -> Manifest:
         """What a job starts from, under the program's uids; versions of state still have the old ones in them."""
@@ -87,6 +122,10 @@ class UidMapping:
             files=tuple(replace(file, uid=self.of(file.uid)) for file in known.files),
         )
 
+    def heads(self, known: Iterable[RunHead]) -> Iterator[RunHead]:
+        """What is known of stored runs, under the program's uids."""
+        return (head._replace(uid=self.of(head.uid)) for head in known)
+
     def _source(self, source: SourceSnapshot) -> SourceSnapshot:
         splits = (
             replace(split, watermarks=self._keys(split.watermarks), generators=self._keys(split.generators))
@@ -100,6 +139,9 @@ class UidMapping:
 
     def _keys(self, by_uid: Mapping[str, T]) -> dict[str, T]:
         return {self.of(uid): value for uid, value in by_uid.items()}
+
+
+SAME_UIDS: Final = UidMapping({})
 
 
 def _uids(manifest: Manifest) -> Iterator[str]:

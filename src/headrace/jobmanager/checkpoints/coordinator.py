@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import CheckpointError, JobSupersededError
+from headrace.common import options
+from headrace.common.errors import CheckpointError, ConfigurationError, JobSupersededError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints.declared_state import check_declared, heads_of_manifest
 from headrace.jobmanager.checkpoints.manifests import first_manifest
 from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
+from headrace.jobmanager.checkpoints.renaming import copy_source_files, with_renamed_state
+from headrace.savepoint.uid_mapping import SAME_UIDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.sinks.job_sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import JobBlob
+    from headrace.savepoint.uid_mapping import UidMapping
 
 
 logger = get_logger(__name__)
@@ -36,6 +41,7 @@ class CheckpointCoordinator:
         sinks: its sinks.
         ignore_unclaimed: whether what no operator of the program takes over may be left behind.
         start: what a job begins with that finds no manifest; nothing when left out.
+        uids: the program's uids where they are others in the job's own manifest.
 
     Attributes:
         newest: the newest manifest that is known to exist, or what a fresh directory began with; None before
@@ -52,6 +58,7 @@ class CheckpointCoordinator:
         *,
         ignore_unclaimed: bool,
         start: SavepointStart | None = None,
+        uids: UidMapping = SAME_UIDS,
     ) -> None:
         self.newest: Manifest | None = None
         self.epoch_before = 0
@@ -61,6 +68,8 @@ class CheckpointCoordinator:
         self._sinks = sinks
         self._ignore_unclaimed = ignore_unclaimed
         self._start = start
+        self._uids = uids
+        self._taken_over: Manifest | None = None
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
     def replanned(self, plan: JobPlan, blob: JobBlob, sinks: JobSinks) -> CheckpointCoordinator:
@@ -78,20 +87,32 @@ class CheckpointCoordinator:
         Raises:
             StateMigrationError: when the program cannot go on from there.
             CheckpointError: when it is damaged, or an old copy.
+            ConfigurationError: when there is nothing whose uids could be mapped.
         """
         found = self._found()
         if found is None:
+            self._check_nothing_to_map()
             self.newest = self._store.begin(self._first())
             if self.newest is not None:
                 self._sinks.check_output(self.newest)
                 return None
             found = self._found()
             assert found is not None, "begin() has seen it"
-        check_compatible(found, self._plan, ignore_unclaimed=self._ignore_unclaimed)
+        self._uids = self._uids.left(found, [planned.uid for planned in self._plan.operators()])
+        check_compatible(self._uids.manifest(found), self._plan, ignore_unclaimed=self._ignore_unclaimed)
         heads = heads_of_manifest(found, self._plan.settings.state_backend, self._store.state)
-        check_declared(self._plan, self._blob, heads)
-        self.newest = without_unclaimed(self._store.take_over(found), self._plan)
+        check_declared(self._plan, self._blob, self._uids.heads(heads))
+        self._taken_over = self._store.take_over(found)
+        self.newest = without_unclaimed(self._uids.manifest(self._taken_over), self._plan)
         return found
+
+    def _check_nothing_to_map(self) -> None:
+        if self._uids:
+            raise ConfigurationError(
+                f"{options.UID_MAPPING.key} is of what a job goes on from, and it has no checkpoint yet: set "
+                f"{options.CHECKPOINT_DIR.key} to the directory of the job, or {options.RECOVERY_PATH.key} (-s) to a "
+                "savepoint, or to the checkpoint directory of a stopped job"
+            )
 
     def _first(self) -> Manifest:
         first = first_manifest(self._plan)
@@ -108,6 +129,8 @@ class CheckpointCoordinator:
         Raises:
             SavepointError: naming the file, when one is missing or damaged.
         """
+        if found is not None and self._uids:
+            self._map_uids(runtime)
         if self._start is None:
             return
         if found is not None:
@@ -117,6 +140,16 @@ class CheckpointCoordinator:
             return
         self.write(self._start.take_in(self.known(), self._plan, runtime, self._store), ())
         self._start.release()
+
+    def _map_uids(self, runtime: Runtime) -> None:
+        """Have the newest manifest say the program's uids, and what it refers to as well."""
+        before = self._taken_over
+        assert before is not None, "restore() comes first"
+        copy_source_files(before, self._uids, self._store)
+        manifest = replace(self.known(), epoch=before.epoch + 1)
+        self.write(with_renamed_state(before, manifest, self._uids, self._plan, runtime, self._store), ())
+        told = ", ".join(f"{old} is {new}" for old, new in self._uids.new_by_old.items())
+        logger.info("job %r goes on under other uids: %s", self._plan.name, told)
 
     def _found(self) -> Manifest | None:
         """The newest manifest, if any, that no sink has output of later epochs than.

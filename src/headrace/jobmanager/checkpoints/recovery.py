@@ -63,7 +63,7 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
     if unclaimed and not ignore_unclaimed:
         raise StateMigrationError(
             f"the checkpoint holds {'; '.join(unclaimed)}, which no operator of the program takes over; give the "
-            "operators the uids they had, and new ones their own (a start with -s may map old ones, --map-uid "
+            "operators the uids they had, and new ones their own (a start may map old ones, --map-uid "
             "old=new), or start with a fresh checkpoint directory; to leave it behind for good, set "
             f"{options.IGNORE_UNCLAIMED_STATE.key}=true (headrace run --allow-non-restored-state)"
         )

@@ -9,20 +9,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.checkpoint.directory import source_folder
-from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError, StateCorruptedError
+from headrace.common.errors import SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints.declared_state import heads_of_manifest, heads_of_tables
+from headrace.jobmanager.checkpoints.renaming import with_renamed_state, written_by_tasks
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import copy_in, named_files, put
 from headrace.savepoint.state_files import copy_state_file
-from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
+from headrace.savepoint.tasks import Import, tasks_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
     from headrace.state.backend import StateBackend
     from headrace.state.run_entries import RunHead
-    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class SavepointStart:
         else:
             state = open_storage(metadata.directory, options=self._options).folder("state")
             found = heads_of_manifest(metadata.checkpoint, backend, state)
-        return (head._replace(uid=self._uids.of(head.uid)) for head in found)
+        return self._uids.heads(found)
 
     def take_in(
         self, manifest: Manifest, plan: JobPlan, runtime: Runtime, store: CheckpointStore | TemporaryStore
@@ -141,7 +141,9 @@ class SavepointStart:
         if metadata.format == "canonical":
             return self._import(self._uids.metadata(metadata), manifest, plan, runtime, store)
         self._copy(metadata, manifest, store)
-        return self._renamed(metadata.checkpoint, manifest, plan, runtime, store) if self._uids else manifest
+        if not self._uids:
+            return manifest
+        return with_renamed_state(metadata.checkpoint, manifest, self._uids, plan, runtime, store)
 
     def release(self) -> None:
         """The job has a manifest of its own: what it has claimed goes. The checkpoint directory of a job stays."""
@@ -176,27 +178,7 @@ class SavepointStart:
         uids = {operator.uid for operator in plan.operators()}
         tasks = list(tasks_of(metadata.tables, manifest, uids, plan.settings.inline_threshold))
         work = Import(plan.settings.state_backend, store.state, self._directory)
-        return with_versions(manifest, self._written(work, tasks, runtime))
-
-    def _renamed(
-        self,
-        known: Manifest,
-        manifest: Manifest,
-        plan: JobPlan,
-        runtime: Runtime,
-        store: CheckpointStore | TemporaryStore,
-    ) -> Manifest:
-        """State that was copied as it is, under the program's uids."""
-        threshold = plan.settings.inline_threshold
-        tasks = list(versions_of(known, manifest.epoch, manifest.generation, threshold))
-        work = Rename(plan.settings.state_backend, store.state, self._uids.new_by_old)
-        return with_versions(manifest, self._written(work, tasks, runtime))
-
-    def _written(self, work: Callable[[T], VersionRef], tasks: Sequence[T], runtime: Runtime) -> list[VersionRef]:
-        try:
-            return runtime.run_background(work, tasks).result() if tasks else []
-        except InfrastructureError as error:
-            raise SavepointError(f"state could not be brought in from {self}: {error}") from error
+        return with_versions(manifest, written_by_tasks(work, tasks, runtime))
 
     def _copy(self, metadata: SavepointMetadata, manifest: Manifest, store: CheckpointStore | TemporaryStore) -> None:
         """Copy state files from the checkpoint directory that is named, and what sources keep where that is all."""
