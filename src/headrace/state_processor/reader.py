@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,8 +37,8 @@ TIMERS: Final = "timers/"
 _BROADCAST: Final = "broadcast/"
 _NO_TIMERS: Final = pa.schema([("domain", pa.string()), ("time", pa.int64()), ("key", pa.null())]).empty_table()
 
-_OF_PATTERNS: Final = re.compile(r"[][{}*?\\]")
-"""The characters by which Spark takes a path for a pattern of many paths."""
+_TAKES_PATTERNS: Final = "__globPaths__"
+"""Spark's option (``DataSource.GLOB_PATHS_KEY``) whether paths may be patterns; in these no name can have a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +238,8 @@ class SavepointReader:
             files = files[:1]
         if not files or "://" in self._job.location:
             return spark.createDataFrame(self.read_table(uid, store))
-        paths = [_as_spark_reads(f"{self._job.location}/{file.path}") for file in files]
-        return spark.read.option("mergeSchema", "true").parquet(*paths)
+        paths = [f"file://{self._job.location}/{file.path}" for file in files]  # whatever file system Spark has else
+        return spark.read.options(mergeSchema="true", **{_TAKES_PATTERNS: "false"}).parquet(*paths)
 
     def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
         """What a key has in a state, without reading those of other keys; Flink called that queryable state.
@@ -300,11 +299,6 @@ class SavepointReader:
             f"{self._job.location} holds no {store!r} of an operator with uid {uid!r}: {there} (A state that holds "
             "nothing is not stored.)"
         )
-
-
-def _as_spark_reads(path: str) -> str:
-    """A path of a file of this machine, whatever file system Spark has by default."""
-    return "file://" + _OF_PATTERNS.sub(r"\\\g<0>", path)
 
 
 def _states(job: StoredJob) -> list[StoredTable]:
