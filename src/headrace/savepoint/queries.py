@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,8 @@ def query(
             "expected the descriptor of a state, such as ValueStateDescriptor('total', Types.LONG()), got "
             f"{descriptor!r}"
         )
+    descriptor = copy(descriptor)
+    descriptor.advise("ask by the descriptor, and the type of keys, that the program has")
     place = _place_of(job, uid)
     codec = KeyCodec.for_type(Types.PICKLED_BYTE_ARRAY() if key_type is None else Types.of(key_type))
     keys = codec.encode([key])

@@ -58,6 +58,7 @@ class StateDescriptor:
     Attributes:
         subject: what errors call it, where an operator keeps it for itself.
         advice: what errors say is to be done when something else is stored.
+        advice_on_keys: the same of keys of another type.
         namespaces: what the namespaces are that an operator keeps the state in, in words: what was stored in others is
             refused. None where that does not matter.
         renamed_fields: which fields of the values have other names than in what is stored.
@@ -75,6 +76,7 @@ class StateDescriptor:
         self.advice = (
             "declare a state of another name and take the values over from this one, or restore the old declaration"
         )
+        self.advice_on_keys = OTHER_UID
         self.namespaces: str | None = None
         self.evolves = True
         self.renamed_fields = NOTHING_RENAMED
@@ -91,7 +93,12 @@ class StateDescriptor:
             renamed: which fields of the values have other names than in what is stored.
             advice: what errors say is to be done when something else is stored.
         """
-        self.subject, self.renamed_fields, self.advice = subject, renamed, advice
+        self.subject, self.renamed_fields = subject, renamed
+        self.advise(advice)
+
+    def advise(self, advice: str) -> None:
+        """Says what errors are to say when something else is stored, or keys of another type have it."""
+        self.advice = self.advice_on_keys = advice
 
     @property
     def label(self) -> str:

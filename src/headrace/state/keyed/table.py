@@ -96,7 +96,7 @@ class StateTable:
         if stored.get(KIND) != self._meta[KIND]:
             told = difference(stored.get(KIND), self._meta[KIND])
             raise StateMigrationError(f"{descriptor.label} was stored with another kind: {told}; {descriptor.advice}")
-        check_keys(stored, self._meta["keys"], descriptor.label)
+        check_keys(stored, self._meta["keys"], descriptor.label, descriptor.advice_on_keys)
         if stored.get(_NAMESPACES, descriptor.namespaces) != descriptor.namespaces:
             raise StateMigrationError(
                 f"{descriptor.label} was stored for {stored[_NAMESPACES]}, and is declared for "
@@ -175,20 +175,21 @@ class Elements:
         return [None if value is None and expiry is None else (value, expiry) for value, expiry in pairs]
 
 
-def check_keys(stored: Mapping[str, Any], keys: Json, label: str) -> None:
+def check_keys(stored: Mapping[str, Any], keys: Json, label: str, advice: str = OTHER_UID) -> None:
     """Refuse a state that was stored for keys of another type.
 
     Args:
         stored: what a run of it says about itself.
         keys: how keys are stored now, as JSON.
         label: what errors call the state.
+        advice: what they say is to be done.
 
     Raises:
         StateMigrationError: with both types.
     """
     if stored.get("keys") != keys:
         told = difference(stored.get("keys"), keys)
-        raise StateMigrationError(f"{label} was stored with another key type: {told}; {OTHER_UID}")
+        raise StateMigrationError(f"{label} was stored with another key type: {told}; {advice}")
 
 
 def meta_of(descriptor: StateDescriptor, keys: Json) -> dict[str, Any]:
