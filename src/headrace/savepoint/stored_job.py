@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
 from headrace.checkpoint.directory import source_folder
-from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata, what_is_there
@@ -25,6 +24,7 @@ from headrace.storage.posix import PosixFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from headrace.checkpoint.manifest import Manifest
     from headrace.savepoint.metadata import SourceFile, TableFile
     from headrace.state.exported import ExportedTable
     from headrace.state.version import VersionRef
@@ -220,25 +220,3 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
                 yield SourceContent(uid, name, content)
 
     return replace(job, task_tables=task_tables, source_files=source_files)
-
-
-def newest_manifest(directory: Folder) -> Manifest | None:
-    """The newest manifest of a checkpoint directory; None where there is none. The job may run meanwhile.
-
-    Raises:
-        CheckpointError: naming it, when it is damaged.
-    """
-    folder = directory.folder("manifests")
-    for _ in range(_ATTEMPTS):  # a job that runs may remove the one that was listed
-        try:
-            numbers = manifest_numbers(folder)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if not numbers:
-            return None
-        try:
-            name = name_of(numbers[-1])
-            return Manifest.from_bytes(folder.read(name), folder.locate(name))
-        except FileNotFoundError:
-            continue
-    return None

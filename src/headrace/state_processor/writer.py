@@ -14,7 +14,8 @@ from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, SavepointError
 from headrace.datastream.streams.handle import checked_text
-from headrace.savepoint.metadata import METADATA, SavepointMetadata
+from headrace.savepoint.disposal import end_progress, give_up
+from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata
 from headrace.savepoint.source_files import write_source_file
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_table
@@ -229,20 +230,29 @@ class SavepointWriter:
         Raises:
             SavepointError: when the directory holds something, state cannot be written, or the checkpoint that it is
                 made from has output that its job has yet to publish.
-            OSError: when a file cannot be written. What was written may be removed then.
+            OSError: when a file cannot be written.
+
+        What was written by then is removed.
         """
         path = os.fspath(path)
         folder = open_storage(path, options=self._options)
         self._check_published()
-        _check_empty(folder)
-        folder.make()
+        _begin(folder)
+        try:
+            self._write(folder)
+        except BaseException:
+            give_up(folder)
+            raise
+        end_progress(folder)
+        return path
+
+    def _write(self, folder: Folder) -> None:
         tables = [*self._write_carried(folder), *self._write_replaced(folder), *self._write_given(folder)]
         files = tuple(self._write_source_files(folder))
         manifest = with_tables(replace(self._manifest, restored_from=""), tables)
         metadata = SavepointMetadata(manifest, "canonical", tuple(tables), files)
         if not folder.create(METADATA, metadata.to_bytes()):
             raise SavepointError(f"{folder.locate(METADATA)} exists: somebody else has written a savepoint there")
-        return path
 
     def _write_carried(self, folder: Folder) -> Iterator[TableFile]:
         for stage, partition, table in self._job.task_tables():
@@ -289,9 +299,22 @@ class SavepointWriter:
             raise SavepointError(f"{self._job.location} has no operator with uid {uid!r}: {told}")
 
 
-def _check_empty(folder: Folder) -> None:
+def _begin(folder: Folder) -> None:
+    """Take possession of the place of a savepoint: of two that write there one does."""
+    _check_empty(folder, frozenset())
+    folder.make()
+    if not folder.create(IN_PROGRESS, b""):
+        raise SavepointError(f"somebody else is just writing a savepoint to {folder}: choose another place")
     try:
-        names = folder.names()
+        _check_empty(folder, frozenset({IN_PROGRESS}))  # whoever was faster may have completed one before
+    except SavepointError:
+        folder.remove(IN_PROGRESS)
+        raise
+
+
+def _check_empty(folder: Folder, own: frozenset[str]) -> None:
+    try:
+        names = [name for name in folder.names() if name not in own]
     except FileNotFoundError:
         return
     except NotADirectoryError as error:

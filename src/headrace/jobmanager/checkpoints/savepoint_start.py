@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.checkpoint.directory import source_folder
+from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import InfrastructureError, SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_in, named_files, put
 from headrace.savepoint.state_files import copy_state_file
-from headrace.savepoint.stored_job import newest_manifest
 from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
