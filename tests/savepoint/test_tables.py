@@ -52,6 +52,18 @@ def test_exported_each_has_a_file_of_its_own(written: str, tmp_path: Path) -> No
     assert sorted(json.loads(file.read_text())["value"] for file in files) == sorted(NAMES)
 
 
+def test_who_reads_one_state_reads_no_other(written: str) -> None:
+    """However large they are: here they are gone."""
+    metadata = read_metadata(PosixFolder(Path(written)))
+    for table in metadata.tables:
+        if table.state != "state/a-b":
+            Path(written, table.path).unlink()
+    rows = SavepointReader.read(written).read_keyed_state("a/b", "a-b")
+    assert rows.column("value").to_pylist() == ["a-b"]
+    with pytest.raises(SavepointError, match="is missing; put it back"):
+        SavepointReader.read(written).states()
+
+
 def test_what_parquet_has_no_form_for(tmp_path: Path) -> None:
     schema = pa.schema([("key", pa.int64()), ("value", pa.struct([]))])
     rows = pa.RecordBatch.from_pylist([{"key": 1, "value": {}}], schema)

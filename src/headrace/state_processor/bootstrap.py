@@ -122,7 +122,9 @@ class BootstrapTransformation(StateTransformation):
             self._run(target, folder, checkpoints)
             return [
                 write_table(target.savepoint, table, place.stage, partition)
-                for _, partition, table in open_job(checkpoints, target.configuration.storage_options()).task_tables()
+                for _, partition, table in open_job(checkpoints, target.configuration.storage_options()).task_tables(
+                    None
+                )
                 if table.uid == place.uid
             ]
 

@@ -174,7 +174,7 @@ class SavepointWriter:
         before = next((old for old, new in self._carried.items() if new == uid), None)
         if before is None:
             raise SavepointError(f"the operator {uid!r} has the state that with_operator() gave it, or none any more")
-        stored = [table for table in self._job.tables() if (table.uid, table.store) == (before, store)]
+        stored = list(self._job.tables((before, store)))
         if not stored:
             self.reader.read_table(before, store)  # tells what there is
         widest = max(stored, key=lambda table: len(table.schema))
@@ -255,7 +255,7 @@ class SavepointWriter:
             raise SavepointError(f"{folder.locate(METADATA)} exists: somebody else has written a savepoint there")
 
     def _write_carried(self, folder: Folder) -> Iterator[TableFile]:
-        for stage, partition, table in self._job.task_tables():
+        for stage, partition, table in self._job.task_tables(None):
             uid = self._carried.get(table.uid)
             if uid is not None and (uid, table.store) not in self._replaced:
                 yield write_table(folder, replace(table, uid=uid), stage, partition)
