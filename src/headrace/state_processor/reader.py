@@ -320,7 +320,7 @@ def _states(job: StoredJob) -> list[StoredTable]:
 
 
 def _distinct(job: StoredJob, place: StatePlace | None = None) -> Iterator[ExportedTable]:
-    """All tables, or those of one state; of broadcast state, which all subtasks have alike, that of the first one that has some."""
+    """All tables, or those of one state; of broadcast state, which all subtasks have alike, that of one of them."""
     seen: set[tuple[str, str]] = set()
     for table in job.tables(place):
         own = (table.uid, table.store)
