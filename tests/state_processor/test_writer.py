@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ import pytest
 from headrace.common import Types
 from headrace.common.errors import HeadraceError, SavepointError
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.savepoint.metadata import TableFile
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables, compare
+from headrace.state_processor.transformation import WrittenState
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
@@ -177,11 +176,12 @@ def test_while_one_writes_there_nobody_else_does(place: Place, monkeypatch: pyte
     """Their files have the same names."""
     path, write = place.root / "both", SavepointWriter._write_given
 
-    def met(writer: SavepointWriter, folder: Folder) -> Iterator[TableFile]:
-        yield from write(writer, folder)
+    def met(writer: SavepointWriter, folder: Folder) -> WrittenState:
+        written = write(writer, folder)
         monkeypatch.undo()
         with pytest.raises(SavepointError, match=r"both holds '_in_progress': choose another place"):
             other().write(path)
+        return written
 
     monkeypatch.setattr(SavepointWriter, "_write_given", met)
     reader = SavepointReader.read(first().write(path))
