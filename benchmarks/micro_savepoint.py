@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
+from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, TaskTables
 from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateOwner
 from headrace.state.keys import KeyCodec
@@ -59,6 +60,7 @@ def main() -> None:
         savepoint = PosixFolder(Path(folder) / "savepoint")
         for each in (state, fresh, savepoint):
             each.make()
+        savepoint.create(IN_PROGRESS, b"")
         refs = versions(state, keys)
         begun = time.process_time(), time.monotonic()
         tables = [table for ref in refs for table in Export(BACKEND, state, savepoint, 0)(ref)]

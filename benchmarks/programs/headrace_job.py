@@ -53,6 +53,7 @@ class EpochTimes(JobListener):
             "planning": statistics.planning,
             "running": statistics.running,
             "checkpointing": statistics.checkpointing,
+            "waiting for sinks": statistics.waiting,
         }
 
     def summary(self) -> dict[str, Any]:

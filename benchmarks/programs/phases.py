@@ -81,6 +81,7 @@ class Phases(EpochTimes):
             MANIFEST: now[MANIFEST],
             GARBAGE: now[GARBAGE],
             "checkpointing: the rest": statistics.checkpointing - now[MANIFEST] - now[GARBAGE],
+            "waiting for sinks": statistics.waiting,
             COMMIT: now[COMMIT],
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.suite.asynchronous import AsyncBenchmark
+from benchmarks.suite.backpressure import BackpressureBenchmark
 from benchmarks.suite.batch import BatchBenchmark
 from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
 from benchmarks.suite.connected import ConnectedBenchmark
@@ -48,6 +49,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     StateBenchmark(),
     SavepointBenchmark(),
     RecoveryBenchmark(),
+    BackpressureBenchmark(),
     LargeStateBenchmark(),
     CatchUpBenchmark(),
     LimitBenchmark(),

@@ -49,6 +49,7 @@ SECONDS = {
     "headrace_join_state": 1.0,
     "spark_join": 5.0,
     "headrace_process": 1.0,
+    "headrace_backpressure": 1.0,
     "spark_process": 7.0,
     "headrace_connected": 1.25,
     "headrace_state": 1.0,
@@ -78,6 +79,7 @@ FAR = 1 << 50
 TOTALS = {
     "flink_window": window_totals,
     "headrace_process": process_totals,
+    "headrace_backpressure": process_totals,
     "headrace_savepoint": process_totals,
     "headrace_large_state": process_totals,
     "spark_process": process_totals,
@@ -110,7 +112,9 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
         return Outcome((Epoch(1, 1.5),), {"rows": assignment.options["kills"]}, {"recovery": found}), Peaks({JVM: 1})
     files = sorted(assignment.input.glob("*.parquet"))
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
-    details = {"seconds": {"planning": 0.01}, "no rule": 1.0, "one rule": 1.1, **SAVEPOINTS, **LARGE_STATE}
+    checkpointing = 0.02 if assignment.options.get("committing") else 0.005
+    seconds = {"planning": 0.01, "checkpointing": checkpointing}
+    details = {"seconds": seconds, "no rule": 1.0, "one rule": 1.1, **SAVEPOINTS, **LARGE_STATE}
     if program == "headrace_join_state":
         details = {"kept": kept(files)}
     totals = totals_of(program, assignment)
@@ -241,6 +245,8 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("savepoint", pytest.approx(1.4), True),
         ("savepoint", pytest.approx(1.6), False),
         ("recovery", 1_500, True),
+        ("backpressure", 0.0, True),
+        ("backpressure", pytest.approx(15.0), True),
         ("large-state", 600, True),
         ("large-state", pytest.approx(1.5), True),
         ("large-state", 600, True),
@@ -266,7 +272,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    own = 3 + 1 + 1 + 2  # state, savepoint, recovery, large-state
+    own = 3 + 1 + 1 + 3 + 2  # state, savepoint, recovery, backpressure, large-state
     launched = (
         4 * 4,
         4,

@@ -142,7 +142,8 @@ def test_rows_as_json_are_read_by_others(odd: str) -> None:
     assert "NaN" not in shown.replace('"NaN"', "")
 
 
-def test_where_there_is_no_terminal_nothing_is_wrapped_or_cut(tmp_path: Path) -> None:
+def test_where_there_is_no_terminal_nothing_is_wrapped_or_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     uid = "totals-of-all-users-and-all-of-their-orders-" * 3
     total = OperatorTransformation.from_tables(Types.STRING()).with_state(
         ValueStateDescriptor("total", Types.STRING()), pa.table({"key": ["ann"], "value": ["long " * 40]})

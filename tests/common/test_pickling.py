@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import operator
 import pickle
+import subprocess
+import sys
 import textwrap
 from functools import cached_property, lru_cache, partial
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
+import cloudpickle
 import pytest
 
+from headrace.common import pickling
 from headrace.common.pickling import pickle_by_value
 from tests.common import importable_functions
 
@@ -18,7 +24,16 @@ def of_a_script(text: str, name: str) -> Any:
     """What a program defines, unpickled by a process that does not have it."""
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(textwrap.dedent(text), names)
-    return pickle.loads(pickle_by_value(names[name]))
+    return elsewhere(pickle_by_value(names[name]))
+
+
+def elsewhere(data: bytes) -> Any:
+    """What another process makes of bytes: one that has defined none of the classes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pickling, "_DEFINED_HERE", WeakSet())
+        patch.setattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_ID", WeakValueDictionary())
+        patch.setattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", WeakKeyDictionary())
+        return pickle.loads(data)
 
 
 def test_a_function_that_remembers_and_calls_itself() -> None:
@@ -131,6 +146,62 @@ def test_what_can_be_imported_stays_the_same(function: Any) -> None:
     """Its cache, and what others have registered, are those of the process."""
     assert pickle.loads(pickle_by_value(function)) is function
     assert b"importable_functions" in pickle_by_value(function)
+
+
+NOTEBOOK = """
+    import enum
+    limit = 1
+    def helper(value):
+        return value * limit
+    class Base:
+        step = 1
+        def of(self, value):
+            return helper(value) + limit + self.step
+    class Function(Base):
+        def of(self, value):
+            return super().of(value)
+    class Color(enum.Enum):
+        RED = 1
+        def of(self, value):
+            return helper(value)
+    """
+
+
+def test_a_class_that_comes_back_is_the_one_that_was_defined_and_stays_as_it_is() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(textwrap.dedent(NOTEBOOK), names)
+    function = names["Function"]()
+    for limit in (1, 2):
+        names["limit"] = limit
+        back, red = pickle.loads(pickle_by_value((function, names["Color"].RED)))
+        assert type(back) is type(function)
+        assert red is names["Color"].RED
+        assert function.of(10) == back.of(10) == 10 * limit + limit + 1
+        assert red.of(10) == 10 * limit
+    exec("def helper(value): return 0", names)  # another cell
+    assert pickle.loads(pickle_by_value(function)).of(10) == 3
+    names["Base"].step = 5
+    assert pickle.loads(pickle_by_value(function)).of(10) == 7
+    assert type(function).of.__globals__ is names
+
+
+def test_in_another_process_the_later_definition_of_a_class_counts() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(textwrap.dedent(NOTEBOOK), names)
+    first = pickle_by_value(names["Function"]())
+    names["limit"] = 2
+    second = pickle_by_value(names["Function"]())
+    code = (
+        "import base64, pickle, sys\n"
+        "from headrace.common.pickling import pickle_by_value\n"
+        "one, two = (pickle.loads(base64.b64decode(each)) for each in sys.argv[1:])\n"
+        "pickle_by_value(one)\n"  # a record of this class that is stored
+        "again = pickle.loads(base64.b64decode(sys.argv[2]))\n"
+        "print(type(one) is type(two) is type(again), again.of(10))"
+    )
+    arguments = [base64.b64encode(each).decode() for each in (first, second)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "23"]
 
 
 def test_code_keeps_the_name_of_its_file() -> None:

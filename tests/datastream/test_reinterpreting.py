@@ -116,6 +116,16 @@ def test_a_key_that_belongs_elsewhere_is_refused(env: StreamExecutionEnvironment
     assert "test_reinterpreting" in text
 
 
+def test_streams_that_are_merged_behind_a_shuffle(env: StreamExecutionEnvironment) -> None:
+    """Records of several operators are merged by event time; they stay in their subtasks all the same."""
+    both = counted(env).union(counted(env))
+    sums = both.reinterpret_as_keyed(0).sum(1).execute_and_collect(limit=100)
+    assert sorted(map(tuple, sums)) == sorted((key, number) for key in KEYS for number in (1, 2))
+    moved = counted(env).map(lambda pair: ("another " + pair[0], pair[1]), PAIR).name("moving")
+    with pytest.raises(UserFunctionError, match=r"behind operator 'moving' (.|\n)*its key belongs to subtask \d"):
+        counted(env).union(moved).reinterpret_as_keyed(0).sum(1).execute_and_collect(limit=100)
+
+
 def test_other_numbers_of_key_groups_show(env: StreamExecutionEnvironment) -> None:
     behind = counted(env).reinterpret_as_keyed(0).sum(1).set_max_parallelism(4)
     with pytest.raises(UserFunctionError, match="the stream is not partitioned by this key"):

@@ -38,9 +38,10 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
+from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.task_state import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -363,6 +364,8 @@ class RestartedStore(TemporaryStore):
 
     def _transplanted(self, manifest: Manifest) -> Manifest:
         backend, folder = HashMapStateBackend(DEFAULT_BACKEND), self.storage.folder(f"savepoint-{manifest.epoch}")
+        folder.make()
+        folder.create(IN_PROGRESS, b"")
         export = Export(backend, self.state, folder, manifest.processing_time)
         versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version]
         tables = [table for version in versions for table in export(version)]

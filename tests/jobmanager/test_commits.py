@@ -142,8 +142,9 @@ def test_a_refusal_is_for_good_and_nothing_follows(commits: CommitCoordinator, s
         commits.drain()
     assert sink.calls == []
     assert commits.pending() == (*of(1, "a"), *of(2, "b"))
+    commits.submit(of(3, "c"))
     with pytest.raises(CommitRefusedError):
-        commits.submit(of(3, "c"))
+        commits.hold_back()
 
 
 def test_a_sink_that_the_program_has_lost(commits: CommitCoordinator) -> None:
@@ -156,7 +157,9 @@ def test_the_job_waits_when_too_many_epochs_are_pending(commits: CommitCoordinat
     sink.gate.clear()
     for epoch in range(MAX_PENDING_EPOCHS):
         commits.submit(of(epoch, epoch))
-    waits = threading.Thread(target=commits.submit, args=(of(99, 99),))
+        commits.hold_back()
+    commits.submit(of(99, 99))
+    waits = threading.Thread(target=commits.hold_back)
     waits.start()
     waits.join(0.1)
     assert waits.is_alive()
@@ -215,7 +218,7 @@ def test_nobody_can_tell_while_the_directory_cannot_be_read(sink: Recorder, slep
     assert len(slept) == 2
 
 
-@pytest.mark.parametrize("wait", ["drain", "submit", "recover", "finish", "join"])
+@pytest.mark.parametrize("wait", ["drain", "hold_back", "recover", "finish", "join"])
 def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     sink: Recorder, wait: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -223,11 +226,11 @@ def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     cancelled = threading.Event()
     commits = coordinator(sink, cancelled=cancelled)
     sink.gate.clear()
-    for epoch in range(MAX_PENDING_EPOCHS):
+    for epoch in range(MAX_PENDING_EPOCHS + 1):
         commits.submit(of(epoch, epoch))
     waits: dict[str, Callable[[], None]] = {
         "drain": commits.drain,
-        "submit": lambda: commits.submit(of(99, 99)),
+        "hold_back": commits.hold_back,
         "recover": lambda: commits.recover({}),
         "finish": commits.finish,
         "join": commits.join,

@@ -6,6 +6,8 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from headrace.jobmanager.checkpoints.compaction import EPOCHS_BETWEEN_LOOKS, CompactionCoordinator
 
 WORK = SimpleNamespace(stage=0, partition=0, is_shared=False)
@@ -36,7 +38,10 @@ class Runtime:
     def run_background(self, work: Any, items: list[Any], *, gives_way: bool = False) -> Future[list[Any]]:
         self.gave_way.append(gives_way)
         done: Future[list[Any]] = Future()
-        done.set_result([self.outcome] * len(items))
+        if isinstance(self.outcome, Exception):
+            done.set_exception(self.outcome)
+        else:
+            done.set_result([self.outcome] * len(items))
         return done
 
 
@@ -60,6 +65,13 @@ def test_as_long_as_there_is_more_the_next_look_follows_at_once() -> None:
     looked_at, gave_way = looks(3, OUTCOME, second)
     assert looked_at == [first, first + 1, first + 2, first + 3, second]
     assert gave_way == [True] * 3
+
+
+def test_that_it_fails_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    looked_at, _ = looks(9, OSError("the disk is full"), 2 * EPOCHS_BETWEEN_LOOKS + 1)
+    assert len(looked_at) == 2
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == ["a compaction is given up; state grows until a later one makes up for it: the disk is full"] * 2
 
 
 def test_work_that_cannot_be_done_is_not_tried_again_at_once() -> None:

@@ -1,4 +1,9 @@
-"""A slow sink holds the job back, and its checkpoints stay as they are: nothing is under way when an epoch ends."""
+"""A slow sink holds the job back, and its checkpoints stay as they are: nothing is under way when an epoch ends.
+
+Nothing here asserts how long anything takes: what checkpoints hold is compared, and to which part of an epoch the time
+of a slow sink is counted, by a clock that only such a sink moves. How long checkpoints take behind one,
+``python -m benchmarks --only backpressure`` shows.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWrit
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.progress import EpochStatistics, JobListener
-from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS
+from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS, CommitCoordinator
 
 RECORDS, EACH, SUBTASKS = 2_000, 50, 2
 _CLOCK_DIGITS = 64
@@ -85,6 +90,9 @@ class Checkpoint:
     state_bytes: int
     manifest_bytes: int
     pending: int
+    running: float
+    checkpointing: float
+    waiting: float
 
 
 class Checkpoints(JobListener):
@@ -94,7 +102,17 @@ class Checkpoints(JobListener):
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         size = (self._manifests / f"{statistics.epoch:012d}.json").stat().st_size
-        self.found.append(Checkpoint(statistics.records, statistics.state_bytes, size, statistics.pending_commits))
+        self.found.append(
+            Checkpoint(
+                statistics.records,
+                statistics.state_bytes,
+                size,
+                statistics.pending_commits,
+                statistics.running,
+                statistics.checkpointing,
+                statistics.waiting,
+            )
+        )
 
 
 def run(folder: Path, sink: Pace) -> list[Checkpoint]:
@@ -142,3 +160,33 @@ def test_behind_a_slow_committer_so_many_epochs_wait_and_no_more(unhindered: lis
     assert {each.pending for each in held_back} == {MAX_PENDING_EPOCHS + 1}
     sizes = [each.manifest_bytes for each in held_back[:-1]]  # the last one says that the job has finished
     assert max(sizes) <= min(sizes) + _CLOCK_DIGITS
+
+
+class ClockOfSinks:
+    """Stands for ``time`` where epochs are timed: time goes by while sinks write or hold back, and then alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_what_slow_sinks_take_is_counted_to_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ClockOfSinks()
+    hold_back = CommitCoordinator.hold_back
+
+    def held_back(self: CommitCoordinator) -> None:
+        hold_back(self)
+        clock.pass_by(100.0)
+
+    monkeypatch.setattr("headrace.jobmanager.execution.time", clock)
+    monkeypatch.setattr(CommitCoordinator, "hold_back", held_back)
+    monkeypatch.setattr(_Writer, "write", lambda self, batch: clock.pass_by(1.0))
+    epochs = run(tmp_path, Pace())
+    assert {epoch.checkpointing for epoch in epochs} == {0.0}
+    assert {epoch.waiting for epoch in epochs} == {100.0}
+    assert min(epoch.running for epoch in epochs if epoch.records) >= 1.0

@@ -29,7 +29,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.progress import JobListener
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.state import task_state
+from headrace.state import hashmap_backend
 from headrace.storage.posix import PosixFolder
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.reliability.support import numbers
@@ -110,7 +110,7 @@ POINTS = [
     Point(FileCommitter, "recover", frozenset({1, 2, 4})),
     Point(FileCommitter, "finish", frozenset({1, 2})),
     Point(FileCommitter, "close", frozenset({1, 2})),
-    Point(task_state, "plan_compaction"),
+    Point(hashmap_backend, "plan_compaction"),
     Point(LocalRuntime, "run_background"),
     Point(LocalRuntime, "run_epoch"),
 ]

@@ -21,7 +21,7 @@ from headrace.jobmanager.checkpoints import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.operator_table import register_operator
-from headrace.state import task_state
+from headrace.state import hashmap_backend
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.kinds import StateKind, StateKinds
 from headrace.state.task_state import HashMapTaskStates
@@ -129,7 +129,7 @@ POINTS = [
     Point(HashMapTaskStates, "open", frozenset({1, 3, 8, 20, 33})),
     Point(HashMapTaskStates, "snapshot", frozenset({1, 4, 9, 21, 34})),
     Point(HashMapTaskStates, "adopt", frozenset({1, 3})),
-    Point(task_state, "plan_compaction"),
+    Point(hashmap_backend, "plan_compaction"),
     Point(LocalRuntime, "run_background"),
     Point(LocalRuntime, "run_epoch"),
 ]

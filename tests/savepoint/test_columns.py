@@ -47,6 +47,15 @@ def test_whatever_is_shown_can_be_given_back(type_: Any, keys: list[Any]) -> Non
     assert by_one == [shown.schema] * len(keys), "which columns there are follows from the type alone"
 
 
+def test_keys_that_their_type_cannot_give_back_are_shown_and_kept() -> None:
+    """As they would be if they had been stored by another rounding: nothing of them is lost."""
+    stored, _ = exported(KeyCodec.for_type(Types.DOUBLE()), KeyCodec.for_type(Types.DOUBLE()).encode([0.1, 0.5]).values)
+    _, about = exported(KeyCodec.for_type(Types.FLOAT()), stored.column("key"))
+    shown = readable(stored, about)
+    assert shown.schema.names == ["key", "key_encoded"]
+    assert as_stored(shown, about, stored.schema).equals(stored)
+
+
 def test_keys_of_classes_that_only_the_program_knows() -> None:
     class Color(enum.Enum):
         RED = 1

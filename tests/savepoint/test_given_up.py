@@ -17,7 +17,7 @@ from headrace.savepoint.disposal import dispose, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tasks import Export
-from headrace.state.task_state import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.version import VersionRef
 from headrace.state_processor import SavepointReader
 from headrace.storage.locations import open_storage

@@ -10,8 +10,11 @@ import pytest
 
 from headrace.cli.state_commands import run
 from headrace.common import Types
+from headrace.common.errors import SavepointError
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.savepoint.metadata import read_metadata
+from headrace.savepoint.tables import write_table
+from headrace.state.exported import ExportedTable
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
 from headrace.storage.posix import PosixFolder
 
@@ -47,3 +50,24 @@ def test_exported_each_has_a_file_of_its_own(written: str, tmp_path: Path) -> No
     assert run("export", [], written, tmp_path / "exported", uid=None, fmt="json") == 0
     files = (tmp_path / "exported").iterdir()
     assert sorted(json.loads(file.read_text())["value"] for file in files) == sorted(NAMES)
+
+
+def test_who_reads_one_state_reads_no_other(written: str) -> None:
+    """However large they are: here they are gone."""
+    metadata = read_metadata(PosixFolder(Path(written)))
+    for table in metadata.tables:
+        if table.state != "state/a-b":
+            Path(written, table.path).unlink()
+    rows = SavepointReader.read(written).read_keyed_state("a/b", "a-b")
+    assert rows.column("value").to_pylist() == ["a-b"]
+    with pytest.raises(SavepointError, match="is missing; put it back"):
+        SavepointReader.read(written).states()
+
+
+def test_what_parquet_has_no_form_for(tmp_path: Path) -> None:
+    schema = pa.schema([("key", pa.int64()), ("value", pa.struct([]))])
+    rows = pa.RecordBatch.from_pylist([{"key": 1, "value": {}}], schema)
+    table = ExportedTable("totals", "state/none", {"kind": "value"}, schema, [rows])
+    with pytest.raises(SavepointError, match=r"operator 'totals': the state 'state/none' cannot be written as Parquet"):
+        write_table(PosixFolder(tmp_path), table, 1, 0)
+    assert not any(tmp_path.iterdir())

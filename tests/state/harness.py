@@ -9,9 +9,10 @@ import pyarrow as pa
 from headrace.common.typeinfo import Types
 from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackend, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
-from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
+from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder, Log, MappedFile
 

@@ -13,9 +13,9 @@ from headrace.common.typeinfo import Types
 from headrace.runtime.task.background import compact
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.descriptors import ValueStateDescriptor
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.runs import ALL_HASHES, RunStore, merging
 from headrace.state.runs.merging import merge_runs, register_merger
-from headrace.state.task_state import HashMapStateBackend
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder

@@ -298,8 +298,10 @@ def test_a_setting_that_is_none_of_its_kind_is_refused_and_not_ignored(setter: s
 def test_nonsense_is_refused() -> None:
     with pytest.raises(InvalidProgramError, match="positive"):
         StateTtlConfig.new_builder(0).build()
-    with pytest.raises(InvalidProgramError, match="StateTtlConfig"):
+    with pytest.raises(InvalidProgramError, match="enable_time_to_live takes a StateTtlConfig, not 5"):
         value().enable_time_to_live(5)
+    with pytest.raises(InvalidProgramError, match=r"takes a StateTtlConfig, not a Builder: call its build\(\)"):
+        value().enable_time_to_live(StateTtlConfig.new_builder(1))
     with pytest.raises(InvalidProgramError, match="create_accumulator"):
         AggregatingStateDescriptor("a", object())
     with pytest.raises(InvalidProgramError, match="reduce"):

@@ -320,6 +320,7 @@ SavepointWriter.new_savepoint().with_operator("totals", tables).write(sys.argv[1
 def test_a_process_that_is_killed_leaves_no_savepoint(tmp_path: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED, f"{tmp_path}/first"], check=False)
     assert ended.returncode == -9
-    assert [file.name for file in (tmp_path / "first").rglob("*") if file.is_file()] == ["part-1-0.parquet"]
+    left = sorted(file.name for file in (tmp_path / "first").rglob("*") if file.is_file())
+    assert left == ["_in_progress", "part-1-0.parquet"]
     with pytest.raises(SavepointError, match="neither a savepoint nor a checkpoint directory"):
         SavepointReader.read(f"{tmp_path}/first")

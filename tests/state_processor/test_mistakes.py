@@ -15,7 +15,6 @@ import pytest
 from headrace.common import Configuration, Time, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SavepointError
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
-from headrace.savepoint.metadata import METADATA
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables
 from headrace.storage.posix import PosixFolder
 
@@ -232,6 +231,24 @@ def test_keys_without_a_type_are_not_what_is_shown_for_them(tmp_path: Path) -> N
     writer.replace_table("totals", "state/total", table)
 
 
+def test_keys_without_a_type_that_are_null_or_told_by_half(tmp_path: Path) -> None:
+    seen = MapStateDescriptor("seen", value_type_info=Types.LONG())
+    rows = {"key": ["ann"], "entry_key": ["tea"], "value": [1]}
+    given = tables(None).with_state(seen, rows)
+    path = SavepointWriter.new_savepoint().with_operator("totals", given).write(f"{tmp_path}/first")
+    writer = SavepointWriter.from_existing_savepoint(path)
+    table = writer.reader.read_keyed_state("totals", "seen")
+    for left_out in ("entry", "entry_key"):
+        told = "keys of entries have no declared type: the columns 'entry_key' and 'entry' have to be among those given"
+        with pytest.raises(SavepointError, match=told):
+            writer.replace_table("totals", "state/seen", table.drop_columns([left_out]))
+    for name in ("key_encoded", "entry_key"):
+        nulls = table.set_column(table.schema.get_field_index(name), name, pa.nulls(1, pa.binary()))
+        with pytest.raises(SavepointError, match=f"row 0: '{name}' is null"):
+            writer.replace_table("totals", "state/seen", nulls)
+    writer.replace_table("totals", "state/seen", table)
+
+
 def test_a_place_that_is_taken(first: str, tmp_path: Path) -> None:
     writer = SavepointWriter.from_existing_savepoint(first)
     with pytest.raises(SavepointError, match="holds a savepoint already: choose another place"):
@@ -328,12 +345,12 @@ def test_whatever_file_fails_there_is_no_savepoint(first: str, tmp_path: Path, m
             writer.write(str(target))
         except OSError:
             failed += 1
-            assert not (target / METADATA).exists()
+            assert not any(path.is_file() for path in target.rglob("*"))
             with pytest.raises(SavepointError, match="neither a savepoint"):
                 SavepointReader.read(str(target))
         else:
             break
-    assert failed == written == 4, "three tables and what makes it a savepoint"
+    assert failed == written == 5, "three tables, what says that they are being written, and what makes it a savepoint"
 
 
 @pytest.mark.parametrize("uid", ["", 7])

@@ -28,8 +28,8 @@ from headrace.datastream.state import (
 from headrace.savepoint.columns import readable
 from headrace.savepoint.metadata import read_metadata
 from headrace.savepoint.tasks import Import, tasks_of
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.keys import KeyCodec
-from headrace.state.task_state import HashMapStateBackend
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
 from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.common import Types
-from headrace.common.errors import HeadraceError
+from headrace.common.errors import HeadraceError, SavepointError
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables, compare
+from headrace.state_processor.transformation import WrittenState
+from headrace.storage.folder import Folder
+from headrace.storage.posix import PosixFolder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)
@@ -155,3 +159,79 @@ def test_types_are_checked_against_the_program(place: Place) -> None:
     path = SavepointWriter.new_savepoint().with_operator("totals", tables).write(f"{place.root}/new")
     place.write("a", {1: 1})
     refuses(place, path, "value state 'total' was stored with another type")
+
+
+# --- a place that others want as well, and what is left of failures --------------------------------------------------
+
+
+def first() -> SavepointWriter:
+    return SavepointWriter.new_savepoint().with_operator("totals", totals({"k1": 1, "k2": 2}))
+
+
+def other() -> SavepointWriter:
+    return SavepointWriter.new_savepoint().with_operator("totals", totals({"k1": 100}))
+
+
+def test_while_one_writes_there_nobody_else_does(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their files have the same names."""
+    path, write = place.root / "both", SavepointWriter._write_given
+
+    def met(writer: SavepointWriter, folder: Folder) -> WrittenState:
+        written = write(writer, folder)
+        monkeypatch.undo()
+        with pytest.raises(SavepointError, match=r"both holds '_in_progress': choose another place"):
+            other().write(path)
+        return written
+
+    monkeypatch.setattr(SavepointWriter, "_write_given", met)
+    reader = SavepointReader.read(first().write(path))
+    assert reader.verify().files == 2
+    assert values_of(str(path)) == {"k1": 1, "k2": 2}
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [("make", "both holds a savepoint already"), ("create", "somebody else is just writing a savepoint to")],
+)
+def test_who_is_overtaken_leaves_the_other_one_alone(
+    place: Place, monkeypatch: pytest.MonkeyPatch, step: str, told: str
+) -> None:
+    """Between the look at the place and the first file in it."""
+    path, change = place.root / "both", getattr(PosixFolder, step)
+
+    def overtaken(folder: PosixFolder, *arguments: Any) -> Any:
+        if folder.path == path:
+            monkeypatch.undo()
+            if step == "make":
+                first().write(path)
+            else:
+                folder.create("_in_progress", b"")
+        return change(folder, *arguments)
+
+    monkeypatch.setattr(PosixFolder, step, overtaken)
+    with pytest.raises(SavepointError, match=told):
+        other().write(path)
+    if step == "make":
+        assert values_of(str(path)) == {"k1": 1, "k2": 2}
+        assert SavepointReader.read(path).verify().files == 2
+        assert not (path / "_in_progress").exists()
+
+
+@pytest.mark.parametrize("fails", ["write", "create"])
+def test_what_was_written_of_one_that_failed_is_removed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """The disk is full before its last file, or before what makes it a savepoint; then there is room again."""
+    path, change, writer = place.root / "full", getattr(PosixFolder, fails), first()
+
+    def full(folder: PosixFolder, name: str, *arguments: Any, **more: Any) -> Any:
+        if name in ("part-1-0.parquet", "_metadata.json") and (fails == "create" or folder.path.name == "timers-event"):
+            raise OSError(errno.ENOSPC, "the disk is full")
+        return change(folder, name, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixFolder, fails, full)
+        with pytest.raises(OSError, match="the disk is full"):
+            writer.write(path)
+        assert not path.exists()
+    assert values_of(writer.write(path)) == {"k1": 1, "k2": 2}

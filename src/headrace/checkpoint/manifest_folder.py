@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -16,7 +17,7 @@ from headrace.common.errors import CheckpointError, CheckpointStorageError
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from headrace.checkpoint.ownership import Generations
     from headrace.storage.folder import Folder
@@ -69,19 +70,7 @@ class ManifestFolder:
         Raises:
             CheckpointError: naming the manifest, when it is damaged, has been removed, or is of another job.
         """
-        gone = 0
-        while numbers := self._complete_numbers():
-            newest = numbers[-1]
-            try:
-                return self.read(newest)
-            except FileNotFoundError as error:
-                if newest == gone:  # else its owner is alive: it has written the next one and forgotten this
-                    raise CheckpointError(
-                        f"manifest {self.locate(newest)} is listed, but cannot be found (a link that leads nowhere, "
-                        "say): put back the file that belongs there, or remove the name if it is none of the job's"
-                    ) from error
-                gone = newest
-        return None
+        return _read_newest(self._folder, self._complete_numbers, self.read)
 
     def read(self, number: int) -> Manifest:
         """A manifest by its number.
@@ -90,17 +79,8 @@ class ManifestFolder:
             FileNotFoundError: when there is none.
             CheckpointError: naming it, when it is damaged, has the name of another one, or is of another job.
         """
-        path = self.locate(number)
-        try:
-            manifest = Manifest.from_bytes(self._folder.read(name_of(number)), path)
-        except IsADirectoryError as error:
-            raise CheckpointError(
-                f"{path} is a folder, or something else that is no file: the place is that of the manifest of epoch "
-                f"{number}"
-            ) from error
-        if manifest.epoch != number:
-            raise CheckpointError(f"manifest {path} is that of epoch {manifest.epoch} under another name: put it back")
-        self._generations.check(manifest.generation, manifest.job_id, path)
+        manifest = _read(self._folder, number)
+        self._generations.check(manifest.generation, manifest.job_id, self.locate(number))
         return manifest
 
     def read_older(self, number: int) -> Manifest | None:
@@ -179,6 +159,51 @@ class ManifestFolder:
             logger.warning("%s is damaged: whether a manifest is missing cannot be told", note)
             return 0
         return int(number)
+
+
+def newest_manifest(directory: Folder) -> Manifest | None:
+    """The newest manifest of a checkpoint directory of which nothing is known; None where there is none.
+
+    The job may run meanwhile. Nothing is written.
+
+    Raises:
+        CheckpointError: naming it, when it is damaged, or listed and not there.
+    """
+    folder = directory.folder("manifests")
+    try:
+        return _read_newest(folder, partial(manifest_numbers, folder), partial(_read, folder))
+    except (FileNotFoundError, NotADirectoryError):  # it has no such folder
+        return None
+
+
+def _read_newest(folder: Folder, numbers: Callable[[], list[int]], read: Callable[[int], Manifest]) -> Manifest | None:
+    gone = 0
+    while listed := numbers():
+        newest = listed[-1]
+        try:
+            return read(newest)
+        except FileNotFoundError as error:
+            if newest == gone:  # else its owner is alive: it has written the next one and forgotten this
+                raise CheckpointError(
+                    f"manifest {folder.locate(name_of(newest))} is listed, but cannot be found (a link that leads "
+                    "nowhere, say): put back the file that belongs there, or remove the name if it is none of the job's"
+                ) from error
+            gone = newest
+    return None
+
+
+def _read(folder: Folder, number: int) -> Manifest:
+    path = folder.locate(name_of(number))
+    try:
+        manifest = Manifest.from_bytes(folder.read(name_of(number)), path)
+    except IsADirectoryError as error:
+        raise CheckpointError(
+            f"{path} is a folder, or something else that is no file: the place is that of the manifest of epoch "
+            f"{number}"
+        ) from error
+    if manifest.epoch != number:
+        raise CheckpointError(f"manifest {path} is that of epoch {manifest.epoch} under another name: put it back")
+    return manifest
 
 
 def name_of(number: int) -> str:

@@ -36,7 +36,7 @@ from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
 from headrace.savepoint.metadata import METADATA
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
-from headrace.state.task_state import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 from headrace.windowing.changed_windows import ChangedWindows
 

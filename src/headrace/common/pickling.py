@@ -4,6 +4,10 @@ It is ``cloudpickle`` with what that lacks: functions that remember their result
 functions (``functools.singledispatch``), and ``cached_property``, which has a lock before Python 3.12. Those of a
 script would go by a name that nobody else can import, or not at all. And code keeps the name of its file, which
 cloudpickle leaves out from 3.1.3 on: errors point to the line of the program.
+
+A class that comes back to the process that has defined it is that class there, and stays as it is. cloudpickle would
+put copies of its methods into it, with copies of the globals that they use: what a notebook defines anew, or a program
+sets, between two jobs would be without effect on the second one, without a word.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, ClassVar, Final
+from weakref import WeakSet
 
 import cloudpickle
 
@@ -24,6 +29,15 @@ PROTOCOL: Final = 5
 _MAIN: Final = "__main__"
 _GENERIC: Final = getattr(functools.singledispatch(len), "__code__")  # noqa: B009 - declared without it
 """All generic functions have this code, whatever they do."""
+
+_WITH_SETTER: Final = 6
+"""So long is what pickling knows of an object, of which it says how the state is set."""
+
+_DEFINED_HERE: Final[WeakSet[type]] = WeakSet()
+"""Classes that this process has defined and pickled."""
+
+_MADE: Final[WeakSet[type]] = WeakSet()
+"""Classes that were made of a pickle: another one of the same identity, of a later job, changes them."""
 
 
 def pickle_by_value(value: Any) -> bytes:
@@ -89,6 +103,27 @@ def _new_code(about: tuple[Any, ...], filename: str) -> CodeType:
     return CodeType(*about).replace(co_filename=filename)
 
 
+def _class(value: type, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
+    if value not in _MADE:
+        _DEFINED_HERE.add(value)
+    make, arguments, state, _, _, set_state = reduced
+    return _new_class, (make, *arguments), (set_state, state), None, None, _set_class
+
+
+def _new_class(make: Callable[..., type], *arguments: Any) -> type:
+    """A class without its attributes, or the one of that identity that there is in this process."""
+    found = make(*arguments)
+    if found not in _DEFINED_HERE:
+        _MADE.add(found)
+    return found
+
+
+def _set_class(value: type, state: tuple[Callable[[type, Any], Any], Any]) -> None:
+    set_state, attributes = state
+    if value in _MADE:
+        set_state(value, attributes)
+
+
 def _is_importable(value: Any) -> bool:
     """Whether another process finds a function by its name."""
     name = value.__module__
@@ -113,4 +148,6 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         if type(value) is FunctionType and value.__code__ is _GENERIC and not _is_importable(value):
             return _generic(value)
-        return super().reducer_override(value)
+        reduced = super().reducer_override(value)
+        is_by_value = isinstance(value, type) and isinstance(reduced, tuple) and len(reduced) == _WITH_SETTER
+        return _class(value, reduced) if is_by_value else reduced

@@ -120,7 +120,7 @@ class PluginGroup(Generic[P]):
             raise ConfigurationError(f"there is no {self.kind.noun} {name!r}: {self.other_names[name]}")
         if not found:
             raise ConfigurationError(
-                f"there is no {self.kind.noun} {name!r}: {_alternatives(name, self.names())}. To add one, install a "
+                f"there is no {self.kind.noun} {name!r}: {_alternatives(name, self.names())} To add one, install a "
                 f"distribution that has an entry point of that name in the group {self.name!r}"
             )
         if len({entry.value for entry in found}) > 1:
@@ -145,4 +145,4 @@ def _distribution(entry: EntryPoint) -> str:
 def _alternatives(name: str, known: Collection[str]) -> str:
     if close := difflib.get_close_matches(name, known, n=3, cutoff=0.6):
         return f"did you mean {' or '.join(map(repr, close))}?"
-    return f"there are {', '.join(map(repr, sorted(known)))}" if known else "there are none"
+    return f"there are {', '.join(map(repr, sorted(known)))}." if known else "there are none."

@@ -160,7 +160,7 @@ class JobExecution:
         return self._planner.last(known, now) if drains else self._planner.plan(known, now, force=force)
 
     def run(self, planned: EpochPlan) -> EpochStatistics:
-        """Run an epoch, write its manifest, and have its sinks commit.
+        """Run an epoch, write its manifest, and have its sinks commit; wait for sinks that are behind.
 
         Nothing of an epoch is kept before it has succeeded: one without a manifest never happened.
         """
@@ -173,13 +173,16 @@ class JobExecution:
         manifest = self._checkpoint(planned, reports, read)
         done = time.monotonic()
         job.function_metrics.epoch_completed(job.plan, reports, job.now())
-        job.sizer.observe(read, planned.seconds + done - started)
+        self.commits.hold_back()
+        waited = time.monotonic()
+        job.sizer.observe(read, planned.seconds + waited - started)
         return EpochStatistics(
             epoch=manifest.epoch,
             records=read,
             planning=planned.seconds,
             running=ran - started,
             checkpointing=done - ran,
+            waiting=waited - done,
             watermark=min((source.watermark() for source in self.sources), default=0),
             processing_time=manifest.processing_time,
             state_bytes=manifest.state_bytes or 0,

@@ -101,6 +101,7 @@ class EpochStatistics:
         counters: totals since the job's first start.
         pending_commits: what the manifest of the epoch has to be committed, of earlier epochs too; the epoch's own
             commits begin when it exists.
+        waiting: seconds behind the checkpoint, for sinks that have yet to commit epochs before: they hold the job back.
         event_time: where event time is, split by split and operator by operator; None where nobody has looked.
         sources: how far each source is behind.
     """
@@ -115,20 +116,21 @@ class EpochStatistics:
     state_bytes: int
     counters: Mapping[str, int] = field(default_factory=dict)
     pending_commits: int = 0
+    waiting: float = 0.0
     event_time: WatermarkProgress | None = field(default=None, repr=False)
     sources: tuple[SourceProgress, ...] = field(default=(), repr=False)
 
     @property
     def seconds(self) -> float:
         """The whole epoch."""
-        return self.planning + self.running + self.checkpointing
+        return self.planning + self.running + self.checkpointing + self.waiting
 
     def __str__(self) -> str:
         """Number, records, seconds and what is to be committed."""
         return (
             f"epoch {self.epoch}: {self.records} records in {self.seconds:.3f} s (planning {self.planning:.3f}, "
-            f"running {self.running:.3f}, checkpoint {self.checkpointing:.3f}); state {self.state_bytes} bytes, "
-            f"{self.pending_commits} to be committed"
+            f"running {self.running:.3f}, checkpoint {self.checkpointing:.3f}, waiting for sinks {self.waiting:.3f}); "
+            f"state {self.state_bytes} bytes, {self.pending_commits} to be committed"
         )
 
     @property

@@ -14,8 +14,8 @@ from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.specs import InputSchema
 from headrace.operators.checkpointed import checkpointed
 from headrace.state.backend import DEFAULT_BACKEND
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.kinds import WITHOUT_KEYS, StateKind
-from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -15,7 +15,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.runs.layout import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from headrace.common.typeinfo import TypeInformation
 
@@ -75,7 +75,7 @@ def readable_keys(codec: KeyCodec, keys: pa.Array) -> dict[str, pa.Array]:
     if is_shown_as_text(codec.type):
         return {KEY: pa.array(_texts(codec, keys), pa.string()), ENCODED: keys}
     typed = values_to_array(codec.type, codec.decode(keys))
-    is_exact = _is_same(lambda: codec.from_array(typed).values, keys)
+    is_exact = codec.from_array(typed).values.equals(keys)
     return {KEY: typed} if is_exact else {KEY: typed, ENCODED: keys}
 
 
@@ -98,13 +98,6 @@ def _texts(codec: KeyCodec, keys: pa.Array) -> list[str | None]:
         return list(map(repr, codec.decode(keys)))
     except HeadraceError:  # at least one is; which, is found out one by one
         return [_texts(codec, keys.slice(number, 1))[0] for number in range(len(keys))] if len(keys) > 1 else [None]
-
-
-def _is_same(encode: Callable[[], pa.Array], keys: pa.Array) -> bool:
-    try:
-        return bool(encode().equals(keys))
-    except HeadraceError:
-        return False
 
 
 def stored_namespaces(rows: pa.RecordBatch) -> pa.Array:

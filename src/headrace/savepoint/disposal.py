@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.pins import PINS
-from headrace.common.errors import SavepointError, SavepointMissingError
+from headrace.common.errors import HeadraceError, SavepointError, SavepointMissingError
+from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, read_metadata
 from headrace.savepoint.source_files import SOURCES
 from headrace.savepoint.tables import TABLES, is_table, remove_file
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from headrace.savepoint.metadata import SavepointMetadata
     from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
 
 
 def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
@@ -43,6 +46,24 @@ def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
     savepoint.remove(IN_PROGRESS)  # it may be left where power failed when all else was done
     savepoint.remove(DISPOSED)
     savepoint.remove_empty_folders()
+
+
+def end_progress(savepoint: Folder) -> None:
+    """A savepoint is complete, and says so; what says that it is being taken may be left without harm."""
+    try:
+        savepoint.remove(IN_PROGRESS)
+    except OSError as error:
+        logger.info("%s is left: %s", savepoint.locate(IN_PROGRESS), error)
+
+
+def give_up(savepoint: Folder) -> bool:
+    """Remove what was written of a savepoint that will not be completed; whether that could be done just now."""
+    try:
+        remove_uncompleted(savepoint)
+    except (HeadraceError, OSError) as error:
+        logger.warning("what was written of the savepoint %s is left there for now: %s", savepoint, error)
+        return False
+    return True
 
 
 def remove_uncompleted(savepoint: Folder) -> None:

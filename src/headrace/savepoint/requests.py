@@ -15,9 +15,9 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import SavepointError
 from headrace.savepoint.metadata import savepoint_format
-from headrace.savepoint.retained import newest_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,14 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.checkpoint.manifest_folder import manifest_numbers, name_of, newest_manifest
 from headrace.common.errors import SavepointMissingError
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
-
-_ATTEMPTS: Final = 5
-"""A job that runs deletes manifests; so often the next one is looked for."""
 
 _MANIFEST: Final = re.compile(r"(.+)/manifests/([0-9]{12})\.json")
 
@@ -66,25 +63,6 @@ def read_checkpoint(directory: Folder, number: int | None) -> Manifest | None:
     newest = newest_manifest(directory)
     waiting = {commit.epoch for commit in newest.pending} if newest is not None else set()
     return replace(older, pending=tuple(commit for commit in older.pending if commit.epoch in waiting))
-
-
-def newest_manifest(directory: Folder) -> Manifest | None:
-    """The newest manifest of a checkpoint directory; None where there is none. The job may run meanwhile.
-
-    Raises:
-        CheckpointError: naming it, when it is damaged.
-    """
-    folder = directory.folder("manifests")
-    for _ in range(_ATTEMPTS):  # a job that runs may remove the one that was listed
-        numbers = _numbers(folder)
-        if not numbers:
-            return None
-        try:
-            name = name_of(numbers[-1])
-            return Manifest.from_bytes(folder.read(name), folder.locate(name))
-        except FileNotFoundError:
-            continue
-    return None
 
 
 def _numbers(folder: Folder) -> list[int]:

@@ -65,7 +65,11 @@ class SourceContent(NamedTuple):
     content: bytes
 
 
-def _nothing() -> Iterator[Any]:
+StatePlace = tuple[str, str]
+"""The uid of an operator, and the name of the store of one of its states."""
+
+
+def _nothing(_: StatePlace | None = None) -> Iterator[Any]:
     return iter(())
 
 
@@ -76,7 +80,7 @@ class StoredJob:
     Attributes:
         location: the savepoint or checkpoint directory, for messages.
         manifest: the job at the end of the epoch.
-        task_tables: gives what its tasks hold.
+        task_tables: gives what its tasks hold, of one state alone where one is named.
         source_files: gives what its sources keep.
         state: where its state files are; None where it has none but tables.
         directory: of a savepoint, where it is.
@@ -87,16 +91,16 @@ class StoredJob:
 
     location: str
     manifest: Manifest
-    task_tables: Callable[[], Iterator[TaskTable]] = _nothing
+    task_tables: Callable[[StatePlace | None], Iterator[TaskTable]] = _nothing
     source_files: Callable[[], Iterator[SourceContent]] = _nothing
     state: Folder | None = None
     directory: Folder | None = None
     files: tuple[TableFile | SourceFile, ...] = ()
     later: Callable[[], StoredJob] | None = None
 
-    def tables(self) -> Iterator[ExportedTable]:
-        """All tables of all tasks, each to be gone through before the next one is asked for."""
-        return (table for _, _, table in self.task_tables())
+    def tables(self, place: StatePlace | None = None) -> Iterator[ExportedTable]:
+        """All tables of all tasks, or of one state, each to be gone through before the next one is asked for."""
+        return (table for _, _, table in self.task_tables(place))
 
     def versions(self) -> list[VersionRef]:
         """The versions of the state of all tasks that hold some."""
@@ -196,13 +200,15 @@ def _of_savepoint(directory: Folder, metadata: SavepointMetadata, options: Mappi
     if metadata.format == "native":
         job = _of_files(location, open_storage(metadata.directory, options=options), manifest)
     else:
-        job = StoredJob(location, manifest, lambda: _read_tables(directory, metadata))
+        job = StoredJob(location, manifest, partial(_read_tables, directory, metadata))
     source_files = partial(_read_source_files, directory, metadata)
     return replace(job, source_files=source_files, directory=directory, files=metadata.own_files())
 
 
-def _read_tables(directory: Folder, metadata: SavepointMetadata) -> Iterator[TaskTable]:
-    return (TaskTable(file.stage, file.partition, read_table(directory, file)) for file in metadata.tables)
+def _read_tables(directory: Folder, metadata: SavepointMetadata, place: StatePlace | None) -> Iterator[TaskTable]:
+    for file in metadata.tables:
+        if place in (None, (file.uid, file.state)):
+            yield TaskTable(file.stage, file.partition, read_table(directory, file))
 
 
 def _read_source_files(directory: Folder, metadata: SavepointMetadata) -> Iterator[SourceContent]:
@@ -215,10 +221,11 @@ def _of_files(location: str, directory: Folder, manifest: Manifest) -> StoredJob
     state = directory.folder("state")
     job = StoredJob(location, manifest, state=state)
 
-    def task_tables() -> Iterator[TaskTable]:
+    def task_tables(place: StatePlace | None) -> Iterator[TaskTable]:
         for version in job.versions():
             for table in backend.export_tables(state, version, manifest.processing_time):
-                yield TaskTable(version.stage, version.partition, table)
+                if place in (None, (table.uid, table.store)):
+                    yield TaskTable(version.stage, version.partition, table)
 
     def source_files() -> Iterator[SourceContent]:
         for uid, source in manifest.sources.items():

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.checkpoint.directory import folder_name
 from headrace.common.errors import SavepointError
 from headrace.savepoint.columns import as_stored, readable
-from headrace.savepoint.metadata import TableFile
+from headrace.savepoint.metadata import TableFile, is_given_up
 from headrace.state.exported import ExportedTable
 
 if TYPE_CHECKING:
@@ -37,8 +37,11 @@ _PLAIN: Final = re.compile(r"[a-z0-9_-]{1,60}")
 def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: int) -> TableFile:
     """Write what a task has of a state.
 
+    A task may outlive its job. Whoever has given up the savepoint may have removed all of it before the file came.
+
     Raises:
-        SavepointError: when Parquet has no form for a column.
+        SavepointError: when Parquet has no form for a column, or the savepoint was given up meanwhile; nothing is left
+            of the file then.
         OSError: when it cannot be written.
     """
     # A name of the user's may have more slashes, and stays another one than that with dashes in their place.
@@ -47,6 +50,10 @@ def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: 
     content, rows = _encoded(table)
     folder = _made(savepoint, folders)
     folder.write(name, [content])
+    if is_given_up(savepoint):
+        folder.remove(name)
+        savepoint.remove_empty_folders()
+        raise SavepointError(f"the savepoint {savepoint} was given up while a task wrote to it")
     return TableFile(
         path="/".join([*folders, name]),
         uid=table.uid,

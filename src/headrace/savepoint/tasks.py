@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.common.errors import SavepointError
-from headrace.savepoint.metadata import is_given_up
-from headrace.savepoint.tables import read_table, remove_file, write_table
+from headrace.savepoint.tables import read_table, write_table
 from headrace.state.backend import NewVersion, StateOwner
 from headrace.state.version import VersionRef
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.savepoint.metadata import TableFile
     from headrace.state.backend import StateBackend
-    from headrace.state.exported import ExportedTable
     from headrace.storage.folder import Folder
 
 
@@ -41,19 +38,10 @@ class Export:
         """Write one version; the same one always gives the same files.
 
         Raises:
-            SavepointError: when the savepoint was given up meanwhile; what was written is removed.
+            SavepointError: as of :func:`~headrace.savepoint.tables.write_table`.
         """
         tables = self.backend.export_tables(self.state, ref, self.now)
-        return [self._written(table, ref) for table in tables]
-
-    def _written(self, table: ExportedTable, ref: VersionRef) -> TableFile:
-        file = write_table(self.savepoint, table, ref.stage, ref.partition)
-        # A task may outlive its job. Whoever has given up the savepoint may have removed all of it before this came.
-        if is_given_up(self.savepoint):
-            remove_file(self.savepoint, file)
-            self.savepoint.remove_empty_folders()
-            raise SavepointError(f"the savepoint {self.savepoint} was given up while a task wrote to it")
-        return file
+        return [write_table(self.savepoint, table, ref.stage, ref.partition) for table in tables]
 
 
 @dataclass(frozen=True, slots=True)

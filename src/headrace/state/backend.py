@@ -290,7 +290,7 @@ STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
     StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
     {
-        DEFAULT_BACKEND: "headrace.state.task_state:HashMapStateBackend",
+        DEFAULT_BACKEND: "headrace.state.hashmap_backend:HashMapStateBackend",
         ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
     },
     {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.signatures import method_of_object
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -110,9 +110,12 @@ class StateDescriptor:
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Lets values, elements or entries expire."""
-        if not isinstance(ttl_config, StateTtlConfig):
-            raise InvalidProgramError(f"expected a StateTtlConfig, got {ttl_config!r}")
+        """Lets values, elements or entries expire.
+
+        Raises:
+            InvalidTypeError: when it is no ``StateTtlConfig``.
+        """
+        expect(ttl_config, StateTtlConfig, "enable_time_to_live")
         self._ttl_config = ttl_config
 
     @property

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, StateCorruptedError
-from headrace.state.backend import StateBackend
-from headrace.state.compaction import plan_compaction, run_compaction
-from headrace.state.exporting import exported
 from headrace.state.importing import Importer
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.operator.redistribution import Redistribution, is_broadcast, kind_of_store
 from headrace.state.operator_states import HashMapOperatorStates
-from headrace.state.run_entries import RunHead, entry_of_run, run_of_entry
+from headrace.state.run_entries import entry_of_run, run_of_entry
 from headrace.state.runs import ALL_HASHES, Run, RunStore
 from headrace.state.runs.ordered import without_rows
 from headrace.state.runs.sections import Section
@@ -30,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.state.backend import NewVersion, StateOwner
-    from headrace.state.compaction import CompactionResult, CompactionTask
+    from headrace.state.compaction import CompactionResult
     from headrace.state.exported import ExportedTable
+    from headrace.state.run_entries import RunHead
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder
 
@@ -312,73 +309,6 @@ class HashMapTaskStates:
                 if run.section.file in surplus:
                     run.section.let_go()
         self._maps = {name: file for name, file in self._maps.items() if name not in surplus}
-
-
-class HashMapStateBackend(StateBackend):
-    """State in columns, in files that are mapped into memory; only what has changed is written."""
-
-    def sections(self, storage: Folder) -> SectionOf:
-        """What opens the sections that an index describes."""
-        return Section.stored
-
-    def open(
-        self,
-        storage: Folder,
-        refs: Sequence[VersionRef],
-        stage: int,
-        partition: int,
-        operators: Mapping[str, StateOwner],
-    ) -> HashMapTaskStates:
-        return HashMapTaskStates.open(storage, refs, stage, partition, operators, self.sections(storage))
-
-    def export_tables(self, storage: Folder, ref: VersionRef, now: int) -> Iterator[ExportedTable]:
-        if not ref.is_empty:
-            yield from exported(HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)), now)
-
-    def heads(self, storage: Folder, ref: VersionRef) -> Iterator[RunHead]:
-        if not ref.is_empty:
-            stores = HashMapTaskStates.stored_runs(storage, ref, self.sections(storage))
-            for (uid, store), runs in stores.items():
-                yield from (RunHead(uid, store, run.meta, run.section.schema) for run in runs)
-
-    def import_tables(
-        self, storage: Folder, tables: Iterable[ExportedTable], version: NewVersion, operators: Mapping[str, StateOwner]
-    ) -> VersionRef:
-        task = HashMapTaskStates(storage, version.stage, version.partition, operators)
-        task.fill(tables, version)
-        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
-
-    def rename_operators(
-        self,
-        storage: Folder,
-        ref: VersionRef,
-        uids: Mapping[str, str],
-        version: NewVersion,
-        operators: Mapping[str, StateOwner],
-    ) -> VersionRef:
-        task = HashMapTaskStates.open(
-            storage, [ref], version.stage, version.partition, operators, self.sections(storage)
-        )
-        task.rename_operators(uids)
-        return task.snapshot(version.epoch, version.generation, version.inline_threshold)
-
-    def verify(self, storage: Folder, ref: VersionRef) -> None:
-        for runs in HashMapTaskStates.stored_runs(storage, ref, self.sections(storage)).values():
-            for run in runs:
-                run.section.verify()
-
-    def plan_compaction(
-        self,
-        storage: Folder,
-        ref: VersionRef,
-        now: int,
-        generation: int,
-        event_times: Mapping[str, int] = MappingProxyType({}),
-    ) -> list[CompactionTask]:
-        return plan_compaction(storage, ref, now, generation, event_times=event_times)
-
-    def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
-        return run_compaction(storage, work)
 
 
 class _VersionImage:

@@ -150,7 +150,7 @@ class BootstrapTransformation(StateTransformation):
             job = open_job(checkpoints, target.configuration.storage_options())
             tables = [
                 write_table(target.savepoint, self._checked(table), place.stage, partition)
-                for _, partition, table in job.task_tables()
+                for _, partition, table in job.task_tables(None)
                 if table.uid == place.uid
             ]
             return WrittenState(tables, job.manifest.epoch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from headrace.state_processor.type_words import in_words
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot
     from headrace.common.typeinfo import DeclaredType
+    from headrace.savepoint.stored_job import StatePlace
     from headrace.savepoint.verification import Verified
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.exported import ExportedTable
@@ -38,8 +38,8 @@ TIMERS: Final = "timers/"
 _BROADCAST: Final = "broadcast/"
 _NO_TIMERS: Final = pa.schema([("domain", pa.string()), ("time", pa.int64()), ("key", pa.null())]).empty_table()
 
-_OF_PATTERNS: Final = re.compile(r"[][{}*?\\]")
-"""The characters by which Spark takes a path for a pattern of many paths."""
+_TAKES_PATTERNS: Final = "__globPaths__"
+"""Spark's option (``DataSource.GLOB_PATHS_KEY``) whether paths may be patterns; in these no name can have a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +239,8 @@ class SavepointReader:
             files = files[:1]
         if not files or "://" in self._job.location:
             return spark.createDataFrame(self.read_table(uid, store))
-        paths = [_as_spark_reads(f"{self._job.location}/{file.path}") for file in files]
-        return spark.read.option("mergeSchema", "true").parquet(*paths)
+        paths = [f"file://{self._job.location}/{file.path}" for file in files]  # whatever file system Spark has else
+        return spark.read.options(mergeSchema="true", **{_TAKES_PATTERNS: "false"}).parquet(*paths)
 
     def query(self, uid: str, descriptor: StateDescriptor, key: Any, key_type: DeclaredType[Any] | None = None) -> Any:
         """What a key has in a state, without reading those of other keys; Flink called that queryable state.
@@ -254,12 +254,12 @@ class SavepointReader:
             key_type: the type of keys that the program gives to ``key_by``; any object when left out.
 
         Returns:
-            What the state gives for the key: a value (None where there is none), a list, a dict. A state of that name
-            that the operator does not have gives the same as one that holds nothing.
+            What the state gives for the key: a value (None where there is none), a list, a dict.
 
         Raises:
             StateMigrationError: when the state was stored with another type, or with other keys.
-            SavepointError: when the operator has no state, or the savepoint has none but tables.
+            SavepointError: when the operator has no state, nothing is stored under that name (it names the states that
+                there are), or the savepoint has none but tables.
         """
         return self._with_retries(lambda job: query(job, uid, descriptor, key, key_type))
 
@@ -280,8 +280,7 @@ class SavepointReader:
         def read(job: StoredJob) -> pa.Table | None:
             parts = [
                 pa.Table.from_batches([readable(batch, table.about)])
-                for table in _distinct(job)
-                if (table.uid, table.store) == (uid, store)
+                for table in _distinct(job, (uid, store))
                 for batch in table.batches
             ]
             return pa.concat_tables(parts, promote_options="default") if parts else None
@@ -302,11 +301,6 @@ class SavepointReader:
         )
 
 
-def _as_spark_reads(path: str) -> str:
-    """A path of a file of this machine, whatever file system Spark has by default."""
-    return "file://" + _OF_PATTERNS.sub(r"\\\g<0>", path)
-
-
 def _states(job: StoredJob) -> list[StoredTable]:
     about: dict[tuple[str, str], dict[str, Any]] = {}
     rows: dict[tuple[str, str], int] = defaultdict(int)
@@ -320,13 +314,13 @@ def _states(job: StoredJob) -> list[StoredTable]:
     ]
 
 
-def _distinct(job: StoredJob) -> Iterator[ExportedTable]:
-    """All tables; of broadcast state, which all subtasks have alike, that of the first one that has some."""
+def _distinct(job: StoredJob, place: StatePlace | None = None) -> Iterator[ExportedTable]:
+    """All tables, or those of one state; of broadcast state, which all subtasks have alike, that of one of them."""
     seen: set[tuple[str, str]] = set()
-    for table in job.tables():
-        place = (table.uid, table.store)
-        if not (table.store.startswith(_BROADCAST) and place in seen):
-            seen.add(place)
+    for table in job.tables(place):
+        own = (table.uid, table.store)
+        if not (table.store.startswith(_BROADCAST) and own in seen):
+            seen.add(own)
             yield table
 
 

@@ -14,7 +14,8 @@ from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, SavepointError
 from headrace.datastream.streams.handle import checked_text
-from headrace.savepoint.metadata import METADATA, SavepointMetadata
+from headrace.savepoint.disposal import end_progress, give_up
+from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata
 from headrace.savepoint.source_files import write_source_file
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_table
@@ -178,7 +179,7 @@ class SavepointWriter:
         before = next((old for old, new in self._carried.items() if new == uid), None)
         if before is None:
             raise SavepointError(f"the operator {uid!r} has the state that with_operator() gave it, or none any more")
-        stored = [table for table in self._job.tables() if (table.uid, table.store) == (before, store)]
+        stored = list(self._job.tables((before, store)))
         if not stored:
             self.reader.read_table(before, store)  # tells what there is
         widest = max(stored, key=lambda table: len(table.schema))
@@ -234,14 +235,24 @@ class SavepointWriter:
         Raises:
             SavepointError: when the directory holds something, state cannot be written, or the checkpoint that it is
                 made from has output that its job has yet to publish.
-            OSError: when a file cannot be written. What was written may be removed then.
+            OSError: when a file cannot be written.
+
+        What was written by then is removed.
         """
         path = os.fspath(path) if isinstance(path, os.PathLike) else path
         expect(path, str, "write")
         folder = open_storage(path, options=self._options)
         self._check_published()
-        _check_empty(folder)
-        folder.make()
+        _begin(folder)
+        try:
+            self._write(folder)
+        except BaseException:
+            give_up(folder)
+            raise
+        end_progress(folder)
+        return path
+
+    def _write(self, folder: Folder) -> None:
         given = self._write_given(folder)
         tables = [*self._write_carried(folder), *self._write_replaced(folder), *given.tables]
         files = tuple(self._write_source_files(folder))
@@ -250,10 +261,9 @@ class SavepointWriter:
         metadata = SavepointMetadata(manifest, "canonical", tuple(tables), files)
         if not folder.create(METADATA, metadata.to_bytes()):
             raise SavepointError(f"{folder.locate(METADATA)} exists: somebody else has written a savepoint there")
-        return path
 
     def _write_carried(self, folder: Folder) -> Iterator[TableFile]:
-        for stage, partition, table in self._job.task_tables():
+        for stage, partition, table in self._job.task_tables(None):
             uid = self._carried.get(table.uid)
             if uid is not None and (uid, table.store) not in self._replaced:
                 yield write_table(folder, replace(table, uid=uid), stage, partition)
@@ -299,9 +309,22 @@ class SavepointWriter:
             raise SavepointError(f"{self._job.location} has no operator with uid {uid!r}: {told}")
 
 
-def _check_empty(folder: Folder) -> None:
+def _begin(folder: Folder) -> None:
+    """Take possession of the place of a savepoint: of two that write there one does."""
+    _check_empty(folder, frozenset())
+    folder.make()
+    if not folder.create(IN_PROGRESS, b""):
+        raise SavepointError(f"somebody else is just writing a savepoint to {folder}: choose another place")
     try:
-        names = folder.names()
+        _check_empty(folder, frozenset({IN_PROGRESS}))  # whoever was faster may have completed one before
+    except SavepointError:
+        folder.remove(IN_PROGRESS)
+        raise
+
+
+def _check_empty(folder: Folder, own: frozenset[str]) -> None:
+    try:
+        names = [name for name in folder.names() if name not in own]
     except FileNotFoundError:
         return
     except NotADirectoryError as error:

@@ -179,5 +179,8 @@ OTHERS = {
 def test_what_other_windows_hold_is_refused(case: str) -> None:
     before, after, told = OTHERS[case]
     checkpoint = left_behind(before)
-    with JobHarness(after, restore=checkpoint) as harness, pytest.raises(StateMigrationError, match=told):
+    with (
+        pytest.raises(StateMigrationError, match=told),
+        JobHarness(after, restore=checkpoint) as harness,
+    ):
         harness.run_epoch()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
-from headrace.state.task_state import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.storage.posix import PosixFolder
 from headrace.storage.posix_output import PosixOutput
 from tests.reliability.support.faults import die

@@ -160,7 +160,7 @@ def test_a_record_in_both_outputs_that_cannot_be_copied_is_told(is_keyed: bool) 
         KeyedOnce() if is_keyed else OnceInBothOutputs()
     )
     both.name("made").get_side_output(MIRROR).print()
-    told = r"operator 'made'(.|\n)*to a side output(.|\n)* there is only one(.|\n)*record: Once\(\)(.|\n)*defined at"
+    told = r"operator 'made'(.|\n)*to a side output(.|\n)*there is only one(.|\n)*record: Once\(\)(.|\n)*defined at"
     with pytest.raises(UserFunctionError, match=told):
         env.execute()
 
@@ -173,5 +173,5 @@ def test_a_record_that_cannot_be_copied_is_told() -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"headrace.runtime": "local"}))
     made = env.from_sequence(1, 1).map(lambda _: Once()).name("made")
     both = made.map(lambda _: 1, Types.LONG()).union(made.map(lambda _: 2, Types.LONG()))
-    with pytest.raises(UserFunctionError, match=r"operator 'made'(.|\n)*each gets a copy, .* there is only one"):
+    with pytest.raises(UserFunctionError, match=r"operator 'made'(.|\n)*each gets a copy, .*there is only one"):
         list(both.execute_and_collect())

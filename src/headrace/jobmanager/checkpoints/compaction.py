@@ -120,5 +120,5 @@ def _results_of(round_: Future[list[CompactionOutcome | None]]) -> list[Compacti
     try:
         return [result for result in round_.result() if result is not None]
     except (HeadraceError, OSError) as error:
-        logger.info("a compaction is given up, the next one makes up for it: %s", error)
+        logger.warning("a compaction is given up; state grows until a later one makes up for it: %s", error)
         return []

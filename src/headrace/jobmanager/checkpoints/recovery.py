@@ -50,12 +50,14 @@ def check_compatible(manifest: Manifest, plan: JobPlan, *, ignore_unclaimed: boo
         raise StateMigrationError(
             f"the checkpoint was written by the state backend {manifest.state_backend!r}, the job is to run with "
             f"{backend!r}: none can read what another one has written; set "
-            f"{options.STATE_BACKEND.key}={manifest.state_backend}, or start with a fresh checkpoint directory"
+            f"{options.STATE_BACKEND.key}={manifest.state_backend}. To change it, have the job take a canonical "
+            "savepoint under that backend and start from it (headrace run -s), with a fresh checkpoint directory"
         )
     if manifest.max_parallelism != max_parallelism and not manifest.restored_from:
         raise StateMigrationError(
             f"the checkpoint has {manifest.max_parallelism} key groups, the program asks for {max_parallelism}: "
-            "max parallelism is fixed for the life of the state; set it back, or start with a fresh directory"
+            "max parallelism is fixed for the life of the job; set it back, or start another job from this directory "
+            "or a savepoint (headrace run -s), with a fresh checkpoint directory"
         )
     if not manifest.restored_from:  # of a savepoint all is opened anew, by the hashes of keys
         _check_key_groups(manifest, plan)

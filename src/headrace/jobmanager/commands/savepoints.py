@@ -23,7 +23,7 @@ from headrace.common.errors import (
     SavepointMissingError,
 )
 from headrace.common.logs import get_logger
-from headrace.savepoint.disposal import remove_uncompleted
+from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_out
 from headrace.savepoint.tasks import Export, with_tables
@@ -203,7 +203,7 @@ def recover(job: JobServices) -> None:
             try:
                 remove_uncompleted(folder)
             except SavepointError:  # it is a canonical one, and complete
-                _end_progress(folder)
+                end_progress(folder)
             job.store.unpin(name)
         except (HeadraceError, OSError) as error:
             logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
@@ -263,7 +263,7 @@ def _completed(job: JobServices, running: _Running) -> str:
         running.folder.remove(METADATA)
         raise
     if not metadata.pin:
-        _end_progress(running.folder)
+        end_progress(running.folder)
         _let_go(job, running.name)
     logger.info(
         "savepoint of epoch %d, complete after %.2f s: %s",
@@ -276,20 +276,8 @@ def _completed(job: JobServices, running: _Running) -> str:
 
 def _given_up(job: JobServices, name: str, folder: Folder) -> None:
     """A savepoint is not completed: what was written of it goes; when that fails, the next start does it."""
-    try:
-        remove_uncompleted(folder)
-    except (HeadraceError, OSError) as error:
-        logger.warning("what was written of the savepoint %s is left there for now: %s", folder, error)
-    else:
+    if give_up(folder):
         _let_go(job, name)
-
-
-def _end_progress(folder: Folder) -> None:
-    """A savepoint is complete, and says so; what says that it is being taken may be left without harm."""
-    try:
-        folder.remove(IN_PROGRESS)
-    except OSError as error:
-        logger.info("%s is left: %s", folder.locate(IN_PROGRESS), error)
 
 
 def _let_go(job: JobServices, name: str) -> None:

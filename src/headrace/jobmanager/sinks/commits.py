@@ -95,9 +95,16 @@ class CommitCoordinator:
             JobCancelledError: when the job is cancelled while this waits.
         """
         self._commit_all(list(self._unacknowledged))
+        self.hold_back()
 
     def submit(self, commits: Sequence[PendingCommit]) -> None:
-        """The manifest that holds these exists: commit them. Waits when too many epochs are pending.
+        """The manifest that holds these exists: have them committed; :meth:`hold_back` comes before the next epoch."""
+        with self._lock:
+            self._unacknowledged.extend(commits)
+        self._commit_all(commits)
+
+    def hold_back(self) -> None:
+        """Wait while too many epochs are pending: sinks are slower than the job.
 
         Raises:
             CommitRefusedError: when an earlier commit was refused for good.
@@ -105,9 +112,7 @@ class CommitCoordinator:
             UserFunctionError: when a committer raised something else.
             JobCancelledError: when the job is cancelled while this waits.
         """
-        with self._lock:
-            self._unacknowledged.extend(commits)
-        self._commit_all(commits)
+        self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
 
     def check(self) -> None:
         """Raise what a commit failed with."""
@@ -165,7 +170,6 @@ class CommitCoordinator:
     def _commit_all(self, commits: Sequence[PendingCommit]) -> None:
         if commits:
             self._enqueue([partial(self._commit, commit) for commit in commits])
-        self._wait_until(lambda: self._waiting_epochs <= MAX_PENDING_EPOCHS)
 
     def _have_done(self, what: str, call: Callable[[str, Committer], None]) -> None:
         self.drain()

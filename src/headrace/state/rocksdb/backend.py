@@ -14,6 +14,7 @@ from headrace.state.compaction import (
     plan_compaction,
     run_compaction,
 )
+from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.rocksdb.local_tables import LocalTables
 from headrace.state.rocksdb.merging import becomes_table, is_worth_a_table, merge_into_table
 from headrace.state.rocksdb.settings import RocksDBSettings
@@ -21,7 +22,6 @@ from headrace.state.rocksdb.table import rocksdict
 from headrace.state.rocksdb.table_section import TABLE, TableSection
 from headrace.state.run_entries import run_of_entry
 from headrace.state.runs.sections import Section
-from headrace.state.task_state import HashMapStateBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

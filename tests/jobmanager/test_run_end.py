@@ -1,0 +1,114 @@
+"""Why a run really ended, and what becomes of its checkpoints then."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
+from headrace.jobmanager.checkpoints.retention import Retention
+from headrace.jobmanager.run_end import RunEnd
+
+
+class Checkpoints:
+    """Those of a job that has run ten epochs.
+
+    Args:
+        owner: what a look whose they are raises.
+        finished: whether the job has come to its end.
+        broken: what deleting them raises.
+    """
+
+    def __init__(
+        self, owner: Exception | None = None, *, finished: bool = False, broken: Exception | None = None
+    ) -> None:
+        self._owner, self._broken = owner, broken
+        self.newest: Any = SimpleNamespace(epoch=10, finished=finished)
+        self.is_discarded = False
+
+    def known(self) -> Any:
+        return self.newest
+
+    def check_owner(self) -> None:
+        if self._owner is not None:
+            raise self._owner
+
+    def discard(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        self.is_discarded = True
+
+
+def end(
+    checkpoints: Checkpoints, retention: Retention = Retention.RETAIN_ON_CANCELLATION, *, cancelled: bool = False
+) -> RunEnd:
+    supervisor: Any = SimpleNamespace(
+        checkpoints=checkpoints, plan=SimpleNamespace(name="orders"), settings=SimpleNamespace(retention=retention)
+    )
+    event = threading.Event()
+    if cancelled:
+        event.set()
+    return RunEnd(supervisor, event)
+
+
+SUPERSEDED = JobSupersededError("another job manager has taken over")
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_who_was_superseded_failed_for_that_reason(cancelled: bool) -> None:
+    run = end(Checkpoints(SUPERSEDED), cancelled=cancelled)
+    assert run.explained(FileNotFoundError("a state file")) is SUPERSEDED
+    own = JobSupersededError("found out by itself")
+    assert run.explained(own) is own
+
+
+@pytest.mark.parametrize("owner", [None, OSError("the storage is away")])
+def test_what_fails_while_a_job_is_cancelled_fails_for_that_reason(owner: OSError | None) -> None:
+    told = end(Checkpoints(owner), cancelled=True).explained(ValueError("torn down"))
+    assert isinstance(told, JobCancelledError)
+    assert str(told) == "job 'orders' was cancelled after epoch 10"
+
+
+@pytest.mark.parametrize("owner", [None, OSError("the storage is away")])
+def test_every_other_failure_is_the_reason_itself(owner: OSError | None) -> None:
+    failure = ValueError("a bug")
+    assert end(Checkpoints(owner)).explained(failure) is failure
+
+
+def test_an_exit_of_the_users_code_is_a_failure() -> None:
+    told = end(Checkpoints()).explained(SystemExit(3))
+    assert isinstance(told, JobExecutionError)
+    assert "raised SystemExit: 3; it has to raise an exception instead" in str(told)
+
+
+FAILED, CANCELLED = ValueError("a bug"), JobCancelledError("given up")
+FINISHED, STOPPED = "finished", "stopped"
+ALL = [FAILED, CANCELLED, SUPERSEDED, FINISHED, STOPPED]
+
+
+@pytest.mark.parametrize(
+    ("retention", "deletes"),
+    [
+        (Retention.RETAIN_ON_CANCELLATION, []),
+        (Retention.DELETE_ON_CANCELLATION, [CANCELLED]),
+        (Retention.NO_EXTERNALIZED_CHECKPOINTS, [FAILED, CANCELLED, FINISHED]),
+    ],
+)
+def test_checkpoints_go_after_the_ends_that_the_configuration_names(retention: Retention, deletes: list[Any]) -> None:
+    def is_discarded(how: Any, *, has_run: bool = True) -> bool:
+        checkpoints = Checkpoints(finished=how == FINISHED)
+        error = how if isinstance(how, Exception) else None
+        end(checkpoints, retention).discard_checkpoints(error, has_run=has_run)
+        return checkpoints.is_discarded
+
+    assert [how for how in ALL if is_discarded(how)] == deletes
+    assert not is_discarded(FAILED, has_run=False), "it may have failed because they are somebody else's"
+
+
+def test_checkpoints_that_cannot_be_deleted_hide_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    checkpoints = Checkpoints(finished=True, broken=OSError("the storage is away"))
+    end(checkpoints, Retention.NO_EXTERNALIZED_CHECKPOINTS).discard_checkpoints(None, has_run=True)
+    assert "job 'orders': deleting its checkpoints failed" in caplog.text
