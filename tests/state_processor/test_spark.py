@@ -121,7 +121,7 @@ def test_records_of_a_dataframe_by_a_function(tmp_path: Path, numbers: DataFrame
 
 
 def test_a_dataframe_says_itself_what_its_records_are(numbers: DataFrame) -> None:
-    with pytest.raises(InvalidProgramError, match=r"leave out type_info, and give columns other names and types in Spark"):
+    with pytest.raises(InvalidProgramError, match=r"leave out type_info, and give columns other names"):
         OperatorTransformation.bootstrap_with(numbers, Types.ROW_NAMED(["id"], [int]))
 
 

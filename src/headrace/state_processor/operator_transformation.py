@@ -63,8 +63,8 @@ class OperatorTransformation:
         if is_spark_dataframe(data):
             if type_info is not None:
                 raise refused(
-                    "the records of a DataFrame of Spark are rows of what its columns are: leave out type_info, and give "
-                    "columns other names and types in Spark (select, cast)"
+                    "the records of a DataFrame of Spark are rows of what its columns are: leave out type_info, and "
+                    "give columns other names and types in Spark (select, cast)"
                 )
         elif not is_table(data):
             expect(data, Iterable, "bootstrap_with")
