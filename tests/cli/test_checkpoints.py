@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from headrace.checkpoint.manifest import Manifest, PartitionSnapshot, SourceSnapshot, SplitSnapshot, StageSnapshot
-from headrace.cli.checkpoints import run_checkpoints, state_bytes, watermark_of
+from headrace.cli.checkpoints import run_checkpoints, run_upgrade, state_bytes, watermark_of
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.state.version import VersionRef
@@ -133,3 +133,10 @@ def test_the_state_of_an_older_one_is_counted_in_files_and_in_the_manifest(tmp_p
     versions = [VersionRef(1, 0, 7, "one", files=("one",)), VersionRef(1, 1, 7, inline=b"y" * 30), None]
     stage = StageSnapshot({}, tuple(PartitionSnapshot(version) for version in versions))
     assert state_bytes(manifest(stages=(stage,)), PosixFolder(directory)) == 130
+
+
+def test_what_is_a_file_is_not_converted(tmp_path: Path, console: Console) -> None:
+    (tmp_path / "job.py").write_text("")
+    for place in (tmp_path / "job.py", tmp_path, tmp_path / "nowhere"):
+        assert run_upgrade(str(place), {}, 0, console) == 1
+        assert f"error: {place} holds no checkpoints" in shown(console)

@@ -42,10 +42,13 @@ class CheckpointStore:
     Attributes:
         storage: the directory.
         state: the folder for state files.
+        outlasts_job: whether what is kept is there when the job has ended.
 
     Raises:
         CheckpointStorageError: when the folder cannot be used, or does not promise what exactness needs.
     """
+
+    outlasts_job: Final = True
 
     def __init__(self, storage: Folder, num_retained: int = 1) -> None:
         self.storage = storage

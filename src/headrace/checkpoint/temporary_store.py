@@ -6,7 +6,7 @@ The newest manifest is kept in memory, so the job can go on from there after a f
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import source_folder
 from headrace.common.temporary import TemporaryFolder
@@ -28,7 +28,10 @@ class TemporaryStore:
     Attributes:
         storage: the folder.
         state: the folder for state files in it.
+        outlasts_job: whether what is kept is there when the job has ended.
     """
+
+    outlasts_job: Final = False
 
     def __init__(self) -> None:
         self._temporary = TemporaryFolder()

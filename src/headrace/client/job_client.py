@@ -147,6 +147,7 @@ class JobClient:
             Done when the job goes on. An ``InvalidProgramError`` when it cannot be planned so, above its maximum
             parallelism, say: then it goes on as it was. A ``JobExecutionError`` when it has ended before.
         """
+        expect(parallelism, int, "rescale: parallelism")
         return self._manager.request(Rescale(parallelism))
 
     def trigger_savepoint(

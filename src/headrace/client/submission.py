@@ -34,7 +34,7 @@ from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
-from headrace.savepoint.metadata import METADATA
+from headrace.savepoint.metadata import is_savepoint
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
@@ -228,10 +228,10 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
 def _refuse_savepoint(storage: Folder) -> None:
     """A job would start afresh in a savepoint that its user means to start from, and put its files between those."""
     try:
-        is_savepoint = storage.size(METADATA) is not None
+        would_be_mixed = is_savepoint(storage) and not has_begun(storage)
     except OSError:  # told by who tries the folder
         return
-    if is_savepoint and not has_begun(storage):
+    if would_be_mixed:
         raise CheckpointStorageError(
             f"{storage} is a savepoint, no checkpoint directory: to start from it, name it as "
             f"{options.RECOVERY_PATH.key} (headrace run -s), and give the job a checkpoint directory of its own"

@@ -190,6 +190,18 @@ def read_metadata(directory: Folder, name: str = METADATA) -> SavepointMetadata:
     return SavepointMetadata.from_bytes(content, directory.locate(name))
 
 
+def is_savepoint(directory: Folder) -> bool:
+    """Whether a directory is a savepoint, and a complete one; a file is none.
+
+    Raises:
+        OSError: when that cannot be told.
+    """
+    try:
+        return directory.size(METADATA) is not None
+    except NotADirectoryError:
+        return False
+
+
 def what_is_there(directory: Folder, name: str = METADATA) -> str:
     """What is found in the place of a savepoint, and what to do."""
     try:

@@ -13,7 +13,7 @@ from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
-from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata, what_is_there
+from headrace.savepoint.metadata import SavepointMetadata, is_savepoint, read_metadata, what_is_there
 from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import named_files
 from headrace.savepoint.state_files import copy_state_file
@@ -121,7 +121,7 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
     """
     place = CheckpointPlace.of(os.fspath(location))
     directory = open_storage(place.directory, options=options)
-    if _is_savepoint(directory):
+    if is_savepoint(directory):
         return _of_savepoint(directory, read_metadata(directory), options)
     manifest = read_checkpoint(directory, place.number)
     if manifest is None:
@@ -134,13 +134,6 @@ def open_job(location: str | os.PathLike[str], options: Mapping[str, str]) -> St
         return _of_files(directory.folder("manifests").locate(name), directory, manifest)
     job = _of_files(str(directory), directory, manifest)
     return replace(job, later=partial(open_job, job.location, options))
-
-
-def _is_savepoint(directory: Folder) -> bool:
-    try:
-        return directory.size(METADATA) is not None
-    except NotADirectoryError:  # a file was named
-        return False
 
 
 def read_with_retries(job: StoredJob, read: Callable[[StoredJob], T]) -> tuple[StoredJob, T]:

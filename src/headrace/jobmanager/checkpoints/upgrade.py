@@ -10,7 +10,7 @@ from headrace.checkpoint.manifest_folder import ManifestFolder
 from headrace.checkpoint.manifest_formats import FORMAT_VERSION
 from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, StateCorruptedError
-from headrace.savepoint.metadata import METADATA, read_metadata
+from headrace.savepoint.metadata import is_savepoint, read_metadata
 from headrace.savepoint.requests import is_job_running
 from headrace.state.backend import STATE_BACKENDS
 
@@ -49,7 +49,7 @@ def upgrade(directory: Folder, look_seconds: float) -> Upgrade:
     Raises:
         CheckpointError: when there is none, it is damaged or of a newer version, or a job runs there.
     """
-    if directory.size(METADATA) is not None:
+    if is_savepoint(directory):
         known = read_metadata(directory).checkpoint
         return Upgrade(known.job_name, known.epoch)
     manifests = _manifests(directory)

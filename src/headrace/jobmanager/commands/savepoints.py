@@ -224,6 +224,11 @@ def _begun(
     outcome: CompletableFuture[str],
     completed: Callable[[], None] | None,
 ) -> _Running:
+    if request.format == "native" and not job.store.outlasts_job:
+        raise SavepointError(
+            "a native savepoint refers to files of the checkpoint directory, and without "
+            f"{options.CHECKPOINT_DIR.key} they go when the job ends: set it, or take a canonical savepoint"
+        )
     name = f"{NAMES}{manifest.job_id[:6]}-{uuid.uuid4().hex[:12]}"
     folder = open_storage(request.directory, options=job.storage_options).folder(name)
     is_native = request.format == "native"
