@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headrace.state.runs.layout import SHOWN
 from headrace.state.runs.ordered import FLOOR, brought_to, is_ordered
 
 if TYPE_CHECKING:
@@ -72,9 +73,10 @@ def _union(merged: Sequence[Entry]) -> HashRange:
 
 
 def _caught_up(new: Run, old: Sequence[Run], merged: Sequence[Entry]) -> list[Run]:
-    """Brings a merged ordered run to where time has come since the work was planned."""
+    """Brings a merged run to where time has come since the work was planned."""
     if not is_ordered(new.meta):
-        return [new]
+        shown = [run.meta[SHOWN] for run in old if SHOWN in run.meta]
+        return [new.with_meta({**new.meta, SHOWN: max(shown)}) if shown else new]
     pairs = zip(old, merged, strict=True)
     # Only floors that have moved: one that has not may be above rows of a newer run, which are not over.
     moved = [run.meta[FLOOR] for run, entry in pairs if run.meta.get(FLOOR) != entry["meta"].get(FLOOR)]

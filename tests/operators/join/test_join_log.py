@@ -8,13 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.operators.join import key_ranges
 from headrace.operators.join.interval import JoinInterval
 from headrace.operators.join.join_log import HASH, KEY, RECORD, TIME, JoinLog, key_time_order, log_layout
+from headrace.state.adoption import adopt
 from headrace.state.keys import KeyCodec, KeyColumn
-from headrace.state.runs import ALL_HASHES, RunStore, merging
+from headrace.state.runs import ALL_HASHES, Run, RunStore, merging
+from headrace.state.runs.layout import SHOWN
 from headrace.state.runs.merging import can_be_rewritten, merge_runs
 from headrace.state.runs.sections import Section
 
@@ -33,9 +36,9 @@ def batch_of(*rows: tuple[int, str, int], lingers: bool = False) -> pa.RecordBat
     return whole.take(pa.array(order))
 
 
-def log_of(store: RunStore) -> JoinLog:
+def log_of(store: RunStore, watermark: int = MAX_WATERMARK) -> JoinLog:
     log = JoinLog(store, log_layout(CODEC, Types.LONG(), KEPT, is_outer=False), KEPT)
-    log.begin_epoch()
+    log.begin_epoch(watermark)
     return log
 
 
@@ -117,6 +120,57 @@ def test_a_task_knows_of_no_later_watermark_than_its_own() -> None:
     both = RunStore("log", ALL_HASHES, [*ahead.runs, *behind.runs])
     log_of(both).end_epoch(89)
     assert times_of(both) == [[92, 90]]
+
+
+@pytest.fixture
+def shown() -> RunStore:
+    """Two runs, of which rows were shown up to 50: that at 42 is over since 52."""
+    store = RunStore("log", ALL_HASHES)
+    log = log_of(store)
+    log.append(batch_of(*((1, "a", time) for time in (20, 30, 39, 42, 60, 70, 200))), watermark=10)
+    log.end_epoch(10)
+    log.append(batch_of((2, "b", 45)), watermark=50)
+    log.end_epoch(50, has_shown=True)
+    log.end_epoch(52)
+    return store
+
+
+def back_at(store: RunStore, watermark: int) -> list[Any]:
+    log_of(store, watermark)
+    return times_of(store)
+
+
+def test_what_was_shown_does_not_come_back_with_an_earlier_watermark(shown: RunStore) -> None:
+    assert times_of(shown) == [[20, 30, 39, 42, 60, 70, 200], [45]]
+    assert back_at(shown, 50) == [[20, 30, 39, 42, 60, 70, 200], [45]], "a task by itself never goes back"
+    assert back_at(shown, 49) == [[42, 60, 70, 200], [45]]
+    assert back_at(shown, 10) == [[42, 60, 70, 200], [45]]
+
+
+def test_a_run_of_which_all_was_shown_goes(shown: RunStore) -> None:
+    log_of(shown).end_epoch(60, has_shown=True)
+    store = RunStore("log", ALL_HASHES, [run for run in shown.runs if run.meta["over"] < 90])
+    assert back_at(store, 10) == []
+
+
+def test_what_joins_the_others_later_says_it_as_well(shown: RunStore) -> None:
+    """That of the newest run counts when they are merged."""
+    log = log_of(shown)
+    log.append(batch_of((2, "b", 90)), watermark=53)
+    log.end_epoch(53)
+    assert [run.meta[SHOWN] for run in shown.runs] == [50, 50]
+
+
+def test_so_does_what_was_merged_beside_the_epochs_before(shown: RunStore) -> None:
+    merged = [{"file": "", "at": 0, "hashes": list(ALL_HASHES), "meta": run.meta} for run in shown.runs]
+    batch, meta = merge_runs(shown.runs, is_oldest=True, now=0)
+    assert batch is not None
+    outcome = Run(Section(batch), meta, ALL_HASHES)
+    log_of(shown).end_epoch(53, has_shown=True)
+    log_of(shown).end_epoch(54)
+    assert adopt(shown, merged, outcome, is_oldest=True)
+    assert [run.meta[SHOWN] for run in shown.runs] == [53]
+    assert back_at(shown, 10) == [[60, 70, 200, 45]]
 
 
 @pytest.fixture

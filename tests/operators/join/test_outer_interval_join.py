@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.common import Row, Types
+from headrace.common import Row, Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, StateMigrationError, UserFunctionError
 from headrace.datastream import OutputTag, ProcessFunction, ProcessJoinFunction, StreamExecutionEnvironment
 from headrace.expressions import left, right
@@ -252,3 +252,44 @@ def test_an_unknown_kind_is_refused() -> None:
         keyed.interval_join(keyed, "full")
     with pytest.raises(InvalidProgramError, match="'inner', 'left', 'right', 'outer' as how, not 'user': the keys are"):
         keyed.interval_join(keyed, "user")
+
+
+MOMENT = Types.TUPLE([Types.STRING(), Types.INT(), Types.LONG(), Types.BOOLEAN()])
+KEYS = "abcdefghij"
+
+
+def behind_times_of_subtasks(job: JobHarness) -> None:
+    """Behind a strategy for keyed records each subtask has its own event time; those of the left stream say True."""
+    times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("f2")
+    keyed = job.add_source("moments", MOMENT).key_by(0).map(lambda record: record, output_type=MOMENT).uid("kept")
+    timed = keyed.assign_timestamps_and_watermarks(times).uid("times")
+    sides = (timed.filter(lambda record, side=side: record[3] is side) for side in (True, False))
+    first, second = (side.reinterpret_as_keyed(0) for side in sides)
+    job.add_sink("pairs", first.interval_join(second, "left").between(0, 10).process(Numbers(), NUMBERS).uid("join"))
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("pause", [0, 1, 3])
+def test_what_was_shown_by_a_subtask_that_was_ahead_is_shown_once(pause: int, backend: str) -> None:
+    """At a lower parallelism event time goes back to that of the slowest one."""
+    settings = {"state.backend.type": backend}
+    lefts = [(key, 10 * number + more, 90, True) for number, key in enumerate(KEYS) for more in range(10)]
+    with JobHarness(behind_times_of_subtasks, parallelism=2, configuration=settings) as job:
+        job.push_all("moments", [*lefts, ("a", 1000, 99, True)])
+        job.run_epoch()
+        job.push_all("moments", [("a", 1001, 102, True)])
+        for _ in range(1 + pause):
+            job.run_epoch()
+        shown = job.results("pairs")
+        checkpoint = job.checkpoint()
+    assert {left // 10 for left, right in shown if right is None} == {KEYS.index(key) for key in "acfi"}
+    for _ in range(2):  # what it knows then is left to whoever comes next
+        with JobHarness(behind_times_of_subtasks, restore=checkpoint, configuration=settings) as job:
+            job.run_epoch()
+            checkpoint = job.checkpoint()
+    with JobHarness(behind_times_of_subtasks, restore=checkpoint, configuration=settings) as job:
+        job.push_all("moments", [(key, number, 98, False) for number, key in enumerate(KEYS)])
+        job.finish()
+        shown += job.results("pairs")
+    found = sorted(left for left, _ in shown)
+    assert found == sorted([*range(100), 1000, 1001]), "each once, with a partner or without"

@@ -72,6 +72,7 @@ class IntervalJoinOperator(FunctionOperator):
         self._sides_shown = [side for side, is_shown in ((LEFT, outer.left), (RIGHT, outer.right)) if is_shown]
         self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
         self._watermark = MIN_WATERMARK
+        self._has_shown = False
 
     def open(self, context: OperatorContext, output: Output) -> None:
         self.take_up(context)
@@ -102,8 +103,9 @@ class IntervalJoinOperator(FunctionOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
         self._waiting.forget()
+        self._has_shown = False
         for log in self._logs:
-            log.begin_epoch()
+            log.begin_epoch(scope.watermark)
         if self._unmatched is not None:
             self._unmatched.begin_epoch()
 
@@ -121,7 +123,10 @@ class IntervalJoinOperator(FunctionOperator):
         super().advance_watermark(self._watermark)
 
     def end_epoch(self) -> None:
-        anew = [log.end_epoch(self._watermark) for log in self._logs]
+        anew = [
+            log.end_epoch(self._watermark, has_shown=self._has_shown and side in self._sides_shown)
+            for side, log in enumerate(self._logs)
+        ]
         if self._unmatched is not None:
             self._unmatched.end_epoch(anew)
 
@@ -129,8 +134,10 @@ class IntervalJoinOperator(FunctionOperator):
         """Finds the pairs of all that waits; the watermark comes to ``watermark`` then."""
         before, self._watermark = self._watermark, watermark
         arrived = arrived_records(self._interval, self._schemas, self._waiting.take())
-        if not len(arrived) and (self._unmatched is None or self._unmatched.wait_until() > watermark):
+        is_any_over = self._unmatched is not None and self._unmatched.wait_until() <= watermark
+        if not len(arrived) and not is_any_over:
             return
+        self._has_shown |= is_any_over
         sources = [[*log.sections(before), side.section] for log, side in zip(self._logs, arrived.sides, strict=True)]
         for pairs in self._found(sources, arrived, before):
             self._results.emit(pairs, self.context, self.output)

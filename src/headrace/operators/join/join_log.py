@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs.grouping import sorted_by
-from headrace.state.runs.layout import HASH, KEY, TYPES
+from headrace.state.runs.layout import HASH, KEY, SHOWN, TYPES
 from headrace.state.runs.merge_input import concat, same_values
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
@@ -96,9 +96,23 @@ class JoinLog:
         self._runs, self._meta, self._kept = runs, layout.meta, kept
         self._written: list[Section] = []
 
-    def begin_epoch(self) -> None:
-        """Takes up what the last epoch left."""
+    def begin_epoch(self, watermark: int) -> None:
+        """Takes up what the last epoch left.
+
+        At another parallelism a task begins with the lowest watermark of those before it. What one that was ahead has
+        shown without a partner is left out then: it would be there again, and be matched.
+        """
         self._written = []
+        for run in self._runs.runs:
+            if run.meta.get(SHOWN, watermark) > watermark:
+                self._leave_out_what_was_shown(run, watermark)
+
+    def _leave_out_what_was_shown(self, run: Run, watermark: int) -> None:
+        left = _not_over(run.batch, self._kept, run.meta[SHOWN])
+        if left.num_rows:
+            self._runs.rewrite(run, left, _described({**run.meta, SHOWN: watermark}, left))
+        else:
+            self._runs.drop(run)
 
     def sections(self, watermark: int) -> list[Section]:
         """What may hold rows that are not over when the watermark is ``watermark``, oldest first."""
@@ -115,8 +129,12 @@ class JoinLog:
             batch = _merged([self._written.pop().batch, batch], self._kept, watermark)
         self._written.append(Section(spilled(batch) if is_large(batch) else batch))
 
-    def end_epoch(self, watermark: int) -> bool:
+    def end_epoch(self, watermark: int, *, has_shown: bool = False) -> bool:
         """Puts what was added into state, and drops runs of which all rows are over.
+
+        Args:
+            watermark: where event time is.
+            has_shown: whether rows that are over were shown without a partner in this epoch.
 
         Returns:
             Whether all runs were written anew.
@@ -129,8 +147,17 @@ class JoinLog:
             if added:
                 self._runs.append(batch, _described({**self._meta, _REACHED: watermark}, batch))
             self._written = []
+        self._note_shown(watermark if has_shown else None)
         merge_small_runs(self._runs, now=0)
         return self._leave_out_what_is_over(watermark, added)
+
+    def _note_shown(self, watermark: int | None) -> None:
+        """Has all runs say how far rows have been shown, new ones too: of those that are merged the newest counts."""
+        known = [watermark, *(run.meta.get(SHOWN) for run in self._runs.runs)]
+        shown = max((each for each in known if each is not None), default=None)
+        for run in self._runs.runs if shown is not None else ():
+            if run.meta.get(SHOWN) != shown:
+                self._runs.annotate(run, **{SHOWN: shown})
 
     def _bring_to(self, watermark: int) -> None:
         """Drops runs that are over as a whole; what is left knows of no watermark that the task has not reached.

@@ -22,6 +22,9 @@ SORT: Final = "sort"
 ELEMENT_COUNT: Final = "elements"
 """The entry of ``meta`` that says how many elements the lists of a run have, if its rows have lists of elements."""
 
+SHOWN: Final = "shown"
+"""The entry of ``meta`` that says up to which watermark rows that are over have been shown: they must not come back."""
+
 HASH: Final = "hash"
 """The column (uint64) of the keys' hashes; rows of a store without it belong to no key."""
 
