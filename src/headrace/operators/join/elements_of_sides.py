@@ -18,7 +18,7 @@ from headrace.operators.window.general.ordered_contents import OrderedContents
 from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as, keys_of_window
 from headrace.operators.window.general.stored_elements import ColumnPieces
 from headrace.operators.window.stores import ELEMENTS_KIND, LEFT_STORE, RIGHT_STORE, STORE, check_has_tables_of
-from headrace.state.runs.layout import KIND, TYPES
+from headrace.state.runs.layout import KIND, TYPES, VALUE
 from headrace.state.runs.ordered import described, floor_of, rest_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 _STORES = (LEFT_STORE, RIGHT_STORE)
 
@@ -100,7 +99,7 @@ class ElementsOfSides(OrderedContents):
     def _pieces(self, *sides: Sequence[pa.RecordBatch]) -> list[ColumnPieces]:
         """The records of each side."""
         return [
-            ColumnPieces(type_, [batch.column(-1) for batch in rows] or [pa.array([], type_.storage_type)])
+            ColumnPieces(type_, [batch.column(VALUE) for batch in rows] or [pa.array([], type_.storage_type)])
             for type_, rows in zip(self._types, sides, strict=True)
         ]
 
@@ -139,11 +138,12 @@ def _set_apart(context: OperatorContext) -> None:
         if run.meta.get(KIND) != ELEMENTS_KIND or type_ is None or not is_tagged(type_):
             continue  # of windows over one stream: refused
         rows = rest_of(run, floor_of(run))
-        is_left, *records = untagged(rows.column(-1))
+        place = rows.schema.get_field_index(VALUE)
+        is_left, *records = untagged(rows.column(VALUE))
         for name, own_type, values, is_own in zip(
             _STORES, tagged_types(type_), records, (is_left, ~is_left), strict=True
         ):
-            own = rows.set_column(3, rows.schema.field(3).name, values).filter(pa.array(is_own))
+            own = rows.set_column(place, VALUE, values).filter(pa.array(is_own))
             if own.num_rows:
                 meta = {**run.meta, TYPES: own_type.to_json()}
                 context.state.store(name).append(own, described(meta, own))

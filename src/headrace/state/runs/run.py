@@ -213,10 +213,6 @@ class RunStore:
         self.changed = True
         return renewed
 
-    def own_rows(self, run: Run) -> slice | npt.NDArray[np.bool_]:
-        """Which rows of ``run.section`` count: a slice where the run is sorted by hash, else a mask."""
-        return run.own_rows()
-
     def _index(self, run: Run) -> int:
         for index, candidate in enumerate(self._runs):
             if candidate is run:

@@ -21,6 +21,7 @@ from headrace.operators.window.lateness import cleaned_end
 from headrace.operators.window.stores import STORE, check_has_no_timers, contents_layout
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.layout import HASH, KEY, VALUE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,7 +84,7 @@ class ContentsTable(OrderedContents):
         self._lateness = lateness
         codec = self._keyed.codec
         value = held_as.type.storage_type
-        schema = pa.schema({"window_end": pa.int64(), "hash": pa.uint64(), "key": codec.arrow_type, "value": value})
+        schema = pa.schema({"window_end": pa.int64(), HASH: pa.uint64(), KEY: codec.arrow_type, VALUE: value})
         kept_as = contents_layout(held_as.kind, schema, codec, windows, held_as.type, held_as.renamed)
         self._schema, self._meta = schema, kept_as.meta
         runs = context.state.store(held_as.store)

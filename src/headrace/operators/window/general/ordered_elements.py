@@ -22,6 +22,7 @@ from headrace.operators.window.stores import ELEMENTS_KIND, STORE
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import spilling
 from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.layout import HASH, KEY, VALUE
 from headrace.state.runs.merging import register_ordered_merger
 from headrace.state.runs.ordered import all_rows
 
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
     from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
-
-_HASH, _KEY, _VALUE = 1, 2, 3
-"""The columns of the table, behind the end."""
 
 
 class OrderedElements(ContentsTable):
@@ -110,7 +108,7 @@ class OrderedElements(ContentsTable):
 
     def of_all_keys(self, end: int) -> KeysOfWindow:
         rows = self.rows_of(end)
-        return keys_of_window(rows, ColumnPieces(self._type, [batch.column(_VALUE) for batch in rows]))
+        return keys_of_window(rows, ColumnPieces(self._type, [batch.column(VALUE) for batch in rows]))
 
     def rows_of(self, end: int) -> Sequence[pa.RecordBatch]:
         """The rows of a window, in pieces."""
@@ -150,8 +148,8 @@ def keys_of_window(rows: Sequence[pa.RecordBatch], values: ElementColumn) -> Key
         rows: the rows, in pieces, of which there is at least one.
         values: their elements.
     """
-    hashes = np.concatenate([batch.column(_HASH).to_numpy() for batch in rows])
-    keys = concat([batch.column(_KEY) for batch in rows])
+    hashes = np.concatenate([batch.column(HASH).to_numpy() for batch in rows])
+    keys = concat([batch.column(KEY) for batch in rows])
     groups = group_rows(np.zeros(len(keys), np.int64), hashes, keys)
     firsts = groups.first_rows
     return KeysOfWindow(KeyColumn(gather(keys, firsts), hashes[firsts]), ElementsOfKeys(values, groups), all_of)
