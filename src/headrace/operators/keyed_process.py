@@ -151,7 +151,7 @@ class KeyedProcessOperator(FunctionOperator):
         inputs = range(len(self._methods))
         called = {number: self._called(number, own) for number in inputs if (own := taken.of(number)) is not None}
         if called:
-            self._call(next(called[number]) for number in taken.sides.tolist())
+            self._call(taken.in_turn(called))
 
     def _called(self, input_index: int, batch: Batch) -> Iterator[Called]:
         return zip(

@@ -126,7 +126,7 @@ class ProcessOperator(FunctionOperator):
         elif parts:
             rows = {number: iter(own.rows) for number, own in parts.items()}
             inputs = taken.sides.tolist()
-            self._call_in_turn(inputs, [next(rows[number]) for number in inputs], taken.timestamps, taken.watermarks)
+            self._call_in_turn(inputs, [*taken.in_turn(rows)], taken.timestamps, taken.watermarks)
 
     def _call_in_turn(self, inputs: Sequence[int], rows: list[Any], timestamps: Any, watermarks: Any) -> None:
         calls = self._calls

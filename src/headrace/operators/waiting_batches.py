@@ -7,6 +7,7 @@ that none waits when an epoch ends.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
@@ -15,12 +16,13 @@ from headrace.common.batch import Batch
 from headrace.operators.keyed import concat_keyed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     Longs = npt.NDArray[np.int64]
 
+_Any = TypeVar("_Any")
 _AnyBatch = TypeVar("_AnyBatch", bound=Batch)
 
 MOST_CALLED: Final = 1 << 12
@@ -48,6 +50,11 @@ class TakenBatches(Generic[_AnyBatch]):
     def sides(self) -> Longs:
         """The input of each record."""
         return np.repeat(np.array(self._indices, np.int64), [len(batch) for batch in self.batches])
+
+    def in_turn(self, of_inputs: Mapping[int, Iterator[_Any]]) -> Iterator[_Any]:
+        """What there is of each record, taken from that of its input, in the order in which the records came."""
+        turns = zip(self._indices, self.batches, strict=True)
+        return chain.from_iterable(islice(of_inputs[index], len(batch)) for index, batch in turns)
 
     @property
     def timestamps(self) -> Longs:
