@@ -91,6 +91,10 @@ class ManifestFolder:
             logger.warning("an older manifest is of no use and goes with the next epochs: %s", error)
         except FileNotFoundError:  # the owner before has just forgotten it
             pass
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            logger.warning("an older manifest cannot be read and goes with the next epochs: %s", error)
         return None
 
     def create(self, manifest: Manifest) -> bool:
