@@ -172,8 +172,15 @@ class SavepointCoordinator:
                 raise JobCancelledError("the job was cancelled before its savepoints were complete")
             time.sleep(LOOK_SECONDS if self._running else 0)
 
-    def close(self) -> None:
-        """The job is over: what is not complete never will be."""
+    def close(self, *, is_superseded: bool) -> None:
+        """The job is over: what is not complete never will be.
+
+        Args:
+            is_superseded: whether another job manager has taken over. It has looked before what earlier ones were
+                taking, and looks no more, so what was written since goes now; else the next start does that.
+        """
+        for running in self._running if is_superseded else ():
+            give_up(running.folder)
         left = [(str(running.folder), running.outcome) for running in self._running]
         left += [(request.directory, outcome) for request, outcome in self._at_end]
         self._running, self._at_end = [], []
