@@ -180,6 +180,27 @@ def newest_manifest(directory: Folder) -> Manifest | None:
         return None
 
 
+def retained_manifests(directory: Folder) -> list[Manifest]:
+    """All manifests of a checkpoint directory, in the order of their numbers; the job may run meanwhile.
+
+    Raises:
+        CheckpointError: naming one that is damaged, or listed and not there.
+    """
+    newest = newest_manifest(directory)
+    if newest is None:
+        return []
+    folder = directory.folder("manifests")
+    older = (_unless_forgotten(folder, number) for number in manifest_numbers(folder) if number < newest.epoch)
+    return [*filter(None, older), newest]
+
+
+def _unless_forgotten(folder: Folder, number: int) -> Manifest | None:
+    try:
+        return _read(folder, number)
+    except FileNotFoundError:  # its owner is alive, and has just forgotten it
+        return None
+
+
 def _read_newest(folder: Folder, numbers: Callable[[], list[int]], read: Callable[[int], Manifest]) -> Manifest | None:
     gone = 0
     while listed := numbers():

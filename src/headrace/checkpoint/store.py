@@ -142,6 +142,10 @@ class CheckpointStore:
         """By name, the pins of savepoints that earlier owners were taking; pinned or let go of, they are not left."""
         return self._pins.left()
 
+    def lasting_pins(self) -> dict[str, Pin]:
+        """By name, the pins of native savepoints that are complete."""
+        return self._pins.lasting()
+
     def unpin(self, name: str) -> list[str]:
         """Let go of them; returns the names of those that are deleted, since nothing else needs them."""
         left = self._pins.remove(name)
