@@ -12,6 +12,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.datastream import StreamExecutionEnvironment
 
+
 def lines(path: Path | str, checkpoints: Path) -> list[str]:
     """What a job reads that has its checkpoints somewhere."""
     settings = {"headrace.runtime": "local", "execution.checkpointing.dir": str(checkpoints)}
@@ -21,11 +22,13 @@ def lines(path: Path | str, checkpoints: Path) -> list[str]:
     with stream.execute_and_collect() as found:
         return sorted(found)
 
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_text("one\ntwo\n")
     return tmp_path / "in"
+
 
 @pytest.mark.parametrize("path", ["", "*", "**", "**/*.log", "j*/s*", "link"])
 def test_a_checkpoint_directory_among_the_files_is_refused(path: str, folder: Path) -> None:
@@ -33,6 +36,7 @@ def test_a_checkpoint_directory_among_the_files_is_refused(path: str, folder: Pa
     place = folder.parent / "link" if path == "link" else f"{folder}{os.sep}{path}"
     with pytest.raises(InvalidProgramError, match=r"the job's own files as well.*execution\.checkpointing\.dir"):
         lines(place, folder / "job")
+
 
 @pytest.mark.parametrize(
     ("path", "job"), [("", ".job"), ("", "_checkpoints/job"), ("a", "job"), ("[a-c]", "job"), ("", "../in-job")]

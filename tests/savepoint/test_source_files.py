@@ -1,4 +1,4 @@
-"""What sources keep is brought in by every start anew, also by one that stood still while another job began to need it."""
+"""What sources keep is brought in by each start anew, and by one that stood still while another job came to need it."""
 
 from __future__ import annotations
 

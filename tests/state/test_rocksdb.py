@@ -288,7 +288,7 @@ def test_a_copy_that_is_damaged_is_fetched_again(
 def test_a_copy_that_was_cut_short_is_fetched_again(
     name: str, cut: str, keys: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RocksDB itself takes a shorter list of tables for one that a crash has left, and a table that is not in it goes."""
+    """RocksDB takes a shorter list of tables for one that a crash has left, and a table that is not in it goes."""
     job = job_in(tmp_path)
     write(job, KEYS, 0)
     adopt(job)

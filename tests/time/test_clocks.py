@@ -47,7 +47,7 @@ def test_it_shows_the_time_of_the_machine(machine: Machine) -> None:
 
 
 def test_it_goes_on_while_the_machine_sleeps(machine: Machine) -> None:
-    """Timers that fell due meanwhile fire when it wakes up, and those of later times are not late by the whole sleep."""
+    """Timers that fell due meanwhile fire when it wakes up, and later ones are not late by the whole sleep."""
     clock = SystemClock()
     machine.passes(10)
     machine.sleeps(8 * 3_600_000)

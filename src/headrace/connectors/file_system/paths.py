@@ -131,7 +131,7 @@ class InputPaths:
         return file in self._paths
 
     def check_apart_from(self, folder: str) -> None:
-        """Refuse paths that stand for files in a folder of the job's own: each epoch would read what others have written.
+        """Refuse paths that stand for files in a folder of the job's own: epochs would read what others have written.
 
         Raises:
             InvalidProgramError: naming the path.
