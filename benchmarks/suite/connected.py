@@ -29,7 +29,7 @@ class ConnectedBenchmark:
     def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
         yield self._rules(lab, scale)
         work = Work(RandomKeys(scale.files, scale.per_epoch, _KEYS), scale.per_epoch, truth)
-        found = lab.race(work, [_ONE, _BOTH], rounds=2 * scale.rounds)  # they are near each other, and rounds are not
+        found = lab.race(work, [_ONE, _BOTH], scale.choose(4, 1))  # they are near each other, and rounds are not
         yield Finding(
             self.name,
             f"two inputs, {_KEYS:,} int keys",

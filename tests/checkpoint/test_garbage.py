@@ -163,7 +163,8 @@ class GarbageMachine(RuleBasedStateMachine):
         known = manager.store._pins._known.get(name)  # a savepoint that is complete now has the files it began with
         files = tuple(manager.owned().state_files()) if known is None else known.files
         self._with_power(steps, lambda: manager.store.pin(name, Pin(name, files, lasts)))
-        if lasts and f"pins/{name}" in self.tree:  # it may have been written, and nobody was told
+        # It may have been written, and nobody was told; or one that does not last is still there.
+        if lasts and b'"lasts": true' in self.tree.get(f"pins/{name}", b""):
             self.lasting[name] = frozenset(files)
 
     @precondition(lambda self: self.manager is not None and self.lasting)

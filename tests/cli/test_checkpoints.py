@@ -99,6 +99,27 @@ def test_it_reads_what_a_job_wrote_and_leaves_it_alone(
     assert sorted(path for path in directory.rglob("*")) == before
 
 
+def test_an_older_manifest_that_a_running_job_forgets_meanwhile_is_left_out(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, forgotten = store(tmp_path, manifest(epoch=5), manifest(epoch=6), manifest()), []
+    read = PosixFolder.read
+
+    def forgetting(folder: PosixFolder, name: str) -> bytes:
+        if name == "000000000005.json":
+            (directory / "manifests" / name).unlink()
+            forgotten.append(name)
+        return read(folder, name)
+
+    monkeypatch.setattr(PosixFolder, "read", forgetting)
+    assert run_checkpoints(str(directory), {}, console) == 0
+    assert len(forgotten) == 1
+    listed = [words[0] for line in shown(console).splitlines() if (words := line.split())]
+    assert "6" in listed
+    assert "7" in listed
+    assert "5" not in listed
+
+
 def test_a_folder_without_checkpoints(tmp_path: Path, console: Console) -> None:
     assert run_checkpoints(str(tmp_path), {}, console) == 1
     assert "holds no checkpoints" in shown(console)

@@ -71,6 +71,18 @@ def test_a_key_that_is_not_there(places: tuple[str, str]) -> None:
         assert "k1" not in done.stdout
 
 
+def test_keys_of_bytes_are_told_apart(tmp_path: Path) -> None:
+    names = ValueStateDescriptor("name", Types.STRING())
+    rows = {"key": [b"\x00a", b"\x00b"], "value": ["first", "second"]}
+    state = OperatorTransformation.from_tables(Types.PRIMITIVE_ARRAY(Types.BYTE())).with_state(names, rows)
+    path = SavepointWriter.new_savepoint().with_operator("named", state).write(tmp_path / "first")
+    _, shown = headrace("show", path, "named", "name")
+    assert "0x0061" in shown
+    _, one = headrace("show", path, "named", "name", "--key", "0x0062")
+    assert "second" in one
+    assert "first" not in one
+
+
 def test_what_is_not_kept_by_key_has_none(tmp_path: Path) -> None:
     words = ListStateDescriptor("words", Types.STRING())
     state = OperatorTransformation.from_tables().with_list_state(words, {"value": ["tea"]})

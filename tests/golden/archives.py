@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +25,26 @@ def pack(directory: Path, name: str) -> Path:
 
 
 def unpack(name: str, target: Path) -> Path:
-    """The directory that was kept under a name, with the folders that were empty in it."""
+    """The directory that was kept under a name, with the folders that were empty in it.
+
+    Of a native savepoint that is the savepoint: it is told where the directory of its job is now, beside it.
+    """
     with zipfile.ZipFile(ARCHIVES / f"{name}.zip") as packed:
         packed.extractall(target)
     if (target / "manifests").exists():
         (target / "state").mkdir(exist_ok=True)
-    return target
+    if not name.endswith("-native"):
+        return target
+    _refer_to(target / "job", target / "savepoint" / "_metadata.json")
+    return target / "savepoint"
+
+
+def _refer_to(directory: Path, metadata: Path) -> None:
+    """Nothing else of the metadata is read, so that it stays as the earlier version has written it."""
+    document = json.loads(metadata.read_bytes()) | {"directory": str(directory)}
+    del document["checksum"]
+    checksum = zlib.crc32(json.dumps(document, separators=(",", ":")).encode())
+    metadata.write_text(json.dumps({**document, "checksum": f"{checksum:08x}"}))
 
 
 def names(prefix: str) -> list[str]:

@@ -1,8 +1,8 @@
 """A job with all kinds of state; ``python -m tests.golden.golden_job VERSION`` keeps what it leaves, for each backend.
 
-Every release adds an archive of a checkpoint directory and one of a canonical savepoint for each backend, and never
-changes those of earlier ones. In each is what the job has published after it, had it never stopped (``expected.json``).
-A native savepoint names the directory of its job, so it cannot be kept; its files are those of a checkpoint.
+Every release adds, for each backend, an archive of a checkpoint directory, one of a canonical savepoint, and one of a
+native savepoint with the checkpoint directory that it refers to, and never changes those of earlier ones. In each is
+what the job has published after it, had it never stopped (``expected.json``).
 
 Everything in it has a declared type but the keys of ``by-anything``, which are pickles of numbers and text: pickles of
 protocol 2 to 5 are the same for every version of Python.
@@ -279,9 +279,9 @@ def finish(client: JobClient, records: int) -> None:
     client.stop_with_savepoint(True).result(DEADLINE)
 
 
-def _kept(backend: str, root: Path) -> tuple[Path, Path]:
-    """A stopped job: its checkpoint directory and a savepoint, each with what comes after it."""
-    folder, whole = root / "stopped", root / "whole"
+def _kept(backend: str, root: Path) -> dict[str, Path]:
+    """What a stopped job has left, by kind, each with what comes after it."""
+    folder, whole, native = root / "stopped", root / "whole", root / "native"
     client = start(folder, 2, backend)
     records = write(folder, "a", FIRST)
     wait_for_records(client, records)
@@ -289,19 +289,26 @@ def _kept(backend: str, root: Path) -> tuple[Path, Path]:
         wait_until(lambda: any((folder / "job" / "state").glob("compacted-*")), client)
     records += write(folder, "b", SECOND)
     wait_for_records(client, records)
+    references = Path(client.trigger_savepoint(format_type="native").result(DEADLINE))
     savepoint = Path(client.stop_with_savepoint(False).result(DEADLINE))
-    before = published(folder)
-    client = start(whole, 2, backend)
+    shutil.rmtree(folder / "job" / "requests", ignore_errors=True)
+    shutil.copytree(folder / "job", native / "job")
+    shutil.copytree(references, native / "savepoint")
+    _expect(whole, backend, records, published(folder), [folder / "job", savepoint, native / "savepoint"])
+    return {"checkpoint": folder / "job", "savepoint": savepoint, "native": native}
+
+
+def _expect(folder: Path, backend: str, records: int, before: Counter[str], places: list[Path]) -> None:
+    """Write into places what a job that never stops publishes after it has published what was before."""
+    client = start(folder, 2, backend)
     read = 0
     for name, events in {"a": FIRST, "b": SECOND, "c": THIRD}.items():
-        read += write(whole, name, events)
+        read += write(folder, name, events)
         wait_for_records(client, read)
     finish(client, read)
-    for place in (folder / "job", savepoint):
-        expected = {"records": records, "lines": sorted((published(whole) - before).elements())}
+    expected = {"records": records, "lines": sorted((published(folder) - before).elements())}
+    for place in places:
         (place / "expected.json").write_text(json.dumps(expected, indent=1))
-    shutil.rmtree(folder / "job" / "requests", ignore_errors=True)
-    return folder / "job", savepoint
 
 
 @contextmanager
@@ -321,9 +328,8 @@ def main(version: str) -> None:
 
     for backend in BACKENDS:
         with tempfile.TemporaryDirectory() as root, _with_small_tables():
-            checkpoint, savepoint = _kept(backend, Path(root))
-            print(pack(checkpoint, f"{version}-{backend}-checkpoint"))
-            print(pack(savepoint, f"{version}-{backend}-savepoint"))
+            for kind, directory in _kept(backend, Path(root)).items():
+                print(pack(directory, f"{version}-{backend}-{kind}"))
 
 
 if __name__ == "__main__":

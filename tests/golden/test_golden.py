@@ -15,7 +15,7 @@ from tests.golden.golden_job import BACKENDS, LAST_TIMER, THIRD, finish, publish
 pytestmark = pytest.mark.timeout(300)
 
 RELEASES = ["0.1.0"]
-KINDS = ["checkpoint", "savepoint"]
+KINDS = ["checkpoint", "savepoint", "native"]
 KEPT = [f"{release}-{backend}-{kind}" for release in RELEASES for backend in BACKENDS for kind in KINDS]
 FROM = "execution.state-recovery.path"
 

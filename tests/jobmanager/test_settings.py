@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from headrace.client.submission import plan_graph
@@ -13,6 +15,9 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from headrace.expressions import left as side
 from headrace.jobmanager.settings import JobSettings, job_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def settings(*, is_counted: bool = False, is_reduced: bool = False, **given: str) -> JobSettings:
@@ -42,6 +47,16 @@ def test_what_is_kept_as_objects_makes_epochs_of_batch_mode_smaller() -> None:
     for is_reduced, most in ((False, 20_000_000), (True, 10_000_000)):
         found = settings(is_counted=True, is_reduced=is_reduced, execution_runtime__mode="BATCH")
         assert found.limits.max_records == most
+
+
+@pytest.mark.parametrize("missing", ["execution.state-recovery.path", "execution.checkpointing.dir"])
+def test_a_claim_of_nothing_is_told(missing: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = {"execution.state-recovery.path": str(tmp_path / "a"), "execution.checkpointing.dir": str(tmp_path / "b")}
+    given.pop(missing)
+    given["execution.state-recovery.claim-mode"] = "CLAIM"
+    written: dict[str, Any] = {key.replace("-", "__").replace(".", "_"): text for key, text in given.items()}
+    settings(**written)
+    assert f"execution.state-recovery.claim-mode is CLAIM and nothing is claimed: {missing} is not set" in caplog.text
 
 
 def joined(kind: str, **given: str) -> tuple[int, int, int]:

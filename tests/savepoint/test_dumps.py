@@ -130,7 +130,11 @@ def _rows(table: pa.Table) -> list[str]:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("count", "backend"),
-    [(2_000, "hashmap"), (2_000, "rocksdb"), pytest.param(50_000, "hashmap", marks=pytest.mark.slow)],
+    [
+        pytest.param(count, backend, marks=pytest.mark.slow if count > 2_000 else ())
+        for count in (2_000, 50_000)
+        for backend in ("hashmap", "rocksdb")
+    ],
 )
 def test_all_state_comes_through(count: int, backend: str, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()

@@ -94,3 +94,31 @@ def test_the_request_goes_before_what_says_that_it_was_accepted(
         with pytest.raises(requests.SavepointError, match="has taken the request, and not done it in 0 s"):
             ask(directory, WANTED, accept_seconds=0, timeout_seconds=0)
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("change", ["clock", "version"])
+def test_one_that_the_job_takes_for_none_is_told_at_once(
+    change: str, directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of who asks is an hour behind that of the job, or another version asks for what this one has not."""
+    job, wait = RequestFolder(directory), requests._appears
+    asked = asdict
+
+    def taken_meanwhile(folder: Folder, name: str, seconds: float) -> bool:
+        assert list(job.take()) == []
+        return wait(folder, name, 0)
+
+    monkeypatch.setattr(requests, "_appears", taken_meanwhile)
+    if change == "version":
+        monkeypatch.setattr(requests, "asdict", lambda request: {**asked(request), "more": True})
+    else:
+        names = PosixFolder.names
+
+        def older(folder: PosixFolder) -> list[str]:
+            monkeypatch.setattr(requests, "_LIFE_MILLIS", -60_000)
+            return names(folder)
+
+        monkeypatch.setattr(PosixFolder, "names", older)
+    with pytest.raises(JobNotFoundError, match=r"has removed the request.*the clock of this machine is behind"):
+        ask(directory, WANTED, accept_seconds=2, timeout_seconds=0)
+    assert left(directory) == []

@@ -163,6 +163,24 @@ def test_a_native_savepoint_keeps_its_files_until_it_is_disposed_of(taken: Place
     assert list((taken.root / "job" / "pins").iterdir()) == []
 
 
+def test_a_native_savepoint_that_is_not_where_it_was_is_told_with_what_keeps_its_files(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = start(place, "job", 1)
+    wait_for_records(client, 20)
+    native = Path(client.trigger_savepoint(format_type="native").result(DEADLINE))
+    client.stop().result(DEADLINE)
+    for told in (False, True):
+        client = start(place, "job", 1, ends=True)
+        client.get_job_execution_result().result(DEADLINE)
+        lines = [line for line in caplog.messages if "is not there" in line]
+        assert len(lines) == told
+        shutil.rmtree(native, ignore_errors=True)
+    (pin,) = (place.root / "job" / "pins").iterdir()
+    assert str(native) in lines[0]
+    assert f"remove {pin}" in lines[0]
+
+
 def test_a_checkpoint_directory_will_do_if_all_is_published(place: Place, taken: Place) -> None:
     shutil.copytree(taken.root / "job", place.root / "job")
     assert ends(place, place.root / "job") == ENDS

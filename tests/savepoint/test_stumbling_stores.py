@@ -1,4 +1,4 @@
-"""Savepoints on an object store that stumbles, is slow to answer, or is gone for good."""
+"""Savepoints on a store that stumbles, is slow to answer, or is gone for good."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import SavepointError, SavepointMissingError
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import read_metadata
@@ -77,3 +79,29 @@ def test_it_takes_nothing_any_more(kind: str, path: str, place: Place, s3: S3Ser
     assert list((place.root / "job" / "pins").iterdir()) == []
     savepoint = client.stop_with_savepoint(False, format_type=kind).result(DEADLINE)
     assert read_metadata(open_storage(savepoint, options=s3.options())).format == kind
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_whether_the_manifest_of_what_is_published_for_one_was_written_is_not_known(
+    is_written: bool, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job goes on, as it says, also where it is to end with its first failure."""
+    client = start(place, "job", 2, settings={"restart-strategy.type": "none"})
+    wait_for_records(client, 20)
+    write = CheckpointStore.write
+
+    def stumbling(store: CheckpointStore, manifest: Manifest) -> None:
+        monkeypatch.setattr(CheckpointStore, "write", write)
+        if is_written:
+            write(store, manifest)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(CheckpointStore, "write", stumbling)
+    with pytest.raises(SavepointError, match=r"Input/output error.*The job goes on"):
+        client.trigger_savepoint().result(DEADLINE)
+    place.write("b", {30: 30})
+    wait_for_records(client, 21)
+    savepoint = client.stop_with_savepoint(False).result(DEADLINE)
+    start(place, "again", 3, ends=True, settings={FROM: savepoint}).get_job_execution_result().result(DEADLINE)
+    assert len(place.lines("out-job")) == len(AMOUNTS) + 1
+    assert len(place.lines("out-again")) == len(AMOUNTS) + 1

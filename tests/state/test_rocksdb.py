@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import shutil
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -279,6 +280,40 @@ def test_a_copy_that_is_damaged_is_fetched_again(
     copy.unlink()
     forget_open_tables(monkeypatch)
     assert read(job, keys) == keys
+
+
+@pytest.mark.parametrize("name", ["MANIFEST-*", "CURRENT", "*.sst"])
+@pytest.mark.parametrize("cut", ["empty", "half", "without the last byte"])
+@pytest.mark.parametrize("keys", [KEYS[:3], KEYS], ids=["a-few", "all"])
+def test_a_copy_that_was_cut_short_is_fetched_again(
+    name: str, cut: str, keys: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RocksDB takes a shorter list of tables for one that a crash has left, and a table that is not in it goes."""
+    job = job_in(tmp_path)
+    write(job, KEYS, 0)
+    adopt(job)
+    assert read(job, keys) == keys
+    (file,) = (tmp_path / "local").glob(f"compacted-*/{name}")
+    content = file.read_bytes()
+    length = {"empty": 0, "half": len(content) // 2, "without the last byte": len(content) - 1}[cut]
+    file.write_bytes(content[:length])
+    forget_open_tables(monkeypatch)
+    assert read(job, keys) == keys
+
+
+def test_a_copy_of_another_table_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = []
+    for name, keys in (("one", KEYS), ("other", KEYS[:50])):
+        (tmp_path / name).mkdir()
+        jobs.append(job_in(tmp_path / name))
+        write(jobs[-1], keys, 0)
+        adopt(jobs[-1])
+        assert read(jobs[-1], keys) == keys
+    (one,), (other,) = ([*(tmp_path / name / "local").glob("compacted-*")] for name in ("one", "other"))
+    shutil.rmtree(one)
+    shutil.copytree(other, one)
+    forget_open_tables(monkeypatch)
+    assert read(jobs[0], KEYS) == KEYS
 
 
 def test_copies_are_kept_within_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

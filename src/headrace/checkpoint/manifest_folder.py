@@ -91,6 +91,10 @@ class ManifestFolder:
             logger.warning("an older manifest is of no use and goes with the next epochs: %s", error)
         except FileNotFoundError:  # the owner before has just forgotten it
             pass
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            logger.warning("an older manifest cannot be read and goes with the next epochs: %s", error)
         return None
 
     def create(self, manifest: Manifest) -> bool:
@@ -173,6 +177,27 @@ def newest_manifest(directory: Folder) -> Manifest | None:
     try:
         return _read_newest(folder, partial(manifest_numbers, folder), partial(_read, folder))
     except (FileNotFoundError, NotADirectoryError):  # it has no such folder
+        return None
+
+
+def retained_manifests(directory: Folder) -> list[Manifest]:
+    """All manifests of a checkpoint directory, in the order of their numbers; the job may run meanwhile.
+
+    Raises:
+        CheckpointError: naming one that is damaged, or listed and not there.
+    """
+    newest = newest_manifest(directory)
+    if newest is None:
+        return []
+    folder = directory.folder("manifests")
+    older = (_unless_forgotten(folder, number) for number in manifest_numbers(folder) if number < newest.epoch)
+    return [*filter(None, older), newest]
+
+
+def _unless_forgotten(folder: Folder, number: int) -> Manifest | None:
+    try:
+        return _read(folder, number)
+    except FileNotFoundError:  # its owner is alive, and has just forgotten it
         return None
 
 

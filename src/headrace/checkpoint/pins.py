@@ -66,6 +66,10 @@ class Pins:
         """The pins of savepoints that earlier owners were taking, of which nobody has told what became of them."""
         return {name: pin for name, pin in self._known.items() if name in self._left}
 
+    def lasting(self) -> dict[str, Pin]:
+        """The pins of native savepoints that are complete."""
+        return {name: pin for name, pin in self._known.items() if pin.lasts}
+
     def add(self, name: str, pin: Pin) -> None:
         """Keep files from now on; one that has the name is replaced."""
         self._known[name] = pin
@@ -83,11 +87,11 @@ class Pins:
 
     def forget_disposed(self) -> frozenset[str]:
         """Forget the pins of native savepoints that somebody else has disposed of; returns the files that they kept."""
-        lasting = {name for name, pin in self._known.items() if pin.lasts}
+        lasting = self.lasting()
         if not lasting:
             return frozenset()
         try:
-            disposed = lasting.difference(self._folder.names())
+            disposed = lasting.keys() - self._folder.names()
         except FileNotFoundError:  # all of them at once, as nobody disposes of savepoints
             return frozenset()
         return frozenset(file for name in disposed for file in self._known.pop(name).files)

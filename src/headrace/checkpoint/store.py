@@ -142,6 +142,10 @@ class CheckpointStore:
         """By name, the pins of savepoints that earlier owners were taking; pinned or let go of, they are not left."""
         return self._pins.left()
 
+    def lasting_pins(self) -> dict[str, Pin]:
+        """By name, the pins of native savepoints that are complete."""
+        return self._pins.lasting()
+
     def unpin(self, name: str) -> list[str]:
         """Let go of them; returns the names of those that are deleted, since nothing else needs them."""
         left = self._pins.remove(name)
@@ -213,10 +217,12 @@ class CheckpointStore:
         """
         self._manifests.remove_unfinished(max(self._retained, default=0))
         self._generations.remove_unfinished(generation)
-        self.state.remove_unfinished(lambda name: _is_state_before(name, generation))
+        # Who has taken over meanwhile may have brought in files of another job, which had generations of its own. So it
+        # is asked behind the look at what is there: who was alone then has seen nothing of others.
+        self.state.remove_unfinished(lambda name: _is_state_before(name, generation) and self.is_owned_by(generation))
         needed = self._pins.files.union(*self._retained.values())
-        left = (name for name in self.state.names() if name not in needed)
-        return self.state.remove_all([name for name in left if _is_state_before(name, generation)])
+        left = [name for name in self.state.names() if name not in needed and _is_state_before(name, generation)]
+        return self.state.remove_all(left) if left and self.is_owned_by(generation) else []
 
     def discard(self, newest: Manifest, uids: Collection[str]) -> None:
         """Delete all manifests and what belongs to them, unless another job manager has taken over.

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.checkpoint.manifest import Manifest, SplitSnapshot
-from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
+from headrace.checkpoint.manifest_folder import retained_manifests
 from headrace.checkpoint.manifest_formats import FORMAT_VERSION
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.tables import new_table, output
@@ -44,7 +44,7 @@ def run_checkpoints(location: str, options: Mapping[str, str], console: Console 
     errors, console = console or Console(stderr=True), console or output()
     try:
         directory = open_storage(location, options=options)
-        manifests = _manifests(directory.folder("manifests"))
+        manifests = retained_manifests(directory)
     except (CheckpointError, OSError) as error:
         errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
         return FAILED
@@ -132,14 +132,6 @@ def state_bytes(manifest: Manifest, directory: Folder) -> int:
     files = sum(state.size(name) or 0 for name in set(manifest.state_files()))
     versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version is not None]
     return files + sum(len(v.inline) for v in versions)
-
-
-def _manifests(folder: Folder) -> list[Manifest]:
-    try:
-        names = [name_of(number) for number in manifest_numbers(folder)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [Manifest.from_bytes(folder.read(name), folder.locate(name)) for name in names]
 
 
 def _headline(manifest: Manifest) -> Text:

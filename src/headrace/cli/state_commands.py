@@ -74,7 +74,7 @@ def show(
     rows = _read(SavepointReader.read(place, options), uid, state)
     if key is not None and KEY not in rows.column_names:
         raise ConfigurationError(f"{state!r} is not kept by key: leave --key out")
-    wanted = (row for row in _python_rows(rows) if key is None or _text(row[KEY]) == key)
+    wanted = (row for row in _python_rows(rows) if key is None or _key_text(row[KEY]) == key)
     shown = list(islice(wanted, limit + 1))
     if key is not None and not shown:
         _tell_no_key(rows, key)
@@ -85,7 +85,7 @@ def show(
         return
     table = new_table(*rows.column_names)
     for row in shown[:limit]:
-        table.add_row(*(Text(_text(value)) for value in row.values()))
+        table.add_row(*(Text(_key_text(value) if name == KEY else _text(value)) for name, value in row.items()))
     console.print(table)
     if len(shown) > limit:
         console.print(f"and more: {rows.num_rows:,} rows in all; --limit shows as many as it says")
@@ -93,7 +93,7 @@ def show(
 
 def _tell_no_key(rows: pa.Table, key: str) -> None:
     """Say what keys look like: one of another type is found as little as one that has nothing."""
-    texts = list(dict.fromkeys(_text(found) for found in rows.column(KEY).slice(0, 3).to_pylist()))
+    texts = list(dict.fromkeys(_key_text(found) for found in rows.column(KEY).slice(0, 3).to_pylist()))
     there = f"some that do are {', '.join(texts)} (type {rows.schema.field(KEY).type})" if texts else "no key does"
     Console(stderr=True).print(Text(f"no key that is shown as {key!r} holds anything; {there}"), soft_wrap=True)
 
@@ -203,6 +203,11 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)
+
+
+def _key_text(value: Any) -> str:
+    """A key as a table shows it, and as ``--key`` takes it: no two have the same."""
+    return f"0x{value.hex()}" if isinstance(value, bytes) else _text(value)
 
 
 _FORMS: Final[dict[str, Callable[[pa.Table], Iterable[Buffer]]]] = {

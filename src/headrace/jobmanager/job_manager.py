@@ -11,7 +11,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import SavepointError, UnsupportedOperationError
+from headrace.common.errors import JobSupersededError, SavepointError, UnsupportedOperationError
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager.checkpoints.recovery import holds_state
 from headrace.jobmanager.commands.queue import CommandQueue
@@ -308,7 +308,7 @@ class JobManager:
         finally:
             self._is_identified.set()
             self._commands.close()
-            self._savepoints.close()
+            self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
             self._requests.close()
             self.close()
             self._end.discard_checkpoints(error, has_run=self._latest is not None)
@@ -345,6 +345,8 @@ class JobManager:
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
+        if self._supervisor.checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
+            self._supervisor.restart()
         statistics = None if self._savepoints.holds_epochs else self._epoch()
         execution = self._supervisor.running()
         execution.commits.check()

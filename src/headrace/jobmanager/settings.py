@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common import options
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
+from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints.retention import Retention
 from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
 from headrace.jobmanager.epochs.size import EpochLimits
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
     from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
+
+logger = get_logger(__name__)
 
 RESTARTS_WITHOUT_CHECKPOINTS: Final = 10
 """How many restarts in a row a job gets that has neither a checkpoint directory nor a restart strategy of its own.
@@ -173,9 +176,13 @@ def _reactive(configuration: Configuration) -> ReactiveSettings | None:
 def _start(configuration: Configuration) -> SavepointStart | None:
     location = configuration.get(options.RECOVERY_PATH)
     uids = configuration.get(options.UID_MAPPING)
+    claims = configuration.get(options.CLAIM_MODE) == "CLAIM"
+    for needed in (options.RECOVERY_PATH, options.CHECKPOINT_DIR) if claims else ():
+        if configuration.get(needed) is None:
+            logger.warning("%s is CLAIM and nothing is claimed: %s is not set", options.CLAIM_MODE.key, needed.key)
+            claims = False
     if location is None:
         return None
-    claims = configuration.get(options.CLAIM_MODE) == "CLAIM" and configuration.get(options.CHECKPOINT_DIR) is not None
     try:
         return SavepointStart(location, configuration.storage_options(), claims=claims, uids=uids)
     except CheckpointStorageError as error:

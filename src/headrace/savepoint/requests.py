@@ -188,6 +188,11 @@ def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Ca
     until, is_told = time.monotonic() + seconds, False
     while not _appears(folder, name, min(_PATIENCE_SECONDS, until - time.monotonic())):
         _refuse_finished(directory)
+        if folder.size(name.replace(".accepted", ".json")) is None and folder.size(name) is None:
+            raise JobNotFoundError(
+                f"the job in {directory} has removed the request, and not carried it out: there it looks older than an "
+                "hour, so the clock of this machine is behind that of the job, or the versions of headrace differ"
+            )
         if time.monotonic() >= until:
             return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
         if not is_told:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_RUNNING_ON: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Never set by anybody, and goes on while the machine sleeps, which on Linux the monotonic clock does not."""
 
 
 class Clock(Protocol):
@@ -14,7 +17,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock, anchored once and carried on by the monotonic clock, so that it never goes back.
+    """The machine's clock, anchored once and carried on by one that nobody sets, so that it never goes back.
 
     Args:
         not_before: the last reading of an earlier life of the job; this clock starts no earlier.
@@ -22,10 +25,10 @@ class SystemClock:
 
     def __init__(self, not_before: int = 0) -> None:
         self._anchor = max(time.time_ns() // 1_000_000, not_before)
-        self._start = time.monotonic_ns()
+        self._start = time.clock_gettime_ns(_RUNNING_ON)
 
     def now(self) -> int:
-        return self._anchor + (time.monotonic_ns() - self._start) // 1_000_000
+        return self._anchor + (time.clock_gettime_ns(_RUNNING_ON) - self._start) // 1_000_000
 
 
 class ManualClock:

@@ -120,7 +120,8 @@ class Actor:
             assert not request.directory or (Path(answer.savepoint) / "_metadata.json").exists()
             return True
         self.done[-1] += ", killed"
-        killing = threading.Timer(self.chance.uniform(0.0, 0.4), self.kill)
+        may_stop = {"may_stop": request.stops}  # a job that is asked to may be faster
+        killing = threading.Timer(self.chance.uniform(0.0, 0.4), self.world.kill, kwargs=may_stop)
         killing.start()
         try:
             self.world.ask(request, 1.0)

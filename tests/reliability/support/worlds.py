@@ -130,10 +130,10 @@ class World:
         self.running = self.launch(PROGRAM, json.dumps(settings))
         return self.running
 
-    def kill(self) -> None:
-        """End a life with SIGKILL."""
+    def kill(self, *, may_stop: bool = False) -> None:
+        """End a life with SIGKILL, unless it may have stopped by itself and has."""
         assert self.running is not None
-        self.over(self.running.kill())
+        self.over(self.running.kill(), may_stop=may_stop)
 
     def over(self, ended: Ended, *, may_stop: bool = False) -> None:
         """A life has ended: it was killed, unless it may have stopped by itself. What it has told is true."""

@@ -93,6 +93,7 @@ class FileEnumerator(SplitEnumerator):
         splittable: bool = True,
     ) -> None:
         self._paths = InputPaths(paths, context.storage_options)
+        self._paths.check_apart_from(str(context.folder))
         self._format = fmt
         self._splittable = splittable
         self._watch = watch

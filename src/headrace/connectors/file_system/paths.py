@@ -12,14 +12,17 @@ from urllib.parse import unquote
 from headrace.common.arguments import refused
 from headrace.common.errors import InfrastructureError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.storage import locations
-from headrace.storage.files import shown
-from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files
+from headrace.storage.files import is_hidden, matches, shown
+from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files, usual_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headrace.storage.files import FileStatus, FileStore
     from headrace.storage.output import OutputTree
+
+_NAMES_OF_OURS = ("files-00000001.log", "000000000001.json", "1-0-1-0-0123456789abcdef.state", "1")
+"""Names as files in a checkpoint directory have them."""
 
 _URI = re.compile(r"([a-z][a-z0-9+.-]+):(/.*)", re.IGNORECASE | re.DOTALL)
 _PATH_OF_FILE_URI = re.compile(r"(?://(?:localhost)?)?(/(?!/).*)", re.IGNORECASE | re.DOTALL)
@@ -127,6 +130,27 @@ class InputPaths:
         """Whether a file is itself one of the paths, not something in a folder or behind a pattern."""
         return file in self._paths
 
+    def check_apart_from(self, folder: str) -> None:
+        """Refuse paths that stand for files in a folder of the job's own: epochs would read what others have written.
+
+        Raises:
+            InvalidProgramError: naming the path.
+        """
+        for path in self._paths:
+            if any(self._stands_for(path, f"{folder}/{name}") for name in _NAMES_OF_OURS):
+                raise InvalidProgramError(
+                    f"the source would read the job's own files as well: the checkpoint directory, which has "
+                    f"{shown(folder)}, lies in {shown(path)}. Put it elsewhere (execution.checkpointing.dir), or where "
+                    "the source does not look: in a folder whose name begins with a dot"
+                )
+
+    def _stands_for(self, path: str, file: str) -> bool:
+        """Whether a file would be found by a path, if it were there."""
+        pattern, names = _parts(path), _parts(file)
+        if self.store_of(path).is_pattern(path):
+            return matches(names, pattern)
+        return names[: len(pattern)] == pattern and not any(map(is_hidden, names[len(pattern) :]))
+
     def check_exist(self) -> None:
         """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
 
@@ -160,6 +184,11 @@ class InputPaths:
     def _is_folder(self, path: str) -> bool:
         store = self.store_of(path)
         return not store.is_pattern(path) and store.status(path) is None
+
+
+def _parts(path: str) -> list[str]:
+    """The names that a path is made of; of a POSIX path as links lead."""
+    return (os.path.realpath(path) if path.startswith("/") else usual_spelling(path)).split("/")
 
 
 def unreadable(path: str, error: OSError) -> InfrastructureError:

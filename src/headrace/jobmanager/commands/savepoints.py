@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.pins import NAMES, Pin
+from headrace.checkpoint.pins import NAMES, PINS, Pin
 from headrace.common import options
 from headrace.common.errors import (
     HeadraceError,
@@ -172,8 +172,15 @@ class SavepointCoordinator:
                 raise JobCancelledError("the job was cancelled before its savepoints were complete")
             time.sleep(LOOK_SECONDS if self._running else 0)
 
-    def close(self) -> None:
-        """The job is over: what is not complete never will be."""
+    def close(self, *, is_superseded: bool) -> None:
+        """The job is over: what is not complete never will be.
+
+        Args:
+            is_superseded: whether another job manager has taken over. It has looked before what earlier ones were
+                taking, and looks no more, so what was written since goes now; else the next start does that.
+        """
+        for running in self._running if is_superseded else ():
+            give_up(running.folder)
         left = [(str(running.folder), running.outcome) for running in self._running]
         left += [(request.directory, outcome) for request, outcome in self._at_end]
         self._running, self._at_end = [], []
@@ -207,6 +214,25 @@ def recover(job: JobServices) -> None:
             job.store.unpin(name)
         except (HeadraceError, OSError) as error:
             logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
+    _tell_gone(job)
+
+
+def _tell_gone(job: JobServices) -> None:
+    """Tell of native savepoints that are not where they were: what they need stays, for they may have been moved."""
+    for name, pin in job.store.lasting_pins().items():
+        try:
+            is_gone = not _is_native(open_storage(pin.savepoint, options=job.storage_options), name)
+        except (HeadraceError, OSError) as error:
+            logger.info("whether the savepoint %s is still there cannot be told for now: %s", pin.savepoint, error)
+            continue
+        if is_gone:
+            logger.warning(
+                "the native savepoint %s is not there, and the %d files that it needs stay: if it has been removed, "
+                "and not moved, remove %s (headrace savepoint --dispose removes both)",
+                pin.savepoint,
+                len(pin.files),
+                job.store.storage.folder(PINS).locate(name),
+            )
 
 
 def _is_native(folder: Folder, pin: str) -> bool:

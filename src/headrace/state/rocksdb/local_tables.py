@@ -93,7 +93,7 @@ class LocalTables:
         if table is None:
             if not folder.is_dir():
                 self._fetch(name, size, folder)
-            table = _OPEN.put(folder, Table(folder, self._settings), self._settings.open_tables)
+            table = _OPEN.put(folder, Table(folder, self._settings, size), self._settings.open_tables)
             with contextlib.suppress(OSError):
                 os.utime(folder)  # those that were used last are kept
         return table

@@ -93,12 +93,13 @@ class Table:
     Args:
         folder: its database.
         settings: how much of it is kept in memory.
+        size: how many bytes its file has.
 
     Raises:
         TableDamagedError: when it cannot be opened.
     """
 
-    def __init__(self, folder: Path, settings: RocksDBSettings) -> None:
+    def __init__(self, folder: Path, settings: RocksDBSettings, size: int) -> None:
         library = rocksdict()
         options = _options(settings)
         # Without being told the options of each column family, rocksdict would take those of the file, and a cache of
@@ -107,6 +108,9 @@ class Table:
         read_only = library.AccessType.read_only(False)
         with _Told(TableDamagedError, folder):
             self._database = library.Rdict(str(folder), options, families, read_only)
+            sizes = [file["size"] for file in self._database.live_files()]
+        if sizes != [size]:  # of a list of tables that was cut short RocksDB takes what is left, as after a crash
+            raise TableDamagedError(f"{folder}: it has tables of {sizes} bytes, and not one of {size}")
         self._folder = folder
 
     def get(self, keys: list[bytes]) -> list[bytes | None]:

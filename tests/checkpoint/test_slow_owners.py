@@ -1,0 +1,78 @@
+"""A job manager that stood still in the middle of a step, while another took over, takes nothing away from that one."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from headrace.checkpoint.store import CheckpointStore
+from headrace.storage.posix import PosixFolder
+from tests.checkpoint.manifests import manifest
+
+COPIED = "4-0-1-0-0123456789abcdef.state"
+"""A file of another job, whose generations were its own; brought in by a start from that job's savepoint."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PosixFolder:
+    return PosixFolder(tmp_path / "checkpoints")
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_what_others_have_brought_in_is_no_leftover(
+    is_finished: bool, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = CheckpointStore(folder)
+    begun = slow.begin(manifest(0))
+    assert begun is not None
+    restarted = slow.restart(begun)
+    name = COPIED if is_finished else f".{COPIED}.{'0' * 32}.tmp"
+    names, remove_unfinished = PosixFolder.names, PosixFolder.remove_unfinished
+    others: list[CheckpointStore] = []
+
+    def another_starts() -> None:
+        if not others:
+            others.append(CheckpointStore(folder))
+            assert others[0].begin(manifest(0)) is not None
+            (folder.path / "state" / name).write_bytes(b"brought in")
+
+    def names_after_a_pause(state: PosixFolder) -> list[str]:
+        if state.path.name == "state":
+            another_starts()
+        return names(state)
+
+    def unfinished_after_a_pause(state: PosixFolder, *given: object) -> list[str]:
+        if state.path.name == "state" and not is_finished:
+            another_starts()
+        return remove_unfinished(state, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PosixFolder, "names", names_after_a_pause)
+        patch.setattr(PosixFolder, "remove_unfinished", unfinished_after_a_pause)
+        slow.remove_leftovers(restarted.generation)
+    assert others
+    assert (folder.path / "state" / name).read_bytes() == b"brought in"
+
+
+def test_an_older_manifest_whose_place_on_the_disk_is_broken_keeps_no_job_from_starting(
+    folder: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = CheckpointStore(folder, 3)
+    for epoch in (1, 2, 3):
+        store.write(manifest(epoch))
+    original = PosixFolder.read
+
+    def read(where: PosixFolder, name: str) -> bytes:
+        if name == "000000000002.json":
+            raise OSError(errno.EIO, "Input/output error", where.locate(name))
+        return original(where, name)
+
+    monkeypatch.setattr(PosixFolder, "read", read)
+    again = CheckpointStore(folder, 3)
+    newest = again.latest()
+    assert newest is not None
+    assert again.take_over(newest).epoch == 4
+    assert "an older manifest cannot be read and goes with the next epochs" in caplog.text
+    assert "000000000002.json" in caplog.text
