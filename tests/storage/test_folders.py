@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import uuid
+import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,6 +51,39 @@ def test_it_travels(folder: Folder) -> None:
     assert folder.folder("below").folder("deeper").read("b") == b"more"
     assert str(copy) == f"{folder}/below/deeper"
     assert copy.locate("b") == f"{folder}/below/deeper/b"
+
+
+class Chunk(bytearray):
+    """Bytes of which can be told whether somebody still has them."""
+
+
+def test_a_large_file_is_sent_as_it_comes_to_be(folder: Folder) -> None:
+    """There is never more than some of it in memory: of object stores a dozen parts that are sent at once."""
+    made: list[weakref.ref[Chunk]] = []
+    held = []
+
+    def chunks() -> Iterator[Chunk]:
+        for number in range(300):
+            chunk = Chunk(bytes([number % 200]) * (1 << 19))
+            made.append(weakref.ref(chunk))
+            held.append(sum(each() is not None for each in made))
+            yield chunk
+
+    folder.write("large", chunks())
+    assert folder.size("large") == 300 << 19
+    assert [folder.read_range("large", number << 19, 1) for number in (0, 77, 199)] == [b"\0", b"\x4d", b"\xc7"]
+    assert max(held) < 200 or str(folder).startswith("memory"), "a store in memory keeps what it is given"
+
+
+@pytest.mark.parametrize("good", [0, 1, 50], ids=lambda count: f"after {count} chunks")
+def test_of_a_file_whose_content_cannot_be_made_there_is_nothing(folder: Folder, good: int) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield from [bytes(1 << 19)] * good
+        raise CheckpointError("there is no more")
+
+    with pytest.raises(CheckpointError, match="there is no more"):
+        folder.write("file", chunks())
+    assert folder.names() == []
 
 
 def test_a_file_is_created_once(folder: Folder) -> None:

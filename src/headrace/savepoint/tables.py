@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import re
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -25,7 +27,10 @@ TABLES: Final = "operators"
 """The folder of all tables; in it there is one for each operator, with one for each state."""
 
 _ROWS_OF_GROUP: Final = 1 << 17
-"""So many rows share a row group: who reads a part of a file reads no less."""
+"""So many rows at most share a row group: who reads a part of a file reads no less."""
+
+_IN_ORDER: Final = {b"headrace.order": b"runs"}
+"""What the Parquet schema of a table says whose rows are in the order of runs."""
 
 _NAME: Final = re.compile(r"part-[0-9]+-[0-9]+\.parquet")
 """The names of tables, by stage and partition."""
@@ -35,7 +40,7 @@ _PLAIN: Final = re.compile(r"[a-z0-9_-]{1,60}")
 
 
 def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: int) -> TableFile:
-    """Write what a task has of a state.
+    """Write what a task has of a state, row group by row group: in memory there is no more of it than one.
 
     A task may outlive its job. Whoever has given up the savepoint may have removed all of it before the file came.
 
@@ -47,9 +52,11 @@ def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: 
     # A name of the user's may have more slashes, and stays another one than that with dashes in their place.
     folders = [TABLES, _called(table.uid), _called(table.store.replace("/", "-", 1))]
     name = f"part-{stage}-{partition}.parquet"
-    content, rows = _encoded(table)
+    file = _ParquetFile(table)
+    chunks = file.chunks()
+    first = next(chunks, b"")  # where Parquet has no form for a column, nothing is to be left
     folder = _made(savepoint, folders)
-    folder.write(name, [content])
+    folder.write(name, chain([first], chunks))
     if is_given_up(savepoint):
         folder.remove(name)
         savepoint.remove_empty_folders()
@@ -62,9 +69,9 @@ def write_table(savepoint: Folder, table: ExportedTable, stage: int, partition: 
         partition=partition,
         about=table.about,
         schema=base64.b64encode(table.schema.serialize().to_pybytes()).decode(),
-        rows=rows,
-        size=content.size,
-        digest=digest_of(content),
+        rows=file.rows,
+        size=file.size,
+        digest=file.digest,
     )
 
 
@@ -76,7 +83,9 @@ def read_table(savepoint: Folder, file: TableFile) -> ExportedTable:
     """
     content = read_file(savepoint, file)
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(file.schema)))
-    return ExportedTable(file.uid, file.state, file.about, schema, _decoded(content, file, schema))
+    parquet = _opened(content)
+    is_in_order = _IN_ORDER.items() <= (parquet.schema_arrow.metadata or {}).items()
+    return ExportedTable(file.uid, file.state, file.about, schema, _decoded(parquet, file, schema), is_in_order)
 
 
 def read_file(savepoint: Folder, file: TableFile | SourceFile) -> pa.Buffer:
@@ -116,35 +125,102 @@ def is_table(name: str) -> bool:
 
 def digest_of(content: pa.Buffer | bytes) -> str:
     """What tells a file from any other."""
-    return hashlib.blake2b(memoryview(content), digest_size=16).hexdigest()
+    text: str = _digest(memoryview(content)).hexdigest()
+    return text
 
 
-def _encoded(table: ExportedTable) -> tuple[pa.Buffer, int]:
-    import pyarrow.parquet as pq  # takes a while, and most jobs take no savepoints
+def _digest(content: memoryview | bytes = b"") -> Any:
+    return hashlib.blake2b(content, digest_size=16)
 
-    rows, writer, sink = 0, None, pa.BufferOutputStream()
-    try:
-        for stored in table.batches:
-            batch = readable(stored, table.about)
+
+class _ParquetFile:
+    """A table as a Parquet file, with a row group for each batch.
+
+    Attributes:
+        rows: how many rows were written so far.
+        size: how many bytes.
+        digest: of these bytes; after the last chunk, that of the file.
+    """
+
+    def __init__(self, table: ExportedTable) -> None:
+        self._table = table
+        self._sink = _Sink()
+        self._digest = _digest()
+        self.rows = self.size = 0
+
+    @property
+    def digest(self) -> str:
+        text: str = self._digest.hexdigest()
+        return text
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes, as they come to be.
+
+        Raises:
+            SavepointError: when Parquet has no form for a column.
+        """
+        for chunk in self._written():
+            self._digest.update(chunk)
+            self.size += len(chunk)
+            yield chunk
+
+    def _written(self) -> Iterator[bytes]:
+        try:
+            yield from self._groups()
+        except pa.ArrowException as error:
+            raise SavepointError(
+                f"operator {self._table.uid!r}: the state {self._table.store!r} cannot be written as Parquet: {error}; "
+                "take a native savepoint"
+            ) from error
+
+    def _groups(self) -> Iterator[bytes]:
+        import pyarrow.parquet as pq  # takes a while, and most jobs take no savepoints
+
+        writer = None
+        for stored in self._table.batches:
+            batch = readable(stored, self._table.about)
             if writer is None:
-                writer = pq.ParquetWriter(sink, batch.schema, compression="zstd", write_statistics=True)
+                schema = batch.schema.with_metadata(_IN_ORDER if self._table.is_in_order else None)
+                writer = pq.ParquetWriter(self._sink, schema, compression="zstd", write_statistics=True)
             writer.write_batch(batch, row_group_size=_ROWS_OF_GROUP)
-            rows += batch.num_rows
-    except pa.ArrowException as error:
-        raise SavepointError(
-            f"operator {table.uid!r}: the state {table.store!r} cannot be written as Parquet: {error}; take a native "
-            "savepoint"
-        ) from error
-    finally:
+            self.rows += batch.num_rows
+            yield from self._sink.taken()
         if writer is not None:
             writer.close()
-    return sink.getvalue(), rows
+            yield from self._sink.taken()
 
 
-def _decoded(content: pa.Buffer, file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+class _Sink(io.RawIOBase):
+    """Takes what is written to a file, until it is taken."""
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._size
+
+    def write(self, data: Any, /) -> int:
+        self._written.append(bytes(data))
+        self._size += len(self._written[-1])
+        return len(self._written[-1])
+
+    def taken(self) -> Iterator[bytes]:
+        """What has been written since the last time."""
+        written, self._written = self._written, []
+        yield from written
+
+
+def _opened(content: pa.Buffer) -> Any:
     import pyarrow.parquet as pq  # as above
 
-    parquet = pq.ParquetFile(pa.BufferReader(content))
+    return pq.ParquetFile(pa.BufferReader(content))
+
+
+def _decoded(parquet: Any, file: TableFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for group in range(parquet.num_row_groups):  # a batch of several is larger than what was written as one
         for batch in parquet.iter_batches(_ROWS_OF_GROUP, row_groups=[group]):
             yield as_stored(batch, file.about, schema)

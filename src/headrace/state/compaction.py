@@ -29,7 +29,7 @@ from headrace.state.runs import Run
 from headrace.state.runs.layout import HALF_EXPIRED, TTL
 from headrace.state.runs.merging import GROWTH, INLINE_ROWS, MANY_RUNS, MOST_BYTES, merge_runs
 from headrace.state.runs.ordered import LOW, is_ordered
-from headrace.state.runs.range_merging import equal_ranges, is_by_key
+from headrace.state.runs.range_merging import equal_ranges, is_by_hash, is_by_key
 from headrace.state.runs.run import hashes_of, starts_of_levels
 from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
@@ -214,7 +214,7 @@ def _is_of_keys(store: str, entries: Sequence[Entry]) -> bool:
 def _slices(store: str, entries: list[Entry]) -> Iterator[list[Entry]]:
     """The runs of a store, as far as they are within a slice, slice by slice."""
     count = 1
-    if _is_of_keys(store, entries):
+    if kind_of_store(store) is None and is_by_hash(entries[-1]["meta"]):
         size = sum(map(size_of_entry, entries))
         while size > count * SLICE_BYTES:  # twice as many, so that a slice of before is two now
             count *= 2

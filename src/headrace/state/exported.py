@@ -42,6 +42,7 @@ class ExportedTable:
         about: what has to be known of it, as JSON: its kind, and how keys and values are stored (``keys``, ``types``).
         schema: its columns.
         batches: its rows, to be gone through once.
+        is_in_order: whether the rows are known to be in the order of runs, as all are that headrace's backends export.
     """
 
     uid: str
@@ -49,6 +50,7 @@ class ExportedTable:
     about: dict[str, Any]
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
+    is_in_order: bool = False
 
     def whole(self) -> pa.RecordBatch:
         """All rows in one piece; uses up ``batches``."""

@@ -54,7 +54,7 @@ def exported(stores: Mapping[tuple[str, str], Sequence[Run]], now: int) -> Itera
             continue
         rows, about = _exported_rows(store, *first), first[1]
         others = map(partial(_exported_piece, store), pieces)
-        yield ExportedTable(uid, store, about, rows.schema, chain([rows], others))
+        yield ExportedTable(uid, store, about, rows.schema, chain([rows], others), is_in_order=True)
 
 
 def _exported_piece(store: str, piece: Piece) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import namespace_of, paired
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.groups import are_within
-from headrace.state.operator.redistribution import kind_of_store
+from headrace.state.operator.redistribution import is_broadcast
 from headrace.state.run_files import write_run
 from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KEY_ORDER, KIND, PUT, SORT, TIMERS
@@ -26,6 +26,7 @@ from headrace.state.runs.list_columns import hash_column, list_columns, sorted_l
 from headrace.state.runs.merge_input import by_key
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.ordered import LIVE, is_ordered
+from headrace.state.runs.range_merging import is_by_hash
 from headrace.state.runs.sections import Section
 from headrace.state.table_pieces import ORDERED_BYTES, PIECE_BYTES, Piece, cut_anywhere, cut_by_hash
 
@@ -71,8 +72,8 @@ class Importer:
     def _run(self, table: ExportedTable, piece: Piece) -> Run:
         meta = describe_run(table.about, piece.rows)
         run = Run(Section(piece.rows), meta, piece.hashes, origin=self._version.partition)
-        # What is of a subtask as a whole is in its version, where what all subtasks have alike is looked for.
-        if kind_of_store(table.store) is None:
+        # What all subtasks have alike is in their versions, where it is looked for.
+        if not is_broadcast(table.store):
             self._make_room(run, table)
         return run
 
@@ -89,7 +90,8 @@ class Importer:
 
 def imported(table: ExportedTable, hashes: HashRange) -> Iterator[Piece]:
     """The rows of the runs that hold what a table does, each in the order of a run; arguments as of `Importer.runs`."""
-    if table.about.get(SORT) == KEY_ORDER:
+    if table.about.get(SORT) == KEY_ORDER or (table.is_in_order and is_by_hash(table.about)):
+        # In another order a log may not be cut: all rows of a key have to be in one run.
         pieces = cut_by_hash(_stored(table, hashes), hashes, PIECE_BYTES)
     elif is_ordered(table.about):
         pieces = cut_anywhere(_stored(table, hashes), hashes, ORDERED_BYTES)

@@ -204,6 +204,33 @@ class WrittenFiles:
             return content
 
 
+class PassingChunks:
+    """The chunks of a file that is written, which are kept as they pass unless they are many.
+
+    Args:
+        chunks: the chunks.
+        limit: the bytes of the largest file that is kept.
+    """
+
+    def __init__(self, chunks: Iterable[Buffer], limit: int = _KEPT_BYTES) -> None:
+        self._chunks = chunks
+        self._limit = limit
+        self._kept: bytearray | None = bytearray()
+
+    def __iter__(self) -> Iterator[Buffer]:
+        for chunk in self._chunks:
+            if self._kept is not None:
+                self._kept += memoryview(chunk).cast("B")
+                if len(self._kept) > self._limit:
+                    self._kept = None
+            yield chunk
+
+    @property
+    def content(self) -> bytes | None:
+        """The whole file, once all chunks have passed; None where it is larger than the limit."""
+        return None if self._kept is None else bytes(self._kept)
+
+
 class FetchedFiles:
     """The state files of one kind of store in this process."""
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.durable import Permissions, target_of_temporary
-from headrace.storage.fetched_files import PIECE, FetchedFiles
+from headrace.storage.fetched_files import PIECE, FetchedFiles, PassingChunks
 from headrace.storage.folder import Folder, checked_name
 from headrace.storage.segments import SegmentedLog, Segments, is_segment
 
@@ -67,10 +67,11 @@ class HdfsFolder(Folder):
     def write(self, name: str, chunks: Iterable[Buffer], *, durable: bool = True) -> None:
         target = self._file(name)
         _fetched.forget((self, name))
-        content = b"".join(chunks)
-        temporary = self.hdfs.write_beside(target, [content], self.permissions.of_files, durable=durable)
+        passing = PassingChunks(chunks)
+        temporary = self.hdfs.write_beside(target, passing, self.permissions.of_files, durable=durable)
         self.hdfs.replace(temporary, target)
-        _fetched.written.keep((self, name), content)
+        if passing.content is not None:
+            _fetched.written.keep((self, name), passing.content)
 
     def read(self, name: str) -> bytes:
         reader = self.hdfs.open(self._file(name))

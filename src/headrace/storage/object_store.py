@@ -11,6 +11,7 @@ import errno
 import uuid
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.storage.fetched_files import PIECE, FetchedFiles
@@ -112,16 +113,16 @@ class ObjectFolder(Folder):
     def write(self, name: str, chunks: Iterable[Buffer], *, durable: bool = True) -> None:
         import obstore
 
-        views = [memoryview(chunk).cast("B") for chunk in chunks]
-        size = sum(view.nbytes for view in views)
+        views = (memoryview(chunk).cast("B") for chunk in chunks)
+        first, is_all = _first_views(views, _SINGLE_PUT_BYTES)
         _fetched.forget((self, name))
         with translated(self.locate(name), NO_BUCKET):
-            if size <= _SINGLE_PUT_BYTES:
-                content = b"".join(views)
+            if is_all:
+                content = b"".join(first)
                 obstore.put(self._store(), self._key(name), content, use_multipart=False)
                 _fetched.written.keep((self, name), content)
             else:
-                obstore.put(self._store(), self._key(name), iter(views))
+                obstore.put(self._store(), self._key(name), chain(first, views))
 
     def read(self, name: str) -> bytes:
         import obstore
@@ -261,3 +262,14 @@ class ObjectFolder(Folder):
 
     def _store(self) -> Any:
         return client(self.bucket, self.options)
+
+
+def _first_views(views: Iterator[memoryview], most: int) -> tuple[list[memoryview], bool]:
+    """The first chunks of a file, up to more than so many bytes; and whether these are all."""
+    first, size = [], 0
+    for view in views:
+        first.append(view)
+        size += view.nbytes
+        if size > most:
+            return first, False
+    return first, True

@@ -65,9 +65,10 @@ def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) 
 
     It gets the runs, oldest first, and returns the rows of the merged run, sorted as the ``meta["sort"]`` of the
     newest run says. It must be a pure function of them: compaction may run it in any process, which has to have
-    imported the module that calls this. Runs that say no kind keep all rows. ``describe`` is given the ``meta`` of
-    the newest run and the merged rows, and returns the ``meta`` of the merged run; it is needed where ``meta`` says
-    something about the rows of the run.
+    imported the module that calls this. Where runs are sorted by hash, it may get the rows of a range of hashes alone,
+    so what it makes of a key has to follow from the rows of that key. Runs that say no kind keep all rows.
+    ``describe`` is given the ``meta`` of the newest run and the merged rows, and returns the ``meta`` of the merged
+    run; it is needed where ``meta`` says something about the rows of the run.
     """
     _MERGERS[kind] = (merger, describe)
 
@@ -75,7 +76,7 @@ def register_merger(kind: str, merger: Merger, describe: Describe = _unchanged) 
 def register_ordered_merger(kind: str, combine: Combine) -> None:
     """Makes ``combine`` merge ordered runs whose ``meta["kind"]`` is ``kind``; see :func:`register_merger`.
 
-    It gets the rows that are not over.
+    It gets the rows that are not over, all of them or those of some times and hashes.
     """
     register_merger(kind, ordered_merger(combine), described)
 

@@ -1,7 +1,7 @@
-"""Merging runs of keyed state range of hashes by range of hashes, so that memory does not grow with the state.
+"""Merging runs piece by piece, so that memory does not grow with the state.
 
-Runs that are sorted by hash can be cut anywhere: what is merged of the keys of a range follows from the rows of that
-range alone.
+Runs that are sorted by hash can be cut between any two hashes: what is merged of the keys of a range follows from the
+rows of that range alone. Those in the order of time are cut along that (:mod:`.merging_in_order`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.state.runs.layout import KEY_ORDER, KIND, SORT
+from headrace.state.runs.layout import HASH, KEY_ORDER, KIND, SORT
 from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.merging_in_order import merged_in_order
+from headrace.state.runs.ordered import is_ordered
 from headrace.state.runs.run import Run, hashes_of
 from headrace.state.runs.sections import Section
 
@@ -37,14 +39,27 @@ def is_by_key(meta: dict[str, Any]) -> bool:
     return meta.get(KIND) in _BY_KEY and meta.get(SORT) == KEY_ORDER
 
 
+def is_by_hash(meta: dict[str, Any]) -> bool:
+    """Whether runs that say this about themselves are sorted by hash first; keyed state is, and so are some logs."""
+    return bool(meta.get(SORT, [])[:1] == [HASH])
+
+
 def merged_pieces(runs: Sequence[Run], now: int) -> Iterator[Piece]:
-    """All rows of a store, in pieces where that can be; arguments as of ``merge_runs``."""
-    if is_by_key(runs[-1].meta):
+    """All rows of a store, in pieces: lists of subtasks, which these have in memory, are one; as of ``merge_runs``."""
+    if all(is_by_hash(run.meta) for run in runs):
         yield from merged_in_ranges(runs, is_oldest=True, now=now)
-        return
-    batch, meta = merge_runs(runs, is_oldest=True, now=now)
-    if batch is not None:
-        yield batch, meta
+    elif all(is_ordered(run.meta) for run in runs):
+        yield from merged_in_order(runs, _rows_at_once(runs), now)
+    else:
+        batch, meta = merge_runs(runs, is_oldest=True, now=now)
+        if batch is not None:
+            yield batch, meta
+
+
+def _rows_at_once(runs: Sequence[Run]) -> int:
+    """So many rows of runs are merged at once, by what one takes."""
+    rows, size = sum(run.rows for run in runs), sum(run.section.nbytes for run in runs)
+    return max(1, min(CHUNK_ROWS, CHUNK_BYTES * rows // max(1, size)))
 
 
 def merged_in_ranges(runs: Sequence[Run], *, is_oldest: bool, now: int) -> Iterator[Piece]:
