@@ -42,7 +42,7 @@ class Story(KeyedCoProcessFunction):
         return self.told("second", value[0], value[1])
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
-        return self.told("timer", ctx.get_current_key(), timestamp)
+        return self.told(f"timer at {ctx.timer_service().current_watermark()}", ctx.get_current_key(), timestamp)
 
     def told(self, what: str, key: str, value: int) -> Iterator[Any]:
         self.seen.add(value)
@@ -56,7 +56,7 @@ def stories(first: Sequence[Event], second: Sequence[Event]) -> dict[str, list[A
         for key, value, time in events:
             happens[key].append((time, turn, ("first", "second")[turn], value))
     for key, value, time in set(first):
-        timer = (time + value, 2, "timer", time + value)
+        timer = (time + value, 2, f"timer at {time + value}", time + value)
         if timer not in happens[key]:
             happens[key].append(timer)
     return {

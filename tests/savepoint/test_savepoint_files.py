@@ -19,6 +19,7 @@ from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.savepoint.tasks import Export
 from headrace.state.version import VersionRef
 from headrace.storage.locations import open_storage
+from headrace.storage.posix import PosixFolder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)
@@ -237,6 +238,30 @@ def test_a_job_that_was_to_end_with_a_savepoint_goes_on_without_one(
             client.stop_with_savepoint(False).result(DEADLINE)
     place.write("b", AMOUNTS)
     wait_for_records(client, 40)
+    assert read_metadata(open_storage(client.stop_with_savepoint(False).result(DEADLINE))) is not None
+
+
+@pytest.mark.parametrize("kind", ["canonical", "native"])
+def test_one_that_came_into_being_with_an_error_is_none(
+    kind: str, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk becomes read-only, for a moment, between the file that makes it one and what comes behind."""
+    create = PosixFolder.create
+
+    def create_and_fail(folder: PosixFolder, name: str, content: bytes) -> bool:
+        created = create(folder, name, content)
+        if name == METADATA:
+            raise OSError(errno.EROFS, "it cannot be written any more")
+        return created
+
+    client = start(place, "job", 1)
+    wait_for_records(client, 20)
+    with monkeypatch.context() as changed:
+        changed.setattr(PosixFolder, "create", create_and_fail)
+        with pytest.raises(SavepointError, match=r"no savepoint was taken in .*cannot be written any more"):
+            client.trigger_savepoint(format_type=kind).result(DEADLINE)
+    assert [path for path in (place.root / "savepoints").rglob("*") if path.is_file()] == []
+    assert list((place.root / "job" / "pins").iterdir()) == []
     assert read_metadata(open_storage(client.stop_with_savepoint(False).result(DEADLINE))) is not None
 
 

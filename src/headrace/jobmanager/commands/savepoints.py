@@ -284,9 +284,9 @@ def _completed(job: JobServices, running: _Running) -> str:
     if metadata.format == "canonical":
         metadata = replace(metadata, checkpoint=with_tables(metadata.checkpoint, tables), tables=tables)
     job.checkpoints.check_owner()
-    if not running.folder.create(METADATA, metadata.to_bytes()):
-        raise SavepointError(f"{running.folder.locate(METADATA)} exists")
-    try:
+    try:  # from here on it may be there, also where that fails: nobody is told of it then, so it must not stay
+        if not running.folder.create(METADATA, metadata.to_bytes()):
+            raise SavepointError(f"{running.folder.locate(METADATA)} exists")
         job.checkpoints.check_owner()  # whoever has taken over meanwhile may have let go of the files
         if metadata.pin:
             job.store.pin(running.name, Pin(str(running.folder), tuple(metadata.checkpoint.state_files()), lasts=True))

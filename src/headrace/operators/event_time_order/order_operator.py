@@ -63,6 +63,8 @@ class EventTimeOrderOperator(Operator):
         broadcast: int | None = None,
     ) -> None:
         super().__init__()
+        if isinstance(operator, KeyedProcessOperator):
+            operator.is_in_order = True
         self._operator = operator
         self._input_types = input_types
         self._broadcast = broadcast
