@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -122,3 +123,14 @@ def test_one_that_the_job_takes_for_none_is_told_at_once(
     with pytest.raises(JobNotFoundError, match=r"has removed the request.*the clock of this machine is behind"):
         ask(directory, WANTED, accept_seconds=2, timeout_seconds=0)
     assert left(directory) == []
+
+
+def test_what_others_have_put_there_stays_and_what_was_left_behind_goes(directory: PosixFolder) -> None:
+    folder = directory.folder(REQUESTS)
+    folder.make()
+    old, now = "1000000000000-0123456789ab", f"{time.time() * 1000:013.0f}-0123456789ab"
+    theirs = ["README", "lost+found", f"{now}.json.bak", f".{now}.json.{'0' * 32}.tmp"]
+    for name in [*theirs, f"{old}.json", f"{old}.done", f".{old}.json.{'0' * 32}.tmp"]:
+        (folder.path / name).write_text("theirs")
+    assert list(RequestFolder(directory).take()) == []
+    assert {path.name for path in folder.path.iterdir()} == set(theirs)

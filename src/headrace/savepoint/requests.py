@@ -87,20 +87,22 @@ class RequestFolder:
         self._is_made = False
 
     def take(self) -> Iterator[tuple[str, JobRequest]]:
-        """Accept what is there and was not accepted before; what is old, or no request, is removed.
+        """Accept what is there and was not accepted before; what is old, or cannot be read, is removed.
 
         Raises:
             OSError: when the folder cannot be read or written.
         """
         if not self._is_made:
             self._folder.make()
+            self._folder.remove_unfinished(_is_old)
             self._is_made = True
         names = self._folder.names()
-        oldest = time.time() * 1000 - _LIFE_MILLIS
         for name in names:
-            found = _NAME.fullmatch(name)
-            if found is None or int(found[1]) < oldest:
+            if _is_old(name):
                 self._folder.remove(name)
+                continue
+            found = _NAME.fullmatch(name)
+            if found is None:  # somebody else's
                 continue
             stem = name.removesuffix(".json")
             if found[2] == ".json" and f"{stem}.accepted" not in names:
@@ -131,6 +133,12 @@ class RequestFolder:
             self._folder.remove(name)
             return None
         return request
+
+
+def _is_old(name: str) -> bool:
+    """Whether it is a request, or an answer, that was left behind."""
+    found = _NAME.fullmatch(name)
+    return found is not None and int(found[1]) < time.time() * 1000 - _LIFE_MILLIS
 
 
 def _say_nothing() -> None:
