@@ -31,6 +31,9 @@ from tests.state.harness import UID, MemoryFolder
 from tests.state.large_tables import META, OWNERS, STORES, batch_of, stored
 
 BACKEND = HashMapStateBackend("hashmap")
+SMALL = 300_000
+"""Bytes of a piece that is just too large to be held in memory when it has been written."""
+
 IN_ONE_RUN = ("join", "sessions")
 """Logs in the order of hashes."""
 
@@ -111,10 +114,10 @@ def test_a_piece_has_no_more_rows_than_it_is_to_have_wherever_they_lie() -> None
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces that are just too large to be held in memory when they have been written."""
+    """Pieces of few rows, so that there are many."""
     monkeypatch.setattr("headrace.state.runs.range_merging.CHUNK_ROWS", 1_000)
     for name in ("PIECE_BYTES", "ORDERED_BYTES", "MOST_HELD"):
-        monkeypatch.setattr(f"headrace.state.importing.{name}", 300_000)
+        monkeypatch.setattr(f"headrace.state.importing.{name}", SMALL)
 
 
 @pytest.mark.parametrize("kind", META)
@@ -125,6 +128,13 @@ def test_memory_does_not_grow_with_the_rows(kind: str, tmp_path: Path) -> None:
     assert exports[1] < 1.5 * exports[0]
     assert imports[1] < 1.5 * imports[0]
     assert max(*exports, *imports) < 96_000 * 100 / 3
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_piece_is_gone_before_the_next_one_is_made(tmp_path: Path) -> None:
+    """What a piece is made of, itself, and its bytes: there is no other one besides."""
+    _, taking_in = peaks("windows", folder(tmp_path), 24_000)
+    assert taking_in < 3.7 * SMALL
 
 
 def peaks(kind: str, place: PosixFolder, rows: int) -> tuple[int, int]:

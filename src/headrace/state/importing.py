@@ -6,6 +6,7 @@ soon as it is made: a task takes the memory of a few pieces, however large its s
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -67,7 +68,7 @@ class Importer:
         Raises:
             StateError: when it has keys of other partitions.
         """
-        return [self._run(table, piece) for piece in imported(table, hashes)]
+        return [*map(partial(self._run, table), imported(table, hashes))]  # who names a piece has it beside the next
 
     def _run(self, table: ExportedTable, piece: Piece) -> Run:
         meta = describe_run(table.about, piece.rows)
@@ -98,8 +99,11 @@ def imported(table: ExportedTable, hashes: HashRange) -> Iterator[Piece]:
     else:
         whole = table.whole()
         pieces = iter([Piece(_with_hashes(table, whole, hashes), hashes)] if whole.num_rows else [])
-    for piece in pieces:
-        yield Piece(_as_in_runs(table, piece.rows), piece.hashes)
+    yield from map(partial(_piece_of_run, table), pieces)
+
+
+def _piece_of_run(table: ExportedTable, piece: Piece) -> Piece:
+    return Piece(_as_in_runs(table, piece.rows), piece.hashes)
 
 
 def imported_schema(table: ExportedTable) -> pa.Schema:
