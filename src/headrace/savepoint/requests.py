@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import SavepointError
+from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import savepoint_format
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from headrace.savepoint.metadata import SavepointFormat
     from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
 
 REQUESTS: Final = "requests"
 """The folder of requests in a checkpoint directory."""
@@ -85,6 +88,7 @@ class RequestFolder:
     def __init__(self, directory: Folder) -> None:
         self._folder = directory.folder(REQUESTS)
         self._is_made = False
+        self._unreadable: set[str] = set()
 
     def take(self) -> Iterator[tuple[str, JobRequest]]:
         """Accept what is there and was not accepted before; what is old, or cannot be read, is removed.
@@ -128,6 +132,11 @@ class RequestFolder:
             document = json.loads(self._folder.read(name))
             request = JobRequest(**document | {"format": savepoint_format(document["format"])})
         except FileNotFoundError:  # withdrawn
+            return None
+        except PermissionError as error:  # those of others, which come behind it, can be carried out all the same
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                logger.warning("a request must come from the user that runs the job: %s", error)
             return None
         except (ValueError, KeyError, TypeError):
             self._folder.remove(name)
