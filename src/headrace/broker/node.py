@@ -15,9 +15,12 @@ from typing import TYPE_CHECKING, Final
 from headrace.broker.settings import HOST, JAVA_OPTIONS, NodeAddress, properties
 from headrace.common.durable import write_file
 from headrace.common.errors import InfrastructureError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+logger = get_logger(__name__)
 
 _START_SECONDS: Final = 120
 _STOP_SECONDS: Final = 60
@@ -133,18 +136,21 @@ class BrokerNode:
             self._signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """End it in an orderly way: what it has acknowledged is on its disk.
+        """End it in an orderly way, or by force where it waits for others of its cluster that have ended before.
 
         Raises:
             InfrastructureError: when it does not end.
         """
         self.ask_to_stop()
-        self._wait_for_end()
+        if not self._ends():
+            logger.warning("Kafka's %s does not end by itself, and is killed: the others may have ended before", self)
+            self.kill()
 
     def kill(self) -> None:
         """End it as a failing machine would."""
         self._signal(signal.SIGKILL)
-        self._wait_for_end()
+        if not self._ends():
+            raise InfrastructureError(f"Kafka's {self} does not end: kill process group {self._pid.read_text()}")
 
     def pause(self) -> None:
         """Have it stand still, as a machine that hangs."""
@@ -186,15 +192,17 @@ class BrokerNode:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._signalled, number)
 
-    def _wait_for_end(self) -> None:
+    def _ends(self) -> bool:
+        """Wait until it has ended; False when it does not."""
         end = time.monotonic() + _STOP_SECONDS
         while self._lives or self._leaves():
             if time.monotonic() > end:
-                raise InfrastructureError(f"Kafka's {self} does not end: kill process group {self._pid.read_text()}")
+                return False
             time.sleep(_POLL_SECONDS)
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         self._process = None
+        return True
 
     def _leaves(self) -> bool:
         """Whether something is left of the process that was signalled: it gives its data back before it ends."""
