@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +38,20 @@ def test_a_storage_that_does_not_do_is_refused(
         with pytest.raises(CheckpointStorageError, match=told):
             CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
     assert not any((tmp_path / "checkpoints").iterdir()), "what it was tried with is gone"
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.EPERM, True), (errno.EOPNOTSUPP, True), (errno.ENOSPC, False)])
+def test_a_file_system_without_hard_links_is_refused(
+    number: int, told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise OSError(number, os.strerror(number), str(source), None, str(target))
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(CheckpointStorageError, match=os.strerror(number)) as refused:
+        CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+    assert ("has no hard links, which are needed here" in str(refused.value)) is told
+    assert not any((tmp_path / "checkpoints").iterdir())
 
 
 @pytest.fixture

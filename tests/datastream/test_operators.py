@@ -258,6 +258,7 @@ def test_naming(env: StreamExecutionEnvironment, graph: StreamGraph) -> None:
     [
         ("name", "", "the name of an operator is a string that is not empty"),
         ("uid", 3, "the uid of an operator"),
+        ("uid", "half \ud83d", r"the uid of an operator is text that UTF-8 can write, not 'half \\ud83d'"),
         ("set_description", None, "the description of an operator"),
         ("set_parallelism", 0, "parallelism is a number from 1 to 32768, not 0"),
         ("set_parallelism", True, "not True"),

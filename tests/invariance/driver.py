@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -40,8 +42,10 @@ from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
+from headrace.state import importing
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.runs import range_merging
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -73,7 +77,8 @@ class Cut:
         ticks: milliseconds that the clock goes on before each epoch, round and round.
         faults: how often sinks are written to before one of them fails, in the middle of an epoch.
         recovers: whether the job manager goes on by itself after such a fault; else another one does.
-        through_tables: whether what a life goes on from has been through the files of a savepoint.
+        through_tables: whether what a life goes on from has been through the files of a savepoint, in pieces of a few
+            rows each.
     """
 
     shares: tuple[int, ...] = (1 << 30,)
@@ -346,7 +351,8 @@ class RestartedStore(TemporaryStore):
     def take_over(self, previous: Manifest) -> Manifest:
         mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
         if self.through_tables:
-            mine = self._transplanted(mine)
+            with _small_pieces():
+                mine = self._transplanted(mine)
         self.write(mine)
         self.begins()
         return mine
@@ -413,6 +419,14 @@ def run_recorded(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bo
         raise AssertionError("unreachable")
     finally:
         store.remove()
+
+
+@contextmanager
+def _small_pieces() -> Iterator[None]:
+    """Tables are written and taken in in pieces of a few rows, as large ones are in large pieces."""
+    chunks, pieces, ordered = (range_merging, "CHUNK_ROWS"), (importing, "PIECE_BYTES"), (importing, "ORDERED_BYTES")
+    with patch.object(*chunks, 3), patch.object(*pieces, 100), patch.object(*ordered, 100):
+        yield
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -122,3 +123,38 @@ def test_one_that_the_job_takes_for_none_is_told_at_once(
     with pytest.raises(JobNotFoundError, match=r"has removed the request.*the clock of this machine is behind"):
         ask(directory, WANTED, accept_seconds=2, timeout_seconds=0)
     assert left(directory) == []
+
+
+def test_what_others_have_put_there_stays_and_what_was_left_behind_goes(directory: PosixFolder) -> None:
+    folder = directory.folder(REQUESTS)
+    folder.make()
+    old, now = "1000000000000-0123456789ab", f"{time.time() * 1000:013.0f}-0123456789ab"
+    theirs = ["README", "lost+found", f"{now}.json.bak", f".{now}.json.{'0' * 32}.tmp"]
+    for name in [*theirs, f"{old}.json", f"{old}.done", f".{old}.json.{'0' * 32}.tmp"]:
+        (folder.path / name).write_text("theirs")
+    assert list(RequestFolder(directory).take()) == []
+    assert {path.name for path in folder.path.iterdir()} == set(theirs)
+
+
+def test_one_that_the_job_may_not_read_does_not_hold_up_those_behind_it(
+    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else has asked, as root say."""
+    folder, now = directory.folder(REQUESTS), time.time() * 1000
+    theirs, mine = f"{now:013.0f}-0123456789ab", f"{now + 1:013.0f}-0123456789ab"
+    folder.make()
+    for stem in (theirs, mine):
+        folder.write(f"{stem}.json", [json.dumps(asdict(WANTED)).encode()])
+    read = PosixFolder.read
+
+    def read_own(folder: PosixFolder, name: str) -> bytes:
+        if name.startswith(theirs):
+            raise PermissionError(13, "Permission denied", folder.locate(name))
+        return read(folder, name)
+
+    monkeypatch.setattr(PosixFolder, "read", read_own)
+    job = RequestFolder(directory)
+    assert list(job.take()) == [(mine, WANTED)]
+    assert list(job.take()) == []
+    assert caplog.text.count("a request must come from the user that runs the job") == 1
+    assert theirs in caplog.text

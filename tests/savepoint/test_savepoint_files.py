@@ -14,6 +14,7 @@ import pytest
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError
 from headrace.jobmanager.commands import savepoints
+from headrace.jobmanager.execution import JobExecution
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.savepoint.tasks import Export
@@ -278,3 +279,19 @@ def test_under_another_backend(tmp_path: Path, before: str, after: str) -> None:
     )
     assert ends(place, Path(canonical), {"state.backend.type": after}, "other") == ENDS
     assert ends(place, Path(native), {"state.backend.type": before}, "same") == ENDS
+
+
+def test_a_job_that_is_cancelled_meanwhile_does_not_say_that_it_goes_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = start(place, "job", 1)
+    wait_for_records(client, 20)
+    write = JobExecution._write
+
+    def write_when_cancelled(execution: JobExecution, *given: Any) -> None:
+        client.cancel()
+        write(execution, *given)
+
+    monkeypatch.setattr(JobExecution, "_write", write_when_cancelled)
+    with pytest.raises(SavepointError, match=r"no savepoint was taken in .*was not written\. The job has ended"):
+        client.trigger_savepoint().result(DEADLINE)

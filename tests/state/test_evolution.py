@@ -222,9 +222,16 @@ def test_all_differences_are_told() -> None:
     assert len(error.value.differences) == 2
 
 
-def test_a_number_without_an_equal_is_refused() -> None:
-    with pytest.raises(StateMigrationError, match=r"widened from Long to Double.*9007199254740993"):
-        evolved(int, float, [2**53 + 1])
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 2**60 + 1, 2**63 - 1])
+def test_a_number_without_an_equal_is_refused(number: int) -> None:
+    with pytest.raises(StateMigrationError, match=rf"widened from Long to Double.*{number}"):
+        evolved(int, float, [1, None, number])
+
+
+@given(st.lists(st.none() | st.integers(-(2**53), 2**53) | st.sampled_from([-(2**63), 2**60, 2**62, 2**53 + 2])))
+def test_every_number_that_has_an_equal_is_taken_over(numbers: list[int | None]) -> None:
+    """The lowest of all, which often stands for nothing, is a double as well."""
+    assert evolved(int, float, numbers) == numbers
 
 
 @given(st.lists(st.none() | st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=4), max_size=8), st.data())

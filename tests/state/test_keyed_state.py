@@ -242,6 +242,11 @@ def test_a_type_that_cannot_be_one_of_keys_of_entries_is_told_with_the_state(typ
         at_key(Job()).state(MapStateDescriptor("m", type_, Types.LONG()))
 
 
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(InvalidProgramError, match=r"must be text that UTF-8 can write, not 'half \\ud83d'"):
+        ValueStateDescriptor("half \ud83d", Types.LONG())
+
+
 def test_two_times_to_live_under_one_name_are_an_error() -> None:
     descriptors = [ValueStateDescriptor("s", Types.LONG()) for _ in range(2)]
     descriptors[1].enable_time_to_live(StateTtlConfig.new_builder(Time.days(1)).build())

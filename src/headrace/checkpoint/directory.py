@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import time
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 _PROBE: Final = re.compile(r"\.probe-(?:([0-9]+)-)?[0-9a-f]{32}")
+
+_NOT_KNOWN: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What file systems say to calls that they do not know."""
 
 _OF_A_JOB: Final = frozenset(
     {"failures", "generations", "manifests", "pins", "requests", "shipped", "sinks", "sources", "state"}
@@ -95,7 +99,10 @@ def probe(folder: Folder) -> None:
     except OSError as error:
         if isinstance(error, CheckpointStorageError):
             raise
-        raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}") from error
+        # Of a link alone two names are told; the file was written before, so rights are not what is missing.
+        is_link = error.filename2 is not None and error.errno in _NOT_KNOWN
+        why = "; the file system has no hard links, which are needed here: use another one" if is_link else ""
+        raise CheckpointStorageError(f"checkpoint directory {folder} cannot be used: {error}{why}") from error
 
 
 def warn_if_open_to_others(directory: Folder) -> None:

@@ -8,14 +8,18 @@ its next manifest free again.
 
 from __future__ import annotations
 
+import errno
 import re
 import uuid
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointError
+from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
 
 _NUMBER: Final = re.compile("0|[1-9][0-9]*")
 _CLAIM: Final = re.compile(r"([!-~]+) ([0-9a-f]{32})")
@@ -91,6 +95,12 @@ class Generations:
         try:
             found, _ = self._read(generation)
         except FileNotFoundError:  # nothing depends on it: the next generation is above those of all manifests
+            return
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            where = self.folder.locate(str(generation))
+            logger.warning("%s cannot be read: whether %s is another job's cannot be told (%s)", where, manifest, error)
             return
         if found != job_id:
             raise CheckpointError(

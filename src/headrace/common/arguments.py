@@ -46,6 +46,15 @@ def uncalled(value: object, kind: type) -> str:
     return ""
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a string can be written as UTF-8: halves of characters cannot, as in names of files that are no text."""
+    try:
+        text.encode()
+    except UnicodeError:
+        return False
+    return True
+
+
 def shown(value: object) -> str:
     """What was given, as messages name it: by its class where Python shows an address or many lines."""
     if isinstance(value, FunctionType | MethodType):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import SavepointError
+from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import savepoint_format
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from headrace.savepoint.metadata import SavepointFormat
     from headrace.storage.folder import Folder
+
+logger = get_logger(__name__)
 
 REQUESTS: Final = "requests"
 """The folder of requests in a checkpoint directory."""
@@ -85,22 +88,25 @@ class RequestFolder:
     def __init__(self, directory: Folder) -> None:
         self._folder = directory.folder(REQUESTS)
         self._is_made = False
+        self._unreadable: set[str] = set()
 
     def take(self) -> Iterator[tuple[str, JobRequest]]:
-        """Accept what is there and was not accepted before; what is old, or no request, is removed.
+        """Accept what is there and was not accepted before; what is old, or cannot be read, is removed.
 
         Raises:
             OSError: when the folder cannot be read or written.
         """
         if not self._is_made:
             self._folder.make()
+            self._folder.remove_unfinished(_is_old)
             self._is_made = True
         names = self._folder.names()
-        oldest = time.time() * 1000 - _LIFE_MILLIS
         for name in names:
-            found = _NAME.fullmatch(name)
-            if found is None or int(found[1]) < oldest:
+            if _is_old(name):
                 self._folder.remove(name)
+                continue
+            found = _NAME.fullmatch(name)
+            if found is None:  # somebody else's
                 continue
             stem = name.removesuffix(".json")
             if found[2] == ".json" and f"{stem}.accepted" not in names:
@@ -127,10 +133,21 @@ class RequestFolder:
             request = JobRequest(**document | {"format": savepoint_format(document["format"])})
         except FileNotFoundError:  # withdrawn
             return None
+        except PermissionError as error:  # those of others, which come behind it, can be carried out all the same
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                logger.warning("a request must come from the user that runs the job: %s", error)
+            return None
         except (ValueError, KeyError, TypeError):
             self._folder.remove(name)
             return None
         return request
+
+
+def _is_old(name: str) -> bool:
+    """Whether it is a request, or an answer, that was left behind."""
+    found = _NAME.fullmatch(name)
+    return found is not None and int(found[1]) < time.time() * 1000 - _LIFE_MILLIS
 
 
 def _say_nothing() -> None:

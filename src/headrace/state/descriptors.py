@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import expect, is_unicode, refused
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.signatures import method_of_object
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -38,6 +38,8 @@ def _checked_name(name: Any) -> str:
         raise InvalidProgramError(f"the name of a state must not be empty: {name!r}")
     if not isinstance(name, str):
         raise InvalidProgramError(f"the name of a state must be a string, not {name!r}")
+    if not is_unicode(name):
+        raise InvalidProgramError(f"the name of a state must be text that UTF-8 can write, not {name!r}")
     return name
 
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _Convert = Callable[[pa.Array], pa.Array]
 
+_END_OF_INT64: Final = 2.0**63
+
 _REQUIRED: Final[Any] = object()
 """In place of the default of a field that has none."""
 
@@ -197,7 +199,7 @@ class _Plan:
             return self._refused(stored, declared, path)
         self.changes.append(f"{self._named(path)} is widened from {stored} to {declared}")
         type_ = declared.storage_type
-        return lambda array: array.cast(type_)
+        return _doubles_of if pa.types.is_float64(type_) else lambda array: array.cast(type_)
 
     def of_sequence(self, stored: SequenceTypeInfo[Any], declared: SequenceTypeInfo[Any], path: str) -> _Convert:
         if stored.nullable_elements and not declared.nullable_elements:
@@ -320,6 +322,22 @@ def _is_nameless(info: CompositeTypeInfo) -> bool:
 
 def _same(array: pa.Array) -> pa.Array:
     return array
+
+
+def _doubles_of(array: pa.Array) -> pa.Array:
+    """The equal double of each number. Arrow itself refuses all integers beyond 53 bits, also those that have one.
+
+    Raises:
+        pa.ArrowInvalid: when a number has none.
+    """
+    doubles = array.cast(pa.float64(), safe=False)
+    if pa.types.is_int64(array.type):
+        numbers, wide = array.fill_null(0).to_numpy(), doubles.fill_null(0).to_numpy()
+        is_within = wide < _END_OF_INT64  # the greatest integers are rounded up to what is none any more
+        is_equal = is_within & (np.where(is_within, wide, 0).astype(np.int64) == numbers)
+        if not is_equal.all():
+            raise pa.ArrowInvalid(f"no double is equal to {numbers[np.argmin(is_equal)]}")
+    return doubles
 
 
 def _with_elements(lists: pa.ListArray, convert: _Convert) -> pa.Array:

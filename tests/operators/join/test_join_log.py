@@ -73,6 +73,25 @@ def test_the_last_hash_of_all_is_found() -> None:
     assert (firsts.tolist(), lasts.tolist()) == ([0, 1], [1, 2])
 
 
+def test_only_keys_are_looked_for_whose_hashes_a_section_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken in of a savepoint is in many of them, each with a range of hashes of its own."""
+    asked: list[int] = []
+    bounds = Section.lower_bounds
+    monkeypatch.setattr(
+        Section, "lower_bounds", lambda self, name, values: asked.extend(values.tolist()) or bounds(self, name, values)
+    )
+    source = Section(batch_of((7, "a", 3), (7, "a", 4), (9, "c", 1)))
+    keys = KeyColumn(pa.array(["z", "a", "b", "c", "d"]), np.array([3, 7, 8, 9, 10], np.uint64))
+    firsts, lasts = key_ranges._ranges_of_keys(source, keys)
+    assert (lasts - firsts).tolist() == [0, 2, 0, 1, 0]
+    assert sorted({*asked}) == [7, 8, 9, 10], "and where these end"
+    asked.clear()
+    assert [ends.tolist() for ends in key_ranges._ranges_of_keys(source, keys.slice(0, 1))] == [[0]] * 2
+    assert not asked
+    nothing = Section(pa.RecordBatch.from_pylist([], source.schema))
+    assert [ends.tolist() for ends in key_ranges._ranges_of_keys(nothing, keys)] == [[0] * 5] * 2
+
+
 def test_what_is_over_is_not_stored_and_a_run_goes_as_a_whole() -> None:
     store = RunStore("log", ALL_HASHES)
     log = log_of(store)

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from headrace.common.arguments import refused
 from headrace.common.errors import InfrastructureError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.storage import locations
-from headrace.storage.files import is_hidden, matches, shown
+from headrace.storage.files import has_wildcards, is_hidden, matches, shown
 from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files, usual_spelling
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ class InputPaths:
     def _stands_for(self, path: str, file: str) -> bool:
         """Whether a file would be found by a path, if it were there."""
         pattern, names = _parts(path), _parts(file)
-        if self.store_of(path).is_pattern(path):
-            return matches(names, pattern)
+        if has_wildcards(path) and matches(names, pattern):  # else the store need not be asked
+            return self.store_of(path).is_pattern(path)
         return names[: len(pattern)] == pattern and not any(map(is_hidden, names[len(pattern) :]))
 
     def check_exist(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import is_unicode, refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.state.renamed_fields import RenamedFields
@@ -160,10 +160,12 @@ def checked_text(what: str, text: Any) -> str:
     """A name, a uid or the like.
 
     Raises:
-        InvalidProgramError: when it is no string, or an empty one.
+        InvalidProgramError: when it is no string, or an empty one, or no text.
     """
     if not isinstance(text, str) or not text:
         raise refused(f"the {what} of an operator is a string that is not empty, not {text!r}")
+    if not is_unicode(text):
+        raise refused(f"the {what} of an operator is text that UTF-8 can write, not {text!r}")
     return text
 
 

@@ -19,6 +19,7 @@ from headrace.common import options
 from headrace.common.errors import (
     HeadraceError,
     JobCancelledError,
+    JobSupersededError,
     SavepointError,
     SavepointMissingError,
 )
@@ -49,6 +50,7 @@ NO_PLACE: Final = f"where is the savepoint to be made? Give a directory, or set 
 EMPTY_PLACE: Final = "the place of the savepoint is empty (was it to come from a variable that is not set?)"
 
 _ENDED: Final = "The job has ended; its checkpoint directory, if it has one, holds what the savepoint would have held"
+"""What is told of a run that has ended, for whatever reason."""
 
 _NOT_DRAINED: Final = (
     "the job was stopped before its sources had ended, so its windows and timers have not fired. Its checkpoint "
@@ -320,6 +322,8 @@ def _let_go(job: JobServices, name: str) -> None:
 
 
 def _told(where: str, error: Exception, then: str) -> SavepointError:
+    if isinstance(error, JobCancelledError | JobSupersededError):  # then this run of the job has come to its end
+        then = _ENDED
     failed = SavepointError(f"no savepoint was taken in {where}: {error}. {then}")
     failed.__cause__ = error
     return failed

@@ -52,7 +52,19 @@ def _bisect(times: Longs, starts: Longs, stops: Longs, values: Longs, precede: n
 
 
 def _ranges_of_keys(source: Section, keys: KeyColumn) -> tuple[Longs, Longs]:
-    """From where to where the rows of different keys are, which are by hash and key."""
+    """From where to where the rows of different keys are, which are by hash and key.
+
+    A large log is in many sections, each with hashes of its own: no other keys are looked for there.
+    """
+    firsts, lasts = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    if source.rows:
+        lowest, highest = (source.rows_of(HASH, row, row + 1).to_numpy() for row in (0, source.rows - 1))
+        low, high = int(np.searchsorted(keys.hashes, lowest)[0]), int(np.searchsorted(keys.hashes, highest, "right")[0])
+        firsts[low:high], lasts[low:high] = _ranges_of_own_keys(source, keys.slice(low, high))
+    return firsts, lasts
+
+
+def _ranges_of_own_keys(source: Section, keys: KeyColumn) -> tuple[Longs, Longs]:
     hashes = keys.hashes
     firsts = source.lower_bounds(HASH, hashes)
     lasts = source.lower_bounds(HASH, hashes + np.uint64(1))

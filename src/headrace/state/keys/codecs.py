@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.arguments import is_unicode
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
@@ -191,7 +192,7 @@ class StringKeys(KeyCodec):
         try:
             return KeyColumn.of(pa.array(keys, pa.string()))
         except (pa.ArrowException, UnicodeError):
-            raise _misfit(keys, _is_unicode, self.type) from None
+            raise _misfit(keys, is_unicode, self.type) from None
 
     def decode(self, values: pa.Array) -> list[Any]:
         keys: list[Any] = values.to_pylist()
@@ -294,14 +295,6 @@ def _fits_int64(key: Any) -> bool:
     try:
         int_array("q", [key])
     except (TypeError, OverflowError):
-        return False
-    return True
-
-
-def _is_unicode(key: str) -> bool:
-    try:
-        key.encode()
-    except UnicodeError:
         return False
     return True
 

@@ -1,13 +1,16 @@
-"""A job manager that stood still in the middle of a step, while another took over, takes nothing away from that one."""
+"""What stands still in the middle of a step, or lies on a broken place of the disk, does no harm."""
 
 from __future__ import annotations
 
 import errno
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.checkpoint.store import CheckpointStore
+from headrace.common.errors import JobSupersededError
 from headrace.storage.posix import PosixFolder
 from tests.checkpoint.manifests import manifest
 
@@ -56,16 +59,47 @@ def test_what_others_have_brought_in_is_no_leftover(
     assert (folder.path / "state" / name).read_bytes() == b"brought in"
 
 
-def test_an_older_manifest_whose_place_on_the_disk_is_broken_keeps_no_job_from_starting(
-    folder: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("call", ["link", "replace"])
+def test_one_whose_unfinished_file_was_removed_by_who_took_over_says_so(
+    call: str, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still before its manifest, or the note of it, got its name."""
+    CheckpointStore(folder).write(manifest(1))
+    slow, original = CheckpointStore(folder), getattr(os, call)
+
+    def after_a_pause(source: Path, target: Path) -> None:
+        if f"/manifests/{'0' if call == 'link' else 'newest'}" in str(target):
+            monkeypatch.setattr(os, call, original)
+            other = CheckpointStore(folder)
+            newest = other.latest()
+            assert newest is not None
+            other.remove_leftovers(other.take_over(other.take_over(newest)).generation)
+        original(source, target)
+
+    monkeypatch.setattr(os, call, after_a_pause)
+    with pytest.raises(JobSupersededError, match="another job manager has taken over"):
+        slow.take_over(manifest(1))
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ("manifests/000000000002.json", "an older manifest cannot be read and goes with the next epochs"),
+        ("generations/0", "cannot be read: whether"),
+        ("manifests/newest", "cannot be read: whether a manifest is missing cannot be told"),
+    ],
+)
+def test_a_broken_place_of_the_disk_keeps_no_job_from_starting_that_has_lost_nothing(
+    broken: str, told: str, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = CheckpointStore(folder, 3)
+    assert store.begin(replace(manifest(0), generation=0)) is not None
     for epoch in (1, 2, 3):
         store.write(manifest(epoch))
     original = PosixFolder.read
 
     def read(where: PosixFolder, name: str) -> bytes:
-        if name == "000000000002.json":
+        if f"{where.path.name}/{name}" == broken:
             raise OSError(errno.EIO, "Input/output error", where.locate(name))
         return original(where, name)
 
@@ -74,5 +108,5 @@ def test_an_older_manifest_whose_place_on_the_disk_is_broken_keeps_no_job_from_s
     newest = again.latest()
     assert newest is not None
     assert again.take_over(newest).epoch == 4
-    assert "an older manifest cannot be read and goes with the next epochs" in caplog.text
-    assert "000000000002.json" in caplog.text
+    assert told in caplog.text
+    assert broken in caplog.text
