@@ -283,6 +283,29 @@ def test_what_a_function_does_to_a_record_no_other_pair_sees() -> None:
         assert job.take("out") == [20, 20]
 
 
+@pytest.mark.parametrize("kind", ["dataframe", "full", "partial"])
+def test_a_key_with_a_null_in_it_equals_no_row(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "names.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE names (customer INTEGER, kind TEXT, name TEXT)")
+        connection.executemany("INSERT INTO names VALUES (?, ?, ?)", [(1, "a", "one"), (None, "a", "nobody")])
+    if kind == "dataframe":
+        names = pa.table({"customer": pa.array([1, None], pa.int64()), "kind": ["a", "a"], "name": ["one", "nobody"]})
+        lookup, cache = Lookup.dataframe(names, ("customer", "kind")), None
+    else:
+        lookup = Lookup.table(partial(sqlite3.connect, path), "names", ("customer", "kind"), {"name": str})
+        cache = LookupCache.full() if kind == "full" else LookupCache.partial()
+
+    def job(job: JobHarness) -> None:
+        orders = job.add_source("in", ORDER)
+        job.add_sink("out", orders.enrich(lookup, lambda order: (order.customer, "a"), cache=cache).uid("enriched"))
+
+    with JobHarness(job) as harness:
+        harness.push_all("in", [(1, 10), (None, 20)])
+        harness.run_epoch()
+        assert [found and found.name for _, found in harness.take("out")] == ["one", None]
+
+
 # --- NaN as a key ----------------------------------------------------------------------------------------------------
 
 NAN_TABLE = pa.table({"reading": [1.0, float("nan")], "what": ["one", "none"]})

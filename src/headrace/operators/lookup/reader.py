@@ -146,6 +146,12 @@ def key_at(row: Any, places: list[int]) -> Any:
 
 
 def add_by_key(found: dict[Any, list[Any]], rows: Iterable[Any], key_of: Callable[[Any], Any]) -> None:
-    """Put rows where their keys are."""
+    """Put rows where their keys are; those with a null in it are found by none, as in SQL."""
     for row in rows:
-        found.setdefault(found_key(key_of(row)), []).append(row)
+        key = found_key(key_of(row))
+        if not _has_null(key):
+            found.setdefault(key, []).append(row)
+
+
+def _has_null(key: Any) -> bool:
+    return key is None or (type(key) is tuple and None in key)
