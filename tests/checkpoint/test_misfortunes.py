@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace.checkpoint.store import CheckpointStore
+from headrace.common.errors import JobSupersededError
 from headrace.storage.posix import PosixFolder
 from tests.checkpoint.manifests import manifest
 
@@ -55,6 +57,28 @@ def test_what_others_have_brought_in_is_no_leftover(
         slow.remove_leftovers(restarted.generation)
     assert others
     assert (folder.path / "state" / name).read_bytes() == b"brought in"
+
+
+@pytest.mark.parametrize("call", ["link", "replace"])
+def test_one_whose_unfinished_file_was_removed_by_who_took_over_says_so(
+    call: str, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still before its manifest, or the note of it, got its name."""
+    CheckpointStore(folder).write(manifest(1))
+    slow, original = CheckpointStore(folder), getattr(os, call)
+
+    def after_a_pause(source: Path, target: Path) -> None:
+        if f"/manifests/{'0' if call == 'link' else 'newest'}" in str(target):
+            monkeypatch.setattr(os, call, original)
+            other = CheckpointStore(folder)
+            newest = other.latest()
+            assert newest is not None
+            other.remove_leftovers(other.take_over(other.take_over(newest)).generation)
+        original(source, target)
+
+    monkeypatch.setattr(os, call, after_a_pause)
+    with pytest.raises(JobSupersededError, match="another job manager has taken over"):
+        slow.take_over(manifest(1))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -398,3 +400,35 @@ def test_subtasks_that_do_not_do_the_same_are_told() -> None:
     with JobHarness(unequal, parallelism=2) as harness:
         harness.push("rules", ("a", 1))
         harness.run_epoch()
+
+
+class DescribesEachTime(BroadcastProcessFunction):
+    """Makes a descriptor for each record."""
+
+    def process_element(self, value: str, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
+        descriptor = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
+        made.append(weakref.ref(descriptor))
+        yield f"{value}: {ctx.get_broadcast_state(descriptor).get(value)}"
+
+    def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> None:
+        ctx.get_broadcast_state(MapStateDescriptor("rules", Types.STRING(), Types.LONG())).put(*value)
+
+
+made: list[weakref.ref[Any]] = []
+
+
+def test_descriptors_that_are_made_for_each_record_do_not_fill_memory() -> None:
+    def job(harness: JobHarness) -> None:
+        rules = harness.add_source("rules", PAIR).broadcast(RULES)
+        results = harness.add_source("words", str).connect(rules).process(DescribesEachTime(), output_type=str)
+        harness.add_sink("results", results.uid("ruled"))
+
+    made.clear()
+    with JobHarness(job, fresh_functions=False) as harness:
+        harness.push("rules", ("a", 5))
+        harness.run_epoch()
+        harness.push_all("words", ["a"] * 1000)
+        harness.run_epoch()
+        gc.collect()
+        assert harness.take("results") == ["a: 5"] * 1000
+        assert sum(descriptor() is not None for descriptor in made) < 100

@@ -175,6 +175,13 @@ class CheckpointStore:
         Raises:
             JobSupersededError: when another job manager has taken over the directory.
         """
+        try:
+            return self._create(manifest)
+        except FileNotFoundError:  # who takes over removes what older ones have not finished
+            self._check_owner(manifest)
+            raise
+
+    def _create(self, manifest: Manifest) -> bool:
         created = self._manifests.create(manifest)
         try:
             self._check_owner(manifest)

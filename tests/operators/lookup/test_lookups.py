@@ -281,3 +281,47 @@ def test_what_a_function_does_to_a_record_no_other_pair_sees() -> None:
         job.push("in", (1, 10))
         job.run_epoch()
         assert job.take("out") == [20, 20]
+
+
+# --- NaN as a key ----------------------------------------------------------------------------------------------------
+
+NAN_TABLE = pa.table({"reading": [1.0, float("nan")], "what": ["one", "none"]})
+
+
+def _read_again(keys: list[float]) -> dict[float, str]:
+    """What a service answers: its NaN is another object than the one that it was asked for."""
+    asked.append(keys)
+    return {float(str(key)): f"is {key}" for key in keys}
+
+
+@pytest.mark.parametrize("on", ["f0", ("f0", "f1")])
+@pytest.mark.parametrize("cache", [None, LookupCache.partial()])
+def test_all_nans_are_one_key_of_a_function(on: Any, cache: LookupCache | None) -> None:
+    def read_again(keys: list[Any]) -> dict[Any, str]:
+        if on == "f0":
+            return _read_again(keys)
+        found = _read_again([key for key, _ in keys])
+        return {(key, 7): said for key, said in found.items()}
+
+    assert _found_of_nans(Lookup.of_many(read_again, str), on, cache) == ["is nan"] * 4
+    assert len(asked) == (2 if cache is None else 1)
+    assert {len(keys) for keys in asked} == {1}
+
+
+def test_all_nans_are_one_key_of_a_table() -> None:
+    found = _found_of_nans(Lookup.dataframe(NAN_TABLE, "reading"), "f0", None)
+    assert [row.what for row in found] == ["none"] * 4
+
+
+def _found_of_nans(lookup: Lookup, on: Any, cache: LookupCache | None) -> list[Any]:
+    """What is found of two epochs with two NaNs each."""
+
+    def job(job: JobHarness) -> None:
+        readings = job.add_source("in", Types.TUPLE([Types.DOUBLE(), Types.LONG()]))
+        job.add_sink("out", readings.enrich(lookup, on, cache=cache).uid("enriched"))
+
+    with JobHarness(job, fresh_functions=False) as harness:
+        for _ in range(2):
+            harness.push_all("in", [(float("nan"), 7), (-float("nan"), 7)])
+            harness.run_epoch()
+        return [found for _, found in harness.results("out")]

@@ -49,6 +49,8 @@ class _BroadcastAccess:
     _states: BroadcastStates
     _by_name: Mapping[str, ReadOnlyBroadcastMap]
     _checked: dict[int, tuple[Any, ReadOnlyBroadcastMap]]
+    _MOST_CHECKED: Final = 64
+    """So many descriptors are known at most: functions may make one for each record."""
 
     def _use(self, states: BroadcastStates, by_name: Mapping[str, ReadOnlyBroadcastMap]) -> None:
         self._states, self._by_name, self._checked = states, by_name, {}
@@ -59,6 +61,8 @@ class _BroadcastAccess:
         if known is None:
             check_declared(self._states.descriptors, state_descriptor)
             known = state_descriptor, self._by_name[state_descriptor.name]
+            if len(self._checked) == self._MOST_CHECKED:
+                self._checked.clear()
             self._checked[id(state_descriptor)] = known
         return known[1]
 

@@ -1,4 +1,4 @@
-"""Whether keys of records can equal those that a lookup knows."""
+"""When keys of records equal those that a lookup knows, and whether they can."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidTypeError
+from headrace.state.keys.nan import NAN, same_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+def found_key(key: Any) -> Any:
+    """A key as a dict finds it: all NaNs are one, as in the keys of streams, and not each unlike itself."""
+    return same_nan(key, NAN)
 
 
 def check_comparable(asked: Iterable[Any], known: Iterable[Any]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common.values import handler_of
 from headrace.operators.asynchronous.requests import Answers, Request
+from headrace.operators.lookup.comparable import found_key
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
@@ -34,7 +35,7 @@ class KeyedAnswers(Answers):
         row = None
         try:
             for row in self.rows:
-                key = key_of(row)
+                key = found_key(key_of(row))
                 hash(key)
                 self.keys.append(key)
         except BaseException as error:

@@ -12,7 +12,7 @@ from headrace.common.arguments import with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import method_of_object
-from headrace.operators.lookup.comparable import check_comparable
+from headrace.operators.lookup.comparable import check_comparable, found_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -101,7 +101,7 @@ class FunctionReader(LookupReader):
             raise InvalidTypeError(f"{given} was returned: return a dict of what was found by key")
         if not any(key in values for key in keys):
             check_comparable(keys, values)
-        return {key: [value] for key, value in values.items() if value is not None}
+        return {found_key(key): [value] for key, value in values.items() if value is not None}
 
     async def _call(self, argument: Any) -> Any:
         if self._is_awaited:
@@ -148,4 +148,4 @@ def key_at(row: Any, places: list[int]) -> Any:
 def add_by_key(found: dict[Any, list[Any]], rows: Iterable[Any], key_of: Callable[[Any], Any]) -> None:
     """Put rows where their keys are."""
     for row in rows:
-        found.setdefault(key_of(row), []).append(row)
+        found.setdefault(found_key(key_of(row)), []).append(row)
