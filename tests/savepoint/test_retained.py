@@ -10,6 +10,7 @@ import pytest
 from headrace.checkpoint.manifest import Manifest, PendingCommit
 from headrace.common.errors import SavepointError, SavepointMissingError
 from headrace.datastream.connectors.file_system import OnCheckpointRollingPolicy
+from headrace.savepoint.stored_job import fixed, open_job
 from headrace.state_processor import SavepointReader
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -95,3 +96,19 @@ def test_output_that_the_job_has_yet_to_publish_is_not_left_out(tmp_path: Path) 
 
 def rewrite(path: Path, *pending: PendingCommit) -> None:
     path.write_bytes(replace(Manifest.from_bytes(path.read_bytes(), ""), pending=pending).to_bytes())
+
+
+def test_files_of_one_that_is_fixed_may_go(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.write("a", {0: 1})
+    client = start(place, "job", 1)
+    wait_for_records(client, 1)
+    client.stop().result(DEADLINE)
+    (*_, manifest) = sorted((place.root / "job" / "manifests").glob("*.json"))
+    logs = list((place.root / "job").rglob("files-*.log"))
+    contents = sorted(log.read_bytes() for log in logs)
+    assert contents
+    copied = fixed(open_job(manifest, {}))
+    for log in logs:
+        log.unlink()
+    assert sorted(file.content for file in copied.source_files()) == contents

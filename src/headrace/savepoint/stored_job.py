@@ -86,7 +86,7 @@ class StoredJob:
         directory: of a savepoint, where it is.
         files: those that it has itself.
         later: looks at the job again: files of a checkpoint go when the job has come to do without them. None where
-            they stay.
+            they stay, and of an older checkpoint, for which no later one stands.
     """
 
     location: str
@@ -159,12 +159,12 @@ def read_with_retries(job: StoredJob, read: Callable[[StoredJob], T]) -> tuple[S
 def fixed(job: StoredJob) -> StoredJob:
     """The same job, or what has become of it meanwhile, with files that stay as long as the object.
 
-    Those of a savepoint do. A checkpoint's are copied into a temporary folder.
+    Those of a savepoint do. A checkpoint's, of an older one as well, are copied into a temporary folder.
 
     Raises:
         StateCorruptedError: when a file is missing.
     """
-    if job.later is None:
+    if job.directory is not None:
         return job
     copies = TemporaryFolder("checkpoint-")
     try:

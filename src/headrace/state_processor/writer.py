@@ -107,11 +107,14 @@ class SavepointWriter:
 
         Args:
             path: the savepoint, or its URI on an object store or HDFS; or the checkpoint directory of a job, whose
-                newest checkpoint counts.
+                newest checkpoint counts; or the manifest of an older checkpoint that the directory retains. The job may
+                run meanwhile.
             options: how object stores are reached, as the options of a configuration say it.
 
         Raises:
             SavepointError: when there is none, or a damaged one.
+            CheckpointError: when the manifest of the checkpoint is damaged.
+            StateCorruptedError: when a file of the checkpoint is missing.
         """
         job = fixed(open_job(path, options))
         return cls(job.manifest, job, options)
