@@ -1,7 +1,8 @@
 """Keyed state that is larger than the memory of the workers, in headrace.
 
 Options: ``settings`` (of the job: its state backend), ``limit_mib`` (of memory that no file backs, for each process of
-Python but the driver; the kernel holds them to it).
+Python but the driver; the kernel holds them to it), ``savepoint_after`` (records, after which the job is stopped with a
+canonical savepoint, and another one goes on from there; 0 for none).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import resource
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,15 +21,17 @@ import psutil
 from benchmarks.memory import DAEMON, MIB, WORKER, processes_by_role
 from benchmarks.outcome import Assignment, Outcome
 from benchmarks.programs.counting_sink import CountingSink
-from benchmarks.programs.headrace_job import EpochTimes, open_environment, read_files, run_job
+from benchmarks.programs.headrace_job import EpochTimes, open_environment, read_files
 from benchmarks.programs.headrace_process import CHECKS, RESULT
 from benchmarks.truth import SAMPLE
+from headrace.client.defaults import submission_defaults
 from headrace.common import Row, Types
 from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 
 if TYPE_CHECKING:
+    from headrace.client.job_client import JobClient
     from headrace.jobmanager.progress import EpochStatistics, JobStart
 
 _INTERVAL_SECONDS = 0.1
@@ -61,12 +64,14 @@ class MemoryOfWorkers(EpochTimes):
     Attributes:
         samples: when it was looked, and the bytes of the largest worker that no file backs.
         state_bytes: how large the state was at last.
+        records: how many records were read.
     """
 
     def __init__(self, limit: int) -> None:
         super().__init__()
         self.samples: list[tuple[float, int]] = []
         self.state_bytes = 0
+        self.records = 0
         self._limit = limit
         self._limited: set[int] = set()
         self._stop = threading.Event()
@@ -88,6 +93,11 @@ class MemoryOfWorkers(EpochTimes):
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         super().epoch_completed(statistics)
         self.state_bytes = statistics.state_bytes
+        self.records += statistics.records
+
+    def peak(self, after: float = 0.0) -> int:
+        """The most MiB, or the most since a moment."""
+        return max((size for when, size in self.samples if when >= after), default=0) // MIB
 
     def peaks(self) -> list[int]:
         """The most MiB in each tenth of the run."""
@@ -120,7 +130,51 @@ def anonymous(pid: int) -> int:
 
 def run(assignment: Assignment) -> Outcome:
     """Run the job over all input."""
-    environment, sink = open_environment(assignment), CountingSink(CHECKS)
+    sink, memory = CountingSink(CHECKS), _memory(assignment)
+    upto = assignment.options.get("savepoint_after", 0)
+    with memory:
+        client = _start(assignment, sink, memory, "job", {})
+        if upto:
+            return _by_a_savepoint(assignment, sink, memory, client)
+        client.get_job_execution_result().result()
+    told: dict[str, Any] = {"anonymous MiB": memory.peaks(), "state MiB": memory.state_bytes // MIB}
+    return Outcome(tuple(memory.epochs), sink.totals, memory.summary() | told)
+
+
+def _by_a_savepoint(assignment: Assignment, sink: CountingSink, before: MemoryOfWorkers, client: JobClient) -> Outcome:
+    """Stop the job with a savepoint, and run the rest from there; both add to the totals."""
+    _wait(client, lambda: before.records >= assignment.options["savepoint_after"])
+    asked = time.monotonic()
+    savepoint = client.stop_with_savepoint(False, str(assignment.work / "savepoints")).result()
+    complete, peak = time.monotonic(), before.peak(asked)
+    with _memory(assignment) as after:
+        client = _start(assignment, sink, after, "again", {"execution.state-recovery.path": savepoint})
+        _wait(client, lambda: bool(after.epochs))
+        first, peak_of_start = time.monotonic(), after.peak()
+        client.get_job_execution_result().result()
+    told: dict[str, Any] = {
+        "stop with it": {"seconds": complete - asked, "anonymous MiB": peak},
+        "start from it": {"seconds": first - complete, "anonymous MiB": peak_of_start},
+    }
+    return Outcome((*before.epochs, *after.epochs), sink.totals, after.summary() | told)
+
+
+def _wait(client: JobClient, is_there: Callable[[], bool]) -> None:
+    """Wait for something that epochs bring about, or for the end of the job."""
+    ended = client.get_job_execution_result()
+    while not is_there() and not ended.done():
+        time.sleep(_INTERVAL_SECONDS)
+
+
+def _memory(assignment: Assignment) -> MemoryOfWorkers:
+    return MemoryOfWorkers(assignment.options["limit_mib"] * MIB)
+
+
+def _start(
+    assignment: Assignment, sink: CountingSink, listener: EpochTimes, name: str, settings: Mapping[str, str]
+) -> JobClient:
+    """Start the job with a checkpoint directory of its own."""
+    environment = open_environment(assignment)
     (
         read_files(environment, assignment, WatermarkStrategy.no_watermarks())
         .key_by("key")
@@ -128,7 +182,6 @@ def run(assignment: Assignment) -> Outcome:
         .uid("totals")
         .sink_to(sink)
     )
-    memory = MemoryOfWorkers(assignment.options["limit_mib"] * MIB)
-    run_job(environment, memory)
-    told: dict[str, Any] = {"anonymous MiB": memory.peaks(), "state MiB": memory.state_bytes // MIB}
-    return Outcome(tuple(memory.epochs), sink.totals, memory.summary() | told)
+    own = {"execution.checkpointing.dir": str(assignment.work / name)}
+    with submission_defaults({**own, **settings}, listener):
+        return environment.execute_async("large state")

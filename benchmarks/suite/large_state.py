@@ -34,6 +34,8 @@ class LargeStateBenchmark:
             outcome, peaks = lab.run(work, Contestant(backend, "headrace_large_state", options))
             found = {backend: measured(work, [outcome], peaks)}
             yield from self._findings(f"{keys:,} keys, {backend}", keys, outcome, found)
+            stopped = Contestant(f"{backend}, stopped", "headrace_large_state", options | {"savepoint_after": keys})
+            yield from self._by_a_savepoint(f"{keys:,} keys, {backend}", lab.run(work, stopped)[0])
 
     def _findings(self, case: str, keys: int, outcome: Outcome, found: dict[str, Measured]) -> Iterator[Finding]:
         memory = outcome.details["anonymous MiB"]
@@ -46,6 +48,13 @@ class LargeStateBenchmark:
         growth = max(memory[len(memory) // 2 :]) / max(memory[_FULL : len(memory) // 2])
         note = "times the memory of the first half of the run in the second one"
         yield Finding(self.name, f"{case}: growth", growth, "x", Target(_FLAT, at_least=False), {}, note)
+
+    def _by_a_savepoint(self, case: str, outcome: Outcome) -> Iterator[Finding]:
+        for what in ("stop with it", "start from it"):
+            told = outcome.details[what]
+            note = f"of memory of the largest worker that no file backs meanwhile; it took {told['seconds']:.1f} s"
+            target = Target(_LIMIT_MIB, at_least=False)
+            yield Finding(self.name, f"{case}: savepoint, {what}", told["anonymous MiB"], "MiB", target, {}, note)
 
 
 def _epochs_of(outcome: Outcome, records: int) -> int:

@@ -75,6 +75,7 @@ SAVEPOINTS = {
     "epochs without": [0.9, 1.0, 2.0],
 }
 LARGE_STATE = {"anonymous MiB": [0, 90, 100, 400, 400, 500, 600, 500, 500, 500], "state MiB": 3_000}
+STOPPED = {what: {"seconds": 30.0, "anonymous MiB": 400} for what in ("stop with it", "start from it")}
 FAR = 1 << 50
 TOTALS = {
     "flink_window": window_totals,
@@ -114,7 +115,7 @@ def pretend(program: str, assignment: Assignment) -> tuple[Outcome, Peaks]:
     epochs = tuple(Epoch(pq.read_metadata(path).num_rows, SECONDS[program]) for path in files)
     checkpointing = 0.02 if assignment.options.get("committing") else 0.005
     seconds = {"planning": 0.01, "checkpointing": checkpointing}
-    details = {"seconds": seconds, "no rule": 1.0, "one rule": 1.1, **SAVEPOINTS, **LARGE_STATE}
+    details = {"seconds": seconds, "no rule": 1.0, "one rule": 1.1, **SAVEPOINTS, **LARGE_STATE, **STOPPED}
     if program == "headrace_join_state":
         details = {"kept": kept(files)}
     totals = totals_of(program, assignment)
@@ -249,8 +250,12 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("backpressure", pytest.approx(15.0), True),
         ("large-state", 600, True),
         ("large-state", pytest.approx(1.5), True),
+        ("large-state", 400, True),
+        ("large-state", 400, True),
         ("large-state", 600, True),
         ("large-state", pytest.approx(1.5), True),
+        ("large-state", 400, True),
+        ("large-state", 400, True),
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
@@ -272,7 +277,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("memory", 900, True),
         ("memory", 3_000, False),
     ]
-    own = 3 + 1 + 1 + 3 + 2  # state, savepoint, recovery, backpressure, large-state
+    own = 3 + 1 + 1 + 3 + 4  # state, savepoint, recovery, backpressure, large-state
     launched = (
         4 * 4,
         4,
