@@ -153,7 +153,7 @@ class SavepointWriter:
         if not transformation.state_kinds:
             raise refused(f"the operator {uid!r} is given no state: call with_state(), say, on what from_tables() gave")
         place = place_of(self._manifest, uid)
-        if uid in self._given or (place is not None and self._kinds_of(uid)):
+        if uid in self._given or (place is not None and self._has_state(uid)):
             raise InvalidProgramError(
                 f"the operator {uid!r} has state already: call remove_operator({uid!r}) first to have all of it "
                 "replaced, or replace_table() for one of its states"
@@ -227,7 +227,7 @@ class SavepointWriter:
         return self
 
     def write(self, path: str | os.PathLike[str]) -> str:
-        """Write it; it is complete, and only then a savepoint, when this returns.
+        """Write it; it is complete, and only then a savepoint, when this returns. When it fails, nothing of it stays.
 
         Args:
             path: the directory of the savepoint, which must not hold anything yet; or its URI.
@@ -239,8 +239,6 @@ class SavepointWriter:
             SavepointError: when the directory holds something, state cannot be written, or the checkpoint that it is
                 made from has output that its job has yet to publish.
             OSError: when a file cannot be written.
-
-        What was written by then is removed.
         """
         path = os.fspath(path) if isinstance(path, os.PathLike) else path
         expect(path, str, "write")
@@ -291,7 +289,7 @@ class SavepointWriter:
         assert place is not None, "it was looked up when the state was given"
         return place
 
-    def _kinds_of(self, uid: str) -> bool:
+    def _has_state(self, uid: str) -> bool:
         return any(uid in stage.operators and stage.operators[uid].state_kinds for stage in self._manifest.stages)
 
     def _check_published(self) -> None:

@@ -1,7 +1,6 @@
 """Functions of a stream and of one that is broadcast, with state that all subtasks have alike.
 
-Records of both come in the order of event time, as those of any two inputs. The second one reaches every subtask whole
-and in the same order, so all of them change their broadcast state alike.
+The second input reaches every subtask whole and in the same order, so all of them change their broadcast state alike.
 """
 
 from __future__ import annotations

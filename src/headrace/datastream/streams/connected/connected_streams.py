@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 class ConnectedStreams(Generic[T_co, T2_co]):
     """Two streams after ``connect``; what becomes of their records, one function says, which has a method for each.
 
-    Event time is the earlier one of both streams. Records come in its order: before one that meets a watermark come all
-    of the other stream that meet a lower one. On streams that are both keyed, by keys of one type, functions have state
-    and timers, and see those of the same key whichever stream a record comes by.
+    Event time is the earlier one of both streams. Between records of the two there is no order that a function could
+    rely on, unless :meth:`in_event_time_order` makes one. On streams that are both keyed, by keys of one type,
+    functions have state and timers, and see those of the same key whichever stream a record comes by.
 
     Args:
         first: the stream whose ``connect`` was called.
