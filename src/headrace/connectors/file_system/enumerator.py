@@ -93,7 +93,8 @@ class FileEnumerator(SplitEnumerator):
         splittable: bool = True,
     ) -> None:
         self._paths = InputPaths(paths, context.storage_options)
-        self._paths.check_apart_from(str(context.folder))
+        if context.state is None or watch is not None:  # else no file is looked for any more
+            self._paths.check_apart_from(str(context.folder))
         self._format = fmt
         self._splittable = splittable
         self._watch = watch
