@@ -161,7 +161,9 @@ class _Enumerator(SplitEnumerator):
         self._splits = splits
         self._cut = cut
         self._planned = planned
-        self._turn = count()
+        # Each split has turns of its own: of two that are always asked in turn, one would never get its share.
+        self._turns = [count() for _ in splits]
+        self._given = dict[str, tuple[int, int]]()
 
     def discover(self, now: int) -> list[str]:
         return [str(number) for number in range(len(self._splits))]
@@ -170,15 +172,21 @@ class _Enumerator(SplitEnumerator):
         return 0
 
     def plan(self, split_id: str, position: int, budget: ReadBudget, now: int) -> SplitRead | None:
-        turn = next(self._turn)
+        turn = self._turn(split_id, position)
         size = len(self._splits[int(split_id)])
         end = min(size, position + min(self._cut.shares[turn % len(self._cut.shares)], budget.records))
         if end == position:
             return None
+        self._given[split_id] = (position, turn)
         bounds = np.linspace(position, end, self._cut.pieces[turn % len(self._cut.pieces)] + 1).astype(int).tolist()
         self._planned[split_id, position, end] = tuple(bounds)
         pieces = tuple([split_id, start, stop] for start, stop in pairwise(bounds))
         return SplitRead(split_id, position, end, pieces, records=end - position)
+
+    def _turn(self, split_id: str, position: int) -> int:
+        """The next one; where a share was given and was too much, the same once more."""
+        given, turn = self._given.get(split_id, (-1, 0))
+        return turn if given == position else next(self._turns[int(split_id)])
 
     def is_finished(self, split_id: str, position: int) -> bool:
         return position >= len(self._splits[int(split_id)])
