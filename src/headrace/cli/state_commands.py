@@ -206,7 +206,7 @@ def _text(value: Any) -> str:
 
 
 def _key_text(value: Any) -> str:
-    """A key as a table shows it, and as ``--key`` takes it: no two have the same."""
+    """A key as a table shows it, and as ``--key`` takes it: bytes are told apart."""
     return f"0x{value.hex()}" if isinstance(value, bytes) else _text(value)
 
 

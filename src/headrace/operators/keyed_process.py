@@ -78,8 +78,6 @@ class KeyedProcessOperator(FunctionOperator):
         side_types: the types of the side outputs that are read, by tag id.
         methods: the names of the methods, one for each input.
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
-
-    Attributes:
         is_in_order: whether records come in the order of event time. Then a timer meets the time that it was set for;
             else, as in Flink, the watermark, which depends on how far the input was read, and with what other keys.
     """
@@ -92,6 +90,7 @@ class KeyedProcessOperator(FunctionOperator):
         methods: Sequence[str] = ONE_INPUT,
         *,
         is_batch: bool = False,
+        is_in_order: bool = False,
     ) -> None:
         super().__init__(function)
         self._function = function
@@ -100,7 +99,7 @@ class KeyedProcessOperator(FunctionOperator):
         self.maker = results_made_by(function, methods[0]) if is_only_one else None
         self._collector = RowCollector(output_type, side_types)
         self._is_batch = is_batch
-        self.is_in_order = False
+        self._is_in_order = is_in_order
         self._watermark = MIN_WATERMARK
         self._waiting = WaitingBatches["KeyedBatch"](MOST_CALLED)
 
@@ -252,7 +251,7 @@ class KeyedProcessOperator(FunctionOperator):
                 context._timestamp = time
                 if has_event_time:  # what it meets does not depend on how far the watermark has come at once
                     backend.event_time = max(watermark, time)
-                    if self.is_in_order:
+                    if self._is_in_order:
                         self._service.watermark = backend.event_time
                 results = on_timer(time, context)
                 if results is not None:

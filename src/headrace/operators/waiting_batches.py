@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Longs = npt.NDArray[np.int64]
 
-_Any = TypeVar("_Any")
+_Of = TypeVar("_Of")
 _AnyBatch = TypeVar("_AnyBatch", bound=Batch)
 
 MOST_CALLED: Final = 1 << 12
@@ -51,7 +51,7 @@ class TakenBatches(Generic[_AnyBatch]):
         """The input of each record."""
         return np.repeat(np.array(self._indices, np.int64), [len(batch) for batch in self.batches])
 
-    def in_turn(self, of_inputs: Mapping[int, Iterator[_Any]]) -> Iterator[_Any]:
+    def in_turn(self, of_inputs: Mapping[int, Iterator[_Of]]) -> Iterator[_Of]:
         """What there is of each record, taken from that of its input, in the order in which the records came."""
         turns = zip(self._indices, self.batches, strict=True)
         return chain.from_iterable(islice(of_inputs[index], len(batch)) for index, batch in turns)

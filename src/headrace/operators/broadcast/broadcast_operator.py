@@ -170,6 +170,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         side_types: the types of the side outputs that are read, by tag id.
         descriptors: those of the broadcast state.
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
+        is_in_order: whether records come in the order of event time.
     """
 
     def __init__(
@@ -180,8 +181,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         descriptors: Sequence[MapStateDescriptor],
         *,
         is_batch: bool = False,
+        is_in_order: bool = False,
     ) -> None:
-        super().__init__(function, output_type, side_types, BROADCAST_INPUT, is_batch=is_batch)
+        super().__init__(function, output_type, side_types, BROADCAST_INPUT, is_batch=is_batch, is_in_order=is_in_order)
         self._descriptors = descriptors
 
     def take_up(self, context: OperatorContext) -> None:

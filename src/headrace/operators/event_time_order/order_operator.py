@@ -51,7 +51,8 @@ class EventTimeOrderOperator(Operator):
     their order.
 
     Args:
-        operator: the operator; a :class:`KeyedProcessOperator` where the inputs that are not broadcast are keyed.
+        operator: the operator, which knows of the order; a :class:`KeyedProcessOperator` where the inputs that are not
+            broadcast are keyed.
         input_types: the types of both inputs.
         broadcast: the input that all subtasks get as a whole, if there is one: it goes first. Else the first one does.
     """
@@ -63,8 +64,6 @@ class EventTimeOrderOperator(Operator):
         broadcast: int | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(operator, KeyedProcessOperator):
-            operator.is_in_order = True
         self._operator = operator
         self._input_types = input_types
         self._broadcast = broadcast

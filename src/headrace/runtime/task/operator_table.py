@@ -164,6 +164,7 @@ class OperatorMaker:
             planned.side_types_read,
             TWO_INPUTS,
             is_batch=self._plan.settings.is_batch,
+            is_in_order=spec.in_event_time_order,
         )
         return self._in_order(planned, spec, operator)
 
@@ -180,6 +181,7 @@ class OperatorMaker:
             planned.side_types_read,
             spec.descriptors,
             is_batch=self._plan.settings.is_batch,
+            is_in_order=spec.in_event_time_order,
         )
         return self._in_order(planned, spec, operator, BROADCAST)
 
