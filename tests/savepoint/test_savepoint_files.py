@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,22 +166,43 @@ def test_a_native_savepoint_keeps_its_files_until_it_is_disposed_of(taken: Place
     assert list((taken.root / "job" / "pins").iterdir()) == []
 
 
+@pytest.mark.parametrize("is_removed", [True, False])
 def test_a_native_savepoint_that_is_not_where_it_was_is_told_with_what_keeps_its_files(
-    place: Place, caplog: pytest.LogCaptureFixture
+    is_removed: bool, place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = start(place, "job", 1)
     wait_for_records(client, 20)
     native = Path(client.trigger_savepoint(format_type="native").result(DEADLINE))
     client.stop().result(DEADLINE)
-    for told in (False, True):
-        client = start(place, "job", 1, ends=True)
-        client.get_job_execution_result().result(DEADLINE)
-        lines = [line for line in caplog.messages if "is not there" in line]
-        assert len(lines) == told
-        shutil.rmtree(native, ignore_errors=True)
+    if is_removed:
+        shutil.rmtree(native)
+    start(place, "job", 1, ends=True).get_job_execution_result().result(DEADLINE)
+    for thread in threading.enumerate():
+        if thread.name == "headrace-native-savepoints":
+            thread.join(DEADLINE)
     (pin,) = (place.root / "job" / "pins").iterdir()
-    assert str(native) in lines[0]
-    assert f"remove {pin}" in lines[0]
+    assert (f"the native savepoint {native} is not there" in caplog.text) is is_removed
+    assert (f"remove {pin} too" in caplog.text) is is_removed
+
+
+@pytest.mark.timeout(60)
+def test_a_job_does_not_wait_for_the_storage_of_a_native_savepoint(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = start(place, "job", 1)
+    wait_for_records(client, 20)
+    client.trigger_savepoint(format_type="native").result(DEADLINE)
+    client.stop().result(DEADLINE)
+    answers, asked = threading.Event(), threading.Event()
+
+    def silent(*_: object) -> bool:
+        asked.set()
+        return answers.wait(DEADLINE)
+
+    monkeypatch.setattr(savepoints, "_is_native", silent)
+    start(place, "job", 1, ends=True).get_job_execution_result().result(DEADLINE / 3)
+    assert asked.wait(DEADLINE)
+    answers.set()
 
 
 def test_a_checkpoint_directory_will_do_if_all_is_published(place: Place, taken: Place) -> None:

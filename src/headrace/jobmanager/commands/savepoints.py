@@ -8,9 +8,11 @@ has been published.
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +25,7 @@ from headrace.common.errors import (
     SavepointError,
     SavepointMissingError,
 )
-from headrace.common.logs import get_logger
+from headrace.common.logs import get_logger, with_fields
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_out
@@ -31,7 +33,7 @@ from headrace.savepoint.tasks import Export, with_tables
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from headrace.checkpoint.manifest import Manifest
@@ -216,12 +218,15 @@ def recover(job: JobServices) -> None:
             job.store.unpin(name)
         except (HeadraceError, OSError) as error:
             logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
-    _tell_gone(job)
+    pins = job.store.lasting_pins()
+    if pins:  # their storages may be slow to answer, or may not, and the job does not depend on it
+        asking = with_fields(partial(_tell_gone, job, pins))
+        threading.Thread(target=asking, name="headrace-native-savepoints", daemon=True).start()
 
 
-def _tell_gone(job: JobServices) -> None:
+def _tell_gone(job: JobServices, pins: Mapping[str, Pin]) -> None:
     """Tell of native savepoints that are not where they were: what they need stays, for they may have been moved."""
-    for name, pin in job.store.lasting_pins().items():
+    for name, pin in pins.items():
         try:
             is_gone = not _is_native(open_storage(pin.savepoint, options=job.storage_options), name)
         except (HeadraceError, OSError) as error:
@@ -229,8 +234,8 @@ def _tell_gone(job: JobServices) -> None:
             continue
         if is_gone:
             logger.warning(
-                "the native savepoint %s is not there, and the %d files that it needs stay: if it has been removed, "
-                "and not moved, remove %s (headrace savepoint --dispose removes both)",
+                "the native savepoint %s is not there, and the %d files that it needs stay: if it was removed, and not "
+                "moved, remove %s too, as headrace savepoint --dispose would have done",
                 pin.savepoint,
                 len(pin.files),
                 job.store.storage.folder(PINS).locate(name),
