@@ -225,3 +225,10 @@ class Job:
                 operator.keyed.current = entry
                 results[row] = action(operator, entry.key, row)
         return results
+
+
+def at_key(job: Job, key: Any = 1) -> Any:
+    """The backend of an epoch that has begun, with ``key`` being processed."""
+    (operator,) = job.begin()
+    operator.keyed.current = operator.keyed.bind(job.codec.encode([key]))[0]
+    return operator.keyed

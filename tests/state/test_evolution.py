@@ -31,8 +31,7 @@ from headrace.state.descriptors import (
 from headrace.state.evolution import Incompatible, evolution
 from headrace.state.renamed_fields import RenamedFields
 from headrace.state.runs import merging
-from tests.state.harness import Job
-from tests.state.test_keyed_state import at_key
+from tests.state.harness import Job, at_key
 
 
 @dataclass(frozen=True)

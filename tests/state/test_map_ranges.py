@@ -18,8 +18,8 @@ from headrace.state.keyed.map_cell import SortedKeys
 from headrace.state.keyed.map_entries import MapEntries
 from headrace.state.runs.sections import BLOCK, Section
 from headrace.storage.posix import PosixFolder
-from tests.state.harness import Job
-from tests.state.test_map_state import ENTRIES, KEYS, MapMachine, at_key, fill
+from tests.state.harness import Job, at_key
+from tests.state.test_map_state import ENTRIES, KEYS, MapMachine, fill
 
 BOUNDS = st.none() | st.integers(-45, 45) | st.sampled_from([2**63 - 1, 2**63, 2**70, 1 - 2**63, -(2**63), -(2**70)])
 

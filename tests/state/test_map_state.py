@@ -25,7 +25,7 @@ from headrace.state.keys import hashing
 from headrace.state.keys.nan import same_nan
 from headrace.state.runs.list_columns import list_columns
 from headrace.storage.posix import PosixFolder
-from tests.state.harness import UID, Job
+from tests.state.harness import UID, Job, at_key
 
 ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
 TTL = 50
@@ -255,13 +255,6 @@ def test_all_nans_are_one_wherever_they_are_in_a_key(
     state = at_key(job).state(descriptor)
     state.remove(key())
     assert state.is_empty()
-
-
-def at_key(job: Job, key: int = 1) -> Any:
-    """The backend of an epoch that has begun, with ``key`` being processed."""
-    (operator,) = job.begin()
-    operator.keyed.current = operator.keyed.bind(job.codec.encode([key]))[0]
-    return operator.keyed
 
 
 def fill(job: Job, count: int) -> None:

@@ -7,13 +7,16 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headrace.common import Types
+from headrace.common import Configuration, Types
 from headrace.common.batch import Batch
-from headrace.datastream import AsyncFunction, DataStream
+from headrace.datastream import AsyncFunction, DataStream, StreamExecutionEnvironment
 from headrace.testing import JobHarness
 
 LONG = Types.LONG()
 MINUTE = 60_000
+
+Wait = Callable[..., DataStream]
+"""``ordered_wait`` or ``unordered_wait``."""
 
 asked: list[Any] = []
 """What was requested, in the order in which it was."""
@@ -99,3 +102,15 @@ def answers(apply: Callable[[DataStream], DataStream], numbers: list[int], *more
 def batch_of(rows: list[Any]) -> Batch:
     """Numbers as an operator gets them."""
     return Batch.of_rows(LONG, rows, [0] * len(rows), [0] * len(rows))
+
+
+def asking(wait: Wait, function: Any, capacity: int = 100, timeout: int = MINUTE) -> Callable[[DataStream], DataStream]:
+    """Applies a function to a stream of numbers."""
+    return lambda stream: wait(stream, function, timeout, capacity, LONG)
+
+
+def environment(**settings: str) -> StreamExecutionEnvironment:
+    """That of a job in this process, with one subtask."""
+    return StreamExecutionEnvironment.get_execution_environment(
+        Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1", **settings})
+    )

@@ -1,33 +1,29 @@
-"""Requests: how many at a time, in which order, for how long, and what becomes of those that fail."""
+"""Requests: how many at a time, in which order, for how long, and which functions a program may give."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 
-from headrace.common import Configuration, Types
+from headrace.common import Types
 from headrace.common.call_site import UNKNOWN_CALL_SITE
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, JobCancelledError, UserFunctionError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import (
     AsyncBatchFunction,
     AsyncDataStream,
     AsyncFunction,
     DataStream,
     RuntimeContext,
-    StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.operators.asynchronous import requesting_operator, requests
 from headrace.operators.asynchronous.async_operator import AsyncOperator
-from headrace.operators.asynchronous.intake import RecordIntake
-from headrace.operators.asynchronous.requests import Answers, RequestSettings
+from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.base import OperatorContext
 from headrace.testing import JobHarness
@@ -36,22 +32,19 @@ from tests.operators.asynchronous.services import (
     MINUTE,
     Never,
     Service,
+    Wait,
     answers,
     asked,
+    asking,
     batch_of,
+    environment,
     harness,
     in_flight,
     turns,
 )
 
-Wait = Callable[..., DataStream]
 WAYS = [AsyncDataStream.ordered_wait, AsyncDataStream.unordered_wait]
 both_ways = pytest.mark.parametrize("wait", WAYS, ids=["ordered", "unordered"])
-
-
-def asking(wait: Wait, function: Any, capacity: int = 100, timeout: int = MINUTE) -> Callable[[DataStream], DataStream]:
-    """Applies a function to a stream of numbers."""
-    return lambda stream: wait(stream, function, timeout, capacity, LONG)
 
 
 # --- order and capacity ----------------------------------------------------------------------------------------------
@@ -317,186 +310,6 @@ def test_a_result_that_comes_too_late_is_none() -> None:
     assert answers(asking(AsyncDataStream.unordered_wait, Late(), timeout=5), [7]) == [-7]
 
 
-# --- failures --------------------------------------------------------------------------------------------------------
-
-
-class Fails(Service):
-    """Raises for number 3."""
-
-    def __init__(self, error: Callable[[], BaseException]) -> None:
-        self._error = error
-
-    async def answer(self, value: int) -> list[int]:
-        if value == 3:
-            raise self._error()
-        return [value]
-
-
-def own_cancellation() -> BaseException:
-    return asyncio.CancelledError("of an inner task")
-
-
-@pytest.mark.parametrize(
-    "error", [partial(ValueError, "no"), partial(SystemExit, 3), KeyboardInterrupt, GeneratorExit, own_cancellation]
-)
-def test_a_failure_names_operator_line_and_record(error: Callable[[], BaseException]) -> None:
-    with pytest.raises(UserFunctionError) as raised:
-        answers(asking(AsyncDataStream.unordered_wait, Fails(error)), [1, 2, 3, 4])
-    text = str(raised.value)
-    assert "operator 'AsyncWait' (uid asked, subtask 0) failed" in text
-    assert re.search(r"test_async_functions.py:\d+ in answer", text)
-    assert "record: 3" in text
-    assert type(error()).__name__ in text
-
-
-def below(value: int) -> None:
-    raise ValueError(f"{value} is below")
-
-
-def test_a_failure_tells_how_the_program_came_there() -> None:
-    class Deep(Service):
-        async def answer(self, value: int) -> list[int]:
-            below(value)
-            return []
-
-    with pytest.raises(UserFunctionError, match=r"in below\n *record: 1") as raised:
-        answers(asking(AsyncDataStream.unordered_wait, Deep()), [1])
-    assert re.search(r"(?s)in the task:.*in answer.*in below", "".join(raised.value.__notes__))
-
-
-def test_no_request_begins_behind_a_failure_or_the_end() -> None:
-    async def invoke(value: int) -> list[int]:
-        asked.append(value)
-        return [value] if value < 3 else below(value)  # type: ignore[return-value]
-
-    async def run(*, fails: bool) -> None:
-        context = OperatorContext("service", "s", 0, 1, 128, UNKNOWN_CALL_SITE)
-        function = requests.RequestFunction(invoke, requesting_operator.out_of_time, invoke)
-        made = requests.Requests(function, RequestSettings(0, 10, False, NO_RETRY_STRATEGY), context)
-        taken = RecordIntake(made)
-        taken.add(Answers(batch_of([1, 3 if fails else 2])))
-        await turns()
-        assert (made.failure is not None) is fails
-        if not fails:
-            await made.end()
-        taken.add(Answers(batch_of([4])))
-        await turns()
-
-    for fails in (True, False):
-        asked.clear()
-        asyncio.run(run(fails=fails))
-        assert asked == [1, 3 if fails else 2]
-
-
-@pytest.mark.parametrize("method", ["open", "close"])
-@pytest.mark.parametrize("error", [partial(ValueError, "no"), partial(SystemExit, 3)])
-def test_failures_of_open_and_close_are_told(method: str, error: Callable[[], BaseException]) -> None:
-    def raises(runtime_context: RuntimeContext | None = None) -> None:
-        raise error()
-
-    function = Service()
-    setattr(function, method, raises)
-    with pytest.raises(UserFunctionError, match=type(error()).__name__):
-        answers(asking(AsyncDataStream.unordered_wait, function), [1])
-
-
-_loops: list[object] = []
-
-
-class Client(Service):
-    def open(self, runtime_context: RuntimeContext) -> None:
-        _loops.append(asyncio.get_running_loop())
-
-    async def answer(self, value: int) -> list[int]:
-        _loops.append(asyncio.get_running_loop())
-        return [value]
-
-    async def close(self) -> None:
-        await asyncio.sleep(0)
-        _loops.append(asyncio.get_running_loop())
-
-
-def test_open_and_close_run_in_the_loop() -> None:
-    assert answers(asking(AsyncDataStream.unordered_wait, Client()), [1], [2]) == [1, 2]
-    assert len(_loops) == 6  # opened anew for each epoch, as the harness does
-    assert len(set(_loops)) == 2
-
-
-def test_a_task_of_the_function_that_exits_does_not_end_the_loop() -> None:
-    class Careless(Service):
-        async def answer(self, value: int) -> list[int]:
-            async def exits() -> None:
-                raise SystemExit(1)
-
-            task = asyncio.get_running_loop().create_task(exits())
-            await asyncio.wait([task])
-            return [value] if isinstance(task.exception(), SystemExit) else []
-
-    assert answers(asking(AsyncDataStream.unordered_wait, Careless()), [1, 2]) == [1, 2]
-
-
-# --- failures of the job ---------------------------------------------------------------------------------------------
-
-_away = {"left": 0}
-
-
-class OftenAway(Service):
-    """Is away so many times."""
-
-    async def answer(self, value: int) -> list[int]:
-        if value == 5 and _away["left"]:
-            _away["left"] -= 1
-            raise ConnectionError("the service is away")
-        return [value]
-
-
-def environment(**settings: str) -> StreamExecutionEnvironment:
-    return StreamExecutionEnvironment.get_execution_environment(
-        Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1", **settings})
-    )
-
-
-def test_every_result_is_there_once_after_a_failure() -> None:
-    _away["left"] = 2
-    env = environment(
-        **{
-            "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.delay": "1 ms",
-            "restart-strategy.fixed-delay.attempts": "5",
-            "headrace.epoch.max-records": "2",
-        }
-    )
-    found = AsyncDataStream.unordered_wait(env.from_sequence(1, 8), OftenAway(), MINUTE, output_type=LONG)
-    with found.execute_and_collect() as results:
-        assert list(results) == list(range(1, 9))
-    assert asked.count(5) == 3
-
-
-_begun = threading.Event()
-_ended = threading.Event()
-
-
-class Endless(Service):
-    async def answer(self, value: int) -> list[int]:
-        _begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            _ended.set()
-        return []
-
-
-def test_cancelling_the_job_ends_requests_in_flight() -> None:
-    env = environment()
-    AsyncDataStream.unordered_wait(env.from_sequence(1, 8), Endless(), 0, output_type=LONG).print()
-    client = env.execute_async()
-    assert _begun.wait(60)
-    client.cancel().result(timeout=60)
-    assert _ended.wait(60)
-    with pytest.raises(JobCancelledError):
-        client.get_job_execution_result().result(timeout=60)
-
-
 # --- the program -----------------------------------------------------------------------------------------------------
 
 
@@ -593,4 +406,4 @@ def test_a_close_that_never_returns_is_left_behind(
     monkeypatch.setattr(requesting_operator, "_CLOSE_SECONDS", 0.01)
     assert answers(asking(AsyncDataStream.ordered_wait, NeverClosed()), [1, 2]) == [1, 2]
     (told,) = [record.getMessage() for record in caplog.records if "close()" in record.getMessage()]
-    assert re.search(r"test_async_functions.py:\d+.*close\(\) of its NeverClosed has not come to an end", told)
+    assert re.search(r"services.py:\d+.*close\(\) of its NeverClosed has not come to an end", told)
