@@ -24,6 +24,7 @@ from headrace.common.values import handler_of
 
 NOON = datetime.datetime(2024, 2, 29, 12)
 NOON_UTC = NOON.replace(tzinfo=datetime.UTC)
+UTC = datetime.UTC
 EAST, WEST = (datetime.timezone(datetime.timedelta(hours=hours)) for hours in (1, -1))
 PAIR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 NAMED = Types.ROW_NAMED(["id", "age"], [Types.LONG(), Types.BYTE()])
@@ -267,3 +268,70 @@ def test_a_value_that_cannot_even_be_compared_is_refused_like_any_other(
         handler_of(info).coerce(value)
     with pytest.raises(InvalidTypeError, match=re.escape(f"row 0{path}: got ")):
         layout_of(info).coerced_rows([value])
+
+
+DAY = datetime.date(2026, 1, 31)
+LATER = datetime.datetime(2026, 1, 31, 12, 30)
+TEXTS: list[tuple[TypeInformation, str, Any]] = [
+    (Types.SQL_DATE(), "2026-01-31", DAY),
+    (Types.SQL_TIME(), "12:30", LATER.time()),
+    (Types.SQL_TIME(), "12:30:00.1234567", LATER.time().replace(microsecond=123456)),
+    (Types.SQL_TIMESTAMP(), "2026-01-31", datetime.datetime(2026, 1, 31)),
+    (Types.SQL_TIMESTAMP(), "2026-01-31 12:30", LATER),
+    (Types.SQL_TIMESTAMP(), "2026-01-31T12:30:00.123456789", LATER.replace(microsecond=123456)),
+    (Types.TIMESTAMP_LTZ(), "2026-01-31 13:30:00.1234567+0100", LATER.replace(microsecond=123456, tzinfo=UTC)),
+    (Types.TIMESTAMP_LTZ(), "9999-12-31T23:59:59.999999999Z", datetime.datetime.max.replace(tzinfo=UTC)),
+    (Types.INSTANT(), "1970-01-01T00:00:01.123456789Z", Instant(1, 123456789)),
+    (Types.INT(), "+007", 7),
+    (Types.BIG_INT(), "-" + "9" * 30, -int("9" * 30)),
+    (Types.DOUBLE(), "1e400", float("inf")),
+    (Types.FLOAT(), "-1e39", float("-inf")),
+    (Types.BIG_DEC(), "+.5e1", Decimal("5")),
+    (Types.BOOLEAN(), "True", True),
+    (Types.CHAR(), "\n", "\n"),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), "YQ==", b"a"),
+]
+NO_TEXTS = [
+    (Types.SQL_DATE(), ["2026-W01-1", "20260131", "2026-1-1", "0000-01-01", "2026-01-31 ", "2026-02-30"]),
+    (Types.SQL_TIME(), ["12", "24:00", "12:30:60", "12:30Z", "12:30:00.", "12:30:00.1234567890", "12:30:00,5"]),
+    (Types.SQL_TIMESTAMP(), ["2026-01-31X12:30", "2026-01-31T12:30Z", "0000-12-31T00:00", "2026-01-31t12:30"]),
+    (Types.TIMESTAMP_LTZ(), ["2026-01-31T12:30", "2026-01-31Z", "0001-01-01T00:00:00+01:00", "0000-12-31T23:59-01:00"]),
+    (Types.INSTANT(), ["2300-01-01T00:00:00Z", "2026-01-31T12:30:00z"]),
+    (Types.SHORT(), ["0x10", "0X10", "1_0", "٣", " 1", "1.0", "32768", ""]),
+    (Types.BIG_INT(), ["0x10", "1_0", "٣", " 1", "1.0", "9" * 5000]),
+    (Types.DOUBLE(), ["0x10", "1_0", "1,5", " 1", ""]),
+    (Types.BIG_DEC(), ["0x10", "1_0", "1,5", " 1", "1e", "."]),
+    (Types.BOOLEAN(), ["1", "yes", ""]),
+    (Types.CHAR(), ["", "ab"]),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), ["YQ", "?"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), TEXTS)
+def test_a_text_is_read_alike_alone_and_in_a_column(kind: TypeInformation, text: str, value: Any) -> None:
+    handler = handler_of(kind)
+    beside = ["12:30:00", "2026-01-31", "2026-01-31T12:30:00Z", "1", "x", "1.5", "true", "2026-01-31T12:30:00"]
+    fits = [other for other in beside if _fits(kind, other)]
+
+    assert handler.parse(text) == value
+    for texts in ([text], [text, None], *([text, other] for other in fits), *([other, text] for other in fits)):
+        found = handler.decode(handler.parse_all(pa.array(texts)))
+        assert found[texts.index(text)] == value
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in NO_TEXTS for text in texts])
+def test_a_text_of_another_form_is_told_with_the_one_that_is_expected(kind: TypeInformation, text: str) -> None:
+    handler = handler_of(kind)
+    expected = f"{text!r} is not" if len(text) < 100 else "9... is not"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        handler.parse(text)
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        handler.parse_all(pa.array([None, text]))
+
+
+def _fits(kind: TypeInformation, text: str) -> bool:
+    try:
+        handler_of(kind).parse(text)
+    except ValueError:
+        return False
+    return True

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.values.handler import TypeHandler, WrongValueError, expect_json, one_array, valid_mask
+from headrace.common.values.handler import TypeHandler, WrongValueError, expect_json, one_array, shown_value, valid_mask
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import BasicTypeInfo
@@ -27,6 +29,8 @@ class BasicHandler(TypeHandler):
         expected: what the values have to be, for error messages.
         json_as_string: whether JSON has the text of such a value, in a string.
         class_tells: whether every instance of the class is a coerced value.
+        text_pattern: what a text of such a value looks like; what looks so may still be beyond the type.
+        text_form: the same in words, for error messages.
         from_equal: the class that makes a value of one that Python calls equal, since keys are stored as such (``1``
             for ``1.0``); None where equal values are alike.
     """
@@ -38,6 +42,8 @@ class BasicHandler(TypeHandler):
     expected: str
     json_as_string: ClassVar[bool] = False
     class_tells: ClassVar[bool] = True
+    text_pattern: ClassVar[re.Pattern[str]] = re.compile("(?s).*")
+    text_form: str
     from_equal: ClassVar[type | None] = None
 
     def __init__(self, info: BasicTypeInfo) -> None:
@@ -79,6 +85,35 @@ class BasicHandler(TypeHandler):
         if self.class_tells:  # stays within C
             return self._exact.issuperset(map(type, values))
         return super().all_coerced(values)
+
+    def parse(self, text: str) -> Any:
+        if self.text_pattern.fullmatch(text) is not None:
+            with suppress(ValueError, ArithmeticError):
+                return self.parse_matching(text)
+        raise ValueError(f"{shown_value(text)} is not {self.text_form}")
+
+    def parse_matching(self, text: str) -> Any:
+        """A value from a text that looks like one.
+
+        Raises:
+            ValueError: when there is no such value.
+            ArithmeticError: likewise.
+        """
+        raise ValueError(text)
+
+    def parse_all(self, texts: pa.Array) -> pa.Array:
+        try:
+            return self.cast_texts(texts)
+        except pa.ArrowInvalid:
+            return super().parse_all(texts)
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        """As :meth:`parse_all` without a loop in Python, for texts in their usual form.
+
+        Raises:
+            ArrowInvalid: when one of them has another form, or is no value of this type.
+        """
+        raise pa.ArrowInvalid("has no usual form")
 
     def from_json(self, value: Any) -> Any:
         if not self.json_as_string or value is None:

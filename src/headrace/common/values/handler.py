@@ -40,7 +40,7 @@ class WrongValueError(Exception):
 
     def describe(self) -> str:
         """Where within the value, what is there, and what was expected."""
-        return f"{self.path}: got {_shown(self.value)} ({type(self.value).__name__}), expected {self.expected}"
+        return f"{self.path}: got {shown_value(self.value)} ({type(self.value).__name__}), expected {self.expected}"
 
 
 class TypeHandler(ABC):
@@ -142,6 +142,14 @@ class TypeHandler(ABC):
         """
         raise ValueError(f"a value of type {self.info} cannot be read from text")
 
+    def parse_all(self, texts: pa.Array) -> pa.Array:
+        """A column of values from their texts, by the rule of :meth:`parse`; null stays null.
+
+        Raises:
+            ValueError: for the first text that is no value of this type.
+        """
+        return self.encode([None if text is None else self.parse(text) for text in texts.to_pylist()])
+
     def from_json(self, value: Any) -> Any:
         """A value from what :mod:`json` makes of it, with numbers that have a fraction as ``Decimal``.
 
@@ -219,7 +227,8 @@ def expect_json(value: Any, wanted: type, kind: Any) -> None:
         raise ValueError(f"{value!r} is no value of type {kind}")
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """A value for a message, shortened."""
     try:
         text = repr(value)
     except Exception:  # a user's __repr__ may raise anything, and Python's own does for huge integers

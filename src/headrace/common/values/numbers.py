@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from math import isnan
 from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -25,6 +26,7 @@ _BITS_AS_DECIMAL: Final = 2048
 _EXACT_DOUBLES: Final = 2**53
 """Integers up to this are doubles."""
 
+_DIGITS: Final = re.compile("[+-]?[0-9]+")
 _SINGLE: Final = Struct("<f")
 _PLAIN_FROM: Final = Decimal("0.001")
 _PLAIN_BELOW: Final = Decimal(10_000_000)
@@ -71,16 +73,17 @@ class BooleanHandler(_NumpyHandler):
     def text_of_present(self, value: Any) -> str:
         return "true" if value else "false"
 
-    def parse(self, text: str) -> bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(f"{text!r} is neither true nor false")
+    text_pattern = re.compile("(?ia:true|false)")
+    text_form = "true or false"
+
+    def parse_matching(self, text: str) -> bool:
         return text.lower() == "true"
 
 
 class IntegerHandler(_NumpyHandler):
     """BYTE, SHORT, INT, LONG: integers of 8 to 64 bits."""
 
-    __slots__ = ("_high", "_low", "expected")
+    __slots__ = ("_high", "_low", "expected", "text_form")
     value_class = int
     class_tells = False
 
@@ -89,6 +92,7 @@ class IntegerHandler(_NumpyHandler):
         self._low, self._high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
         wider = "Types.LONG()" if bits < _BITS[BasicType.LONG] else "Types.BIG_INT()"
         self.expected = f"an int from {self._low} to {self._high} ({wider} takes larger ones)"
+        self.text_form = f"a whole number from {self._low} to {self._high} in decimal digits"
         super().__init__(info)
 
     def convert(self, value: Any) -> int:
@@ -104,8 +108,18 @@ class IntegerHandler(_NumpyHandler):
             return True
         return super().all_coerced(values)
 
-    def parse(self, text: str) -> int:
-        return int(text)
+    text_pattern = _DIGITS
+
+    def parse_matching(self, text: str) -> int:
+        value = int(text)
+        if not self._low <= value <= self._high:
+            raise ValueError(value)
+        return value
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        if pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py():
+            raise pa.ArrowInvalid("may be hexadecimal, which Arrow takes for a number")
+        return texts.cast(self.storage)
 
 
 class DoubleHandler(_NumpyHandler):
@@ -133,8 +147,15 @@ class DoubleHandler(_NumpyHandler):
     def text_of_present(self, value: Any) -> str:
         return _java_number(repr(float(value)))
 
-    def parse(self, text: str) -> float:
-        return float(text)
+    text_form = "a number such as 12.5, NaN or Infinity"
+
+    def parse_matching(self, text: str) -> float:
+        value: float = self.cast_texts(pa.array([text])).to_pylist()[0]
+        return value
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        """As declared. A number beyond the largest one is infinite, as in Java."""
+        return texts.cast(self.storage)
 
     def from_json(self, value: Any) -> Any:
         return float(value) if isinstance(value, Decimal | int) and not isinstance(value, bool) else value
@@ -194,7 +215,10 @@ class BigIntHandler(BasicHandler):
     def decode(self, array: pa.Array) -> list[Any]:
         return [None if digits is None else int(digits, 0) for digits in array.to_pylist()]
 
-    def parse(self, text: str) -> int:
+    text_pattern = _DIGITS
+    text_form = "a whole number in decimal digits"
+
+    def parse_matching(self, text: str) -> int:
         return int(text)
 
 
@@ -220,11 +244,11 @@ class BigDecHandler(BasicHandler):
     def decode(self, array: pa.Array) -> list[Any]:
         return _each(Decimal, array.to_pylist())
 
-    def parse(self, text: str) -> Decimal:
-        try:
-            return Decimal(text)
-        except InvalidOperation:
-            raise ValueError(f"{text!r} is not a number") from None
+    text_pattern = re.compile(r"(?ia:[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|s?nan[0-9]*|inf(?:inity)?))")
+    text_form = "a decimal number such as 12.5"
+
+    def parse_matching(self, text: str) -> Decimal:
+        return Decimal(text)
 
     def from_json(self, value: Any) -> Any:
         return self.parse(value) if isinstance(value, str) else value

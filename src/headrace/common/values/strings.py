@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,13 @@ class StringHandler(BasicHandler):
             return str.__str__(value)
         raise ValueError(value)
 
-    def parse(self, text: str) -> str:
+    text_form = "a string"
+
+    def parse_matching(self, text: str) -> str:
         return text
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        return texts.cast(self.storage)
 
 
 class CharHandler(StringHandler):
@@ -37,6 +43,8 @@ class CharHandler(StringHandler):
     __slots__ = ()
     expected = "a str of one character"
     class_tells = False
+    text_pattern = re.compile("(?s:.)")
+    text_form = "one character"
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
         array = super().encode_exact(values)
@@ -48,6 +56,11 @@ class CharHandler(StringHandler):
     def add_check(self, source: CheckSource, value: str) -> str:
         first, character = source.bind(value)
         return f"type({first}) is str and len({character}) == 1"
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        if pc.any(pc.not_equal(pc.utf8_length(texts), 1)).as_py():
+            raise pa.ArrowInvalid("not one character")
+        return super().cast_texts(texts)
 
 
 class BytesHandler(BasicHandler):
@@ -63,5 +76,7 @@ class BytesHandler(BasicHandler):
             return bytes(value)
         raise ValueError(value)
 
-    def parse(self, text: str) -> bytes:
+    text_form = "bytes in Base64"
+
+    def parse_matching(self, text: str) -> bytes:
         return base64.b64decode(text, validate=True)

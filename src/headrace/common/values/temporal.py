@@ -20,11 +20,23 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_BELOW_MICROS: Final = re.compile(r"[.,]\d{6}(\d+)")
+_BELOW_MICROS: Final = re.compile(r"\.\d{6}(\d+)")
 _MICROSECOND: Final = datetime.timedelta(microseconds=1)
 _FIRST_MICROS: Final = (datetime.datetime.min - _EPOCH) // _MICROSECOND
+_SECOND_DAY_MICROS: Final = _FIRST_MICROS + 86_400_000_000
 _LAST_MICROS: Final = (datetime.datetime.max - _EPOCH) // _MICROSECOND
+_FIRST_DAY: Final = (datetime.datetime.min - _EPOCH).days
+_LAST_DAY: Final = (datetime.datetime.max - _EPOCH).days
+_FIRST_NANOS: Final = -(2**63) + 1  # the smallest number stands for "not a time" in numpy and Arrow
+_LAST_NANOS: Final = 2**63 - 1
 _zone_of: Final = attrgetter("tzinfo")
+
+_DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_SECONDS: Final = r"(?::[0-9]{2}(?:\.[0-9]{1,9})?)?"
+_CLOCK: Final = f"[0-9]{{2}}(?::[0-9]{{2}}{_SECONDS})?"
+_ZONE: Final = "(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)"
+_WITHOUT_ZONE: Final = re.compile(f"{_DAY}(?:[T ]{_CLOCK})?")
+_WITH_ZONE: Final = re.compile(f"{_DAY}[T ]{_CLOCK}{_ZONE}")
 
 
 def _integers(array: pa.Array, width: pa.DataType) -> np.ndarray[Any, Any]:
@@ -59,8 +71,15 @@ class DateHandler(BasicHandler):
     def text_of_present(self, value: Any) -> str:
         return datetime.date.isoformat(value)
 
-    def parse(self, text: str) -> datetime.date:
+    text_pattern = re.compile(_DAY)
+    text_form = "a date such as 2026-01-31, in the years 1 to 9999"
+
+    def parse_matching(self, text: str) -> datetime.date:
         return datetime.date.fromisoformat(text)
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        days = texts.cast(self.storage)
+        return days if _lie_between(days.view(pa.int32()), _FIRST_DAY, _LAST_DAY) else _refuse()
 
 
 class TimeHandler(BasicHandler):
@@ -88,8 +107,17 @@ class TimeHandler(BasicHandler):
     def text_of_present(self, value: Any) -> str:
         return datetime.time.isoformat(value)
 
-    def parse(self, text: str) -> datetime.time:
+    text_pattern = re.compile(f"[0-9]{{2}}:[0-9]{{2}}{_SECONDS}")
+    text_form = "a time such as 12:30:00.5"
+
+    def parse_matching(self, text: str) -> datetime.time:
         return datetime.time.fromisoformat(text)
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        if pc.min(pc.utf8_length(texts)).as_py() == len("12"):
+            _refuse()
+        moments = pc.binary_join_element_wise("1970-01-01", texts, "T")
+        return _to_micros(moments, pa.timestamp("us")).cast(self.storage)
 
 
 class TimestampHandler(BasicHandler):
@@ -128,11 +156,16 @@ class TimestampHandler(BasicHandler):
         fraction = f"{value.microsecond:06}".rstrip("0") or "0"
         return f"{value.date().isoformat()} {value:%H:%M:%S}.{fraction}"
 
-    def parse(self, text: str) -> datetime.datetime:
-        moment = datetime.datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            raise ValueError(f"{text!r} has a time zone")
-        return moment
+    text_pattern = _WITHOUT_ZONE
+    text_form = "a time without a zone such as 2026-01-31T12:30:00.5, in the years 1 to 9999"
+
+    def parse_matching(self, text: str) -> datetime.datetime:
+        return datetime.datetime.fromisoformat(text)
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        moments = _to_micros(texts, self.storage)
+        # A zone may lead from the year 0, which Arrow knows, into the first day.
+        return moments if _lie_between(moments.view(pa.int64()), _SECOND_DAY_MICROS, _LAST_MICROS) else _refuse()
 
 
 class TimestampLtzHandler(TimestampHandler):
@@ -148,11 +181,7 @@ class TimestampLtzHandler(TimestampHandler):
         if None in map(_zone_of, filter(None, values)):
             raise ValueError("has no time zone")
         array = pa.array(values, self.storage)
-        bounds = pc.min_max(array.cast(pa.int64()))
-        if (
-            bounds["min"].is_valid
-            and not _FIRST_MICROS <= bounds["min"].as_py() <= bounds["max"].as_py() <= _LAST_MICROS
-        ):
+        if not _lie_between(array.cast(pa.int64()), _FIRST_MICROS, _LAST_MICROS):
             raise ValueError("is in UTC before the year 1 or after 9999")
         return array
 
@@ -169,8 +198,11 @@ class TimestampLtzHandler(TimestampHandler):
     def text_of_present(self, value: Any) -> str:
         return str(value)
 
-    def parse(self, text: str) -> datetime.datetime:
-        return _parsed_with_zone(text)
+    text_pattern = _WITH_ZONE
+    text_form = "a time with a zone such as 2026-01-31T12:30:00.5Z, in the years 1 to 9999 of UTC"
+
+    def parse_matching(self, text: str) -> datetime.datetime:
+        return datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
 
 
 class InstantHandler(BasicHandler):
@@ -196,15 +228,33 @@ class InstantHandler(BasicHandler):
             nanos = nanos[:-3]
         return f"{whole.isoformat()}{'.' if nanos else ''}{nanos}Z"
 
-    def parse(self, text: str) -> Instant:
-        micros = (_parsed_with_zone(text) - _EPOCH_UTC) // _MICROSECOND
+    text_pattern = _WITH_ZONE
+    text_form = "a time with a zone such as 2026-01-31T12:30:00.5Z, in the years 1678 to 2261"
+
+    def parse_matching(self, text: str) -> Instant:
+        micros = (datetime.datetime.fromisoformat(text) - _EPOCH_UTC) // _MICROSECOND
         nanos = _BELOW_MICROS.search(text)  # which Python leaves out
-        more = 0 if nanos is None else int(nanos[1].ljust(3, "0")[:3])
+        more = 0 if nanos is None else int(nanos[1].ljust(3, "0"))
+        if not _FIRST_NANOS <= micros * 1000 + more <= _LAST_NANOS:
+            raise ValueError(text)
         return Instant(micros // 1_000_000, micros % 1_000_000 * 1000 + more)
 
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        return texts.cast(self.storage)
 
-def _parsed_with_zone(text: str) -> datetime.datetime:
-    moment = datetime.datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment
+
+def _to_micros(texts: pa.Array, storage: pa.DataType) -> pa.Array:
+    """Moments of texts that may have nine digits behind the second, of which six are kept, as Flink's types do."""
+    try:
+        return texts.cast(storage)
+    except pa.ArrowInvalid:  # it is for Arrow to be fast in the usual case, where there are no more digits
+        return pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]{1,3}(Z|[+-].*)?$", r"\1\2").cast(storage)
+
+
+def _lie_between(numbers: pa.Array, first: int, last: int) -> bool:
+    bounds = pc.min_max(numbers)
+    return not bounds["min"].is_valid or bool(first <= bounds["min"].as_py() <= bounds["max"].as_py() <= last)
+
+
+def _refuse() -> Any:
+    raise pa.ArrowInvalid("there is a moment that Python cannot hold, or one in another form")

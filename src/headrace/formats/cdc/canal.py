@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.columns import values_to_array
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS, BasicType, BasicTypeInfo
 from headrace.common.values import handler_of
 from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.former_rows import restored, told_nulls
@@ -137,13 +135,5 @@ def _elements(
 
 
 def _parsed(kind: TypeInformation, texts: pa.Array) -> pa.Array:
-    """Values of their texts."""
-    storage = kind.storage_type
-    if isinstance(kind, BasicTypeInfo) and kind.basic_type in _CAST:
-        return texts.cast(storage)
-    parse = handler_of(kind).parse
-    return values_to_array(kind, [None if text is None else parse(text) for text in texts.to_pylist()])
-
-
-_CAST: Final = WHOLE_NUMBERS | FLOATS | STRINGS | {BasicType.BOOLEAN, BasicType.SQL_TIMESTAMP, BasicType.SQL_DATE}
-"""Types whose texts Arrow reads."""
+    """Values of their texts; MySQL's booleans are the numbers 0 and 1."""
+    return texts.cast(pa.bool_()) if kind == Types.BOOLEAN() else handler_of(kind).parse_all(texts)
