@@ -12,10 +12,11 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.log import LogSink, LogSource, LogSourceBuilder, OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.log import Log
+from headrace.log import Log, TopicPartition
 from headrace.storage.posix import PosixFolder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import texts
@@ -41,6 +42,19 @@ def test_from_a_log_to_a_log_by_one_job_after_the_other(tmp_path: Path) -> None:
     batches = [batch for each in topic.log.partitions_of("copy") for batch in topic.log.fetch(each, 0).batches]
     copied = [value for batch in batches for value in batch.column("value").to_pylist()]
     assert sorted(copied, key=int) == texts(range(300))
+
+
+def test_a_job_manager_that_stood_still_sets_no_offset_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    topic = LogTopic(Log.open(str(tmp_path / "log"), create=True))
+    topic.put(range(9))
+    old, new = (EmbeddedPartitionedLog(Log(topic.log.folder), "readers") for _ in range(2))
+    place = TopicPartition(topic.name, 0)
+    steps = [(old, 2, 2), (new, 1, 1), (new, 5, 5), (old, 3, 5), (new, 6, 6)]  # one begins where its checkpoint is
+    for who, offset, then in steps:
+        who.topic_ids([topic.name])
+        who.commit({place: offset})
+        assert topic.committed("readers") == {0: then}
+    assert f"somebody else has committed 5 of {place}, this job is at 3" in caplog.text
 
 
 def test_a_reader_knows_a_topic_that_was_made_again(tmp_path: Path) -> None:

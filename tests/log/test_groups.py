@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from hypothesis.stateful import (
 from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError, OffsetOutOfRangeError
 from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
-from headrace.log.groups import CommittedOffset, Group, assign, offsets_from_json, offsets_to_json
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata, assign, offsets_from_json, offsets_to_json
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.store import LogStore
@@ -127,7 +129,7 @@ def test_others_go_on_after_one_that_is_dead(log: Log, seconds: Seconds) -> None
     assert numbers(other) == []
     seconds.now += 30
     assert numbers(other) == unfinished
-    with pytest.raises(CommitFailedError, match=r"given numbers-. to others.*did not poll for 30 s"):
+    with pytest.raises(CommitFailedError, match=r"given numbers-. to others since generation 3, as member .* session"):
         zombie.commit()
     lost = list[TopicPartition]()
     zombie.subscribe(["numbers"], on_revoke=lost.extend)
@@ -146,6 +148,167 @@ def test_a_paused_one_that_comes_back_reads_nothing_that_is_not_its_own(log: Log
     assert numbers(other) == [1, 2, 3]
     assert paused.poll() == []
     assert paused.assignment() == []
+
+
+# --- members that were away ------------------------------------------------------------------------------------------
+
+PLACE = TopicPartition("numbers", 0)
+
+
+def taken_over(log: Log, seconds: Seconds) -> tuple[Consumer, GroupMetadata, Consumer]:
+    """A member that read ten records and stood still, for whom it committed, and another that has committed twenty."""
+    log.create_topic("numbers", 1)
+    log.create_topic("output", 1)
+    send(log, *range(10))
+    away = member(log, seconds, auto_commit=False)
+    assert numbers(away) == list(range(10))
+    metadata = away.group_metadata()
+    other = member(log, seconds, auto_commit=False)
+    settle(other)
+    seconds.now += 31
+    send(log, *range(10, 20))
+    assert numbers(other) == list(range(20))
+    other.commit()
+    return away, metadata, other
+
+
+def transact(log: Log, offset: int, group: GroupMetadata | str) -> None:
+    """Write a record together with an offset."""
+    with Producer(Log(log.folder), "writer") as producer:
+        producer.begin_transaction()
+        producer.send("output", b"%d" % offset)
+        with contextlib.suppress(CommitFailedError):  # who passes over it is told again
+            producer.send_offsets_to_transaction({PLACE: offset}, group)
+        producer.commit_transaction()
+
+
+def committed(log: Log) -> tuple[int, int]:
+    """The offset of the group, and how many records were written."""
+    return log.committed("readers")[PLACE].offset, log.read("output").read_all().num_rows
+
+
+@pytest.mark.parametrize("has_left", [False, True], ids=["the other reads on", "the other has left"])
+def test_a_member_that_was_away_sets_no_offset_back_by_any_way(log: Log, seconds: Seconds, has_left: bool) -> None:
+    away, metadata, other = taken_over(log, seconds)
+    if has_left:
+        other.close()
+    for commit in (
+        away.commit,
+        lambda: away.commit({PLACE: 10}),
+        lambda: transact(log, 10, metadata),
+        lambda: transact(log, 10, away.group_metadata()),
+        lambda: transact(log, 10, "readers"),
+    ):
+        with pytest.raises(CommitFailedError, match=r"numbers-0|has members"):
+            commit()
+    assert committed(log) == (20, 0)
+    assert away.poll() == []
+    settle(away)
+    assert committed(log) == (20, 0)
+
+
+def test_a_member_that_came_back_commits_nothing_from_before(log: Log, seconds: Seconds) -> None:
+    away, before, other = taken_over(log, seconds)
+    other.close()
+    away.subscribe(["numbers"])
+    for commit in (away.commit, lambda: transact(log, 10, before), lambda: transact(log, 10, away.group_metadata())):
+        with pytest.raises(CommitFailedError, match=r"given numbers-0 to others since generation 1, as member \w{32} "):
+            commit()
+    send(log, 20, 21)
+    assert numbers(away) == [20, 21]
+    with pytest.raises(CommitFailedError, match="since generation 1"):
+        transact(log, 10, before)
+    transact(log, 22, away.group_metadata())
+    assert committed(log) == (22, 1)
+    away.commit({PLACE: 21})  # who reads the partition may
+    assert committed(log) == (21, 1)
+
+
+def test_a_transaction_is_fenced_when_it_is_committed(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    log.create_topic("output", 1)
+    send(log, 1, 2)
+    away = member(log, seconds, auto_commit=False)
+    producer = Producer(log, "writer")
+    producer.begin_transaction()
+    producer.send("output", b"1")
+    assert numbers(away) == [1, 2]
+    producer.send_offsets_to_transaction({PLACE: 2}, away.group_metadata())
+    other = member(log, seconds)
+    settle(other)
+    seconds.now += 31
+    assert numbers(other) == [1, 2]
+    for _ in range(2):
+        with pytest.raises(CommitFailedError, match="has given numbers-0 to others since generation 1"):
+            producer.commit_transaction()
+    producer.abort_transaction()
+    assert log.read("output").read_all().num_rows == 0
+    producer.begin_transaction()
+    producer.send("output", b"2")
+    producer.commit_transaction()
+    producer.close()
+    assert log.read("output").read_all().column("value").to_pylist() == [b"2"]
+
+
+def test_what_a_member_keeps_it_may_commit_whoever_comes(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 2)
+    log.create_topic("output", 1)
+    send(log, 0, 1)
+    first = member(log, seconds, auto_commit=False)
+    assert numbers(first) == [0, 1]
+    metadata = first.group_metadata()
+    second = member(log, seconds)
+    settle(first, second)
+    assert first.assignment() == [PLACE]
+    transact(log, 1, metadata)  # of a generation before: the partition has been its own all the time
+    assert committed(log) == (1, 1)
+
+
+def test_a_consumer_that_is_no_member_commits_with_a_transaction(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    log.create_topic("output", 1)
+    send(log, 0, 1, 2)
+    alone = Consumer(log, "readers", clock=seconds)
+    alone.assign([PLACE])
+    for offset in (2, 1):  # it may set offsets back
+        transact(log, offset, alone.group_metadata())
+        assert committed(log)[0] == offset
+    transact(log, 3, "readers")
+    transact(log, 2, "readers")
+    assert committed(log) == (2, 4)
+    once = member(log, seconds)
+    with pytest.raises(CommitFailedError, match=r"has members.*consumer\.group_metadata\(\)"):
+        transact(log, 3, alone.group_metadata())
+    once.close()
+    transact(log, 3, "readers")
+    with pytest.raises(CommitFailedError, match="numbers-0 of group 'readers' is at offset 3, and 2 would set it back"):
+        transact(log, 2, "readers")
+    transact(log, 1, alone.group_metadata())
+    assert committed(log) == (1, 6)
+    with pytest.raises(InvalidProgramError, match="Consumer\\(log, group_id"):
+        Consumer(log).group_metadata()
+
+
+def test_a_transaction_has_no_offsets_of_a_topic_that_was_made_again(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    log.create_topic("output", 1)
+    send(log, 0, 1, 2)
+    consumer = member(log, seconds, auto_commit=False)
+    assert numbers(consumer) == [0, 1, 2]
+    metadata = consumer.group_metadata()
+    log.delete_topic("numbers")
+    log.create_topic("numbers", 1)
+    transact(log, 3, metadata)
+    assert log.committed("readers") == {}
+
+
+def test_groups_of_older_logs_are_read(log: Log, seconds: Seconds) -> None:
+    log.create_topic("numbers", 1)
+    member(log, seconds).poll()
+    group = log.groups()["readers"]
+    assert (Group.from_json(group.to_json()), group.assigned) == (group, {PLACE: 1})
+    document = {key: value for key, value in group.to_json().items() if key != "assigned"}
+    assert Group.from_json(document) == replace(group, assigned={})
 
 
 def test_a_clock_that_jumps_costs_a_member_its_partitions_and_no_record(log: Log, seconds: Seconds) -> None:
@@ -402,5 +565,83 @@ class GroupMachine(RuleBasedStateMachine):
         assert set(self.read) == set(range(self.sent))
 
 
-def test_nothing_is_passed_over_whatever_members_do() -> None:
-    run_state_machine_as_test(GroupMachine, settings=settings(deadline=None, max_examples=30, stateful_step_count=25))
+class TransactionMachine(GroupMachine):
+    """Members write what they read with their offsets in transactions, late or never; it is written once."""
+
+    def teardown(self) -> None:
+        if not hasattr(self, "log"):
+            return
+        for each in self.members:
+            each.close()
+        self.members = [member(self.log, self.seconds, auto_commit=False)]
+        for _ in range(5):
+            self.seconds.now += 16
+            self.write(0, 1_000)
+        assert sorted(map(int, self.log.read("output").read_all().column("value").to_pylist())) == list(
+            range(self.sent)
+        )
+
+    @initialize(partitions=st.integers(1, 4))
+    def begin(self, partitions: int) -> None:
+        super().begin(partitions)
+        self.log.create_topic("output", 1)
+        self.open: list[tuple[list[bytes], dict[TopicPartition, int], GroupMetadata, Consumer]] = []
+        self.join()
+        self.join()
+
+    @precondition(lambda self: len(self.members) < 4)
+    @rule()
+    def join(self) -> None:
+        self.members.append(member(self.log, self.seconds, auto_commit=False))
+
+    @precondition(lambda self: self.members)
+    @rule(which=st.integers(0, 3), count=st.integers(1, 10))
+    def poll(self, which: int, count: int) -> None:
+        consumer = self.members[which % len(self.members)]
+        for each in [each for each in self.open if each[3] is consumer]:
+            self.finish(each)
+        values = [record.value or b"" for record in consumer.poll(max_records=count)]
+        places = {each: consumer.position(each) for each in consumer.assignment()}
+        self.open.append((values, places, consumer.group_metadata(), consumer))
+
+    @precondition(lambda self: self.members)
+    @rule(which=st.integers(0, 3), count=st.integers(1, 10))
+    def write(self, which: int, count: int) -> None:
+        self.poll(which, count)
+        self.finish(self.open[-1])
+
+    @precondition(lambda self: len(self.members) > 1)
+    @rule(away=st.integers(0, 3), count=st.integers(1, 10))
+    def take_over(self, away: int, count: int) -> None:
+        self.send(count)
+        self.poll(away, count)
+        for _ in range(2):  # it is seen twice with the same heartbeat
+            self.seconds.now += 31
+            for which in range(len(self.members)):
+                if which != away % len(self.members):
+                    self.write(which, count)
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 3))
+    def write_late(self, which: int) -> None:
+        self.finish(self.open[which % len(self.open)])
+
+    def finish(self, each: tuple[list[bytes], dict[TopicPartition, int], GroupMetadata, Consumer]) -> None:
+        self.open.remove(each)
+        values, places, metadata, consumer = each
+        producer = Producer(Log(self.log.folder), metadata.member_id)
+        producer.begin_transaction()
+        for value in values:
+            producer.send("output", value)
+        try:
+            producer.send_offsets_to_transaction(places, metadata)
+            producer.commit_transaction()
+        except CommitFailedError:
+            for place in consumer.assignment():
+                consumer.seek(place, consumer.committed([place])[place] or 0)
+        producer.close()
+
+
+@pytest.mark.parametrize("machine", [GroupMachine, TransactionMachine])
+def test_nothing_is_passed_over_whatever_members_do(machine: type[GroupMachine]) -> None:
+    run_state_machine_as_test(machine, settings=settings(deadline=None, max_examples=30, stateful_step_count=25))

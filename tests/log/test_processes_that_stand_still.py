@@ -41,6 +41,21 @@ def test_a_transaction_in_doubt_that_was_committed_cannot_be_aborted() -> None:
     assert contents(folder) == [[b"v"], []]
 
 
+def test_offsets_in_doubt_that_were_committed_cannot_be_taken_back() -> None:
+    folder = new_folder()
+    producer = producer_of(folder, "id")
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({TopicPartition("all", 0): 3}, "readers")
+    folder.faults.arm(0, is_done=True, kills=False)
+    with process(producer):
+        with pytest.raises(OSError, match="no space left"):
+            producer.commit_transaction()
+        with pytest.raises(LogError, match="was committed, though the answer was lost"):
+            producer.abort_transaction()
+        producer.commit_transaction()
+    assert Log(folder.again()).committed("readers")[TopicPartition("all", 0)].offset == 3
+
+
 def test_a_transaction_in_doubt_that_was_aborted_does_not_come_late() -> None:
     folder = new_folder()
     requests: list[tuple[int, bytes]] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
+from headrace.log.groups import GroupMetadata
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import ConsumerRecord, RecordMetadata
 
-__all__ = ["Consumer", "ConsumerRecord", "Log", "Producer", "RecordMetadata", "TopicPartition"]
+__all__ = ["Consumer", "ConsumerRecord", "GroupMetadata", "Log", "Producer", "RecordMetadata", "TopicPartition"]
 
 public_module(__name__)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
+    from headrace.log.groups import GroupMetadata
     from headrace.log.records import ConsumerRecord
     from headrace.log.subscription_state import PartitionsCallback
 
@@ -230,6 +231,17 @@ class Consumer:
             InvalidProgramError: when the consumer is of no group.
         """
         return self._coordinator.committed(partitions)
+
+    def group_metadata(self) -> GroupMetadata:
+        """On whose behalf offsets of this consumer are committed, for :meth:`Producer.send_offsets_to_transaction`.
+
+        It holds for what was polled so far: ask for it before the next poll.
+
+        Raises:
+            InvalidProgramError: when the consumer is of no group.
+        """
+        self._check_process()
+        return self._coordinator.group_metadata()
 
     # --- records -----------------------------------------------------------------------------------------------------
 

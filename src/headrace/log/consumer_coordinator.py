@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CommitFailedError, InvalidProgramError
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.groups import CommittedOffset, Member
-from headrace.log.membership import Membership, commit_without_members
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.membership import Membership, may_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from headrace.log.commits import Commit
     from headrace.log.log import Log
+    from headrace.log.state import LogState
     from headrace.log.subscription_state import SubscriptionState
 
 
@@ -89,21 +92,34 @@ class ConsumerCoordinator:
             CommitFailedError: when the group has given a partition to others.
             InvalidProgramError: when there is no group.
         """
-        group = self._needed_group()
+        self._needed_group()
         if offsets is None:
             self._log.journal.refresh()
             self._subscriptions.begin_remade_topics()
             offsets = self._subscriptions.positions()
         if not offsets:
             return
-        committed, created = self._timed(offsets), self._subscriptions.created
-        if self._membership is not None:
-            self._membership.commit(committed, created)
-        else:
-            commit_without_members(self._log.journal, group, committed, created)
+        metadata = self.group_metadata()
+        committed = self._timed(offsets)
+
+        def describe(commit: Commit, state: LogState) -> Commit:
+            return replace(commit, offsets={metadata.group_id: may_commit(metadata, committed, state)})
+
+        self._log.journal.change(describe)
         for each, offset in offsets.items():
             if each in self._subscriptions.partitions:
                 self._subscriptions.partitions[each].committed = offset
+
+    def group_metadata(self) -> GroupMetadata:
+        """On whose behalf this consumer commits.
+
+        Raises:
+            InvalidProgramError: when there is no group.
+        """
+        group, membership, created = self._needed_group(), self._membership, dict(self._subscriptions.created)
+        if membership is None:
+            return GroupMetadata(group, created=created)
+        return GroupMetadata(group, membership.generation, membership.member_id, created)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """How far the group has come; None where nothing was committed.
@@ -134,27 +150,35 @@ class ConsumerCoordinator:
         self._gain([each for each in wanted if each not in reading], {each.topic for each in reading})
 
     def _keep_up_with_group(self, membership: Membership) -> None:
-        member = membership.keep_up() or self._join_again(membership)
-        reading, target = self._subscriptions.partitions, set(member.target)
+        group = membership.keep_up() or self._join_again(membership)
+        me, reading = membership.member_id, self._subscriptions.partitions
+        self._give_up([each for each in reading if group.assigned.get(each, 0) > membership.generation])
+        member = group.member(me)
+        target = set(member.target)
         leaving = [each for each in reading if each not in target]
         if leaving:
             self._subscriptions.on_revoke(leaving)
         if set(member.owned) - target:
             positions = self._subscriptions.uncommitted() if self._auto_commit is not None else {}
             membership.release(self._timed({each: positions[each] for each in leaving if each in positions}))
-            member = membership.member() or Member(())
+            group = membership.group()
+            member = group.member(me)
         owned = set(member.owned)
         self._subscriptions.lose([each for each in reading if each not in owned])
+        membership.generation = group.generation
         self._gain([each for each in member.owned if each not in reading], set())
 
-    def _join_again(self, membership: Membership) -> Member:
+    def _join_again(self, membership: Membership) -> Group:
         """Become a member again after having been taken for dead."""
-        lost = list(self._subscriptions.partitions)
+        self._give_up(list(self._subscriptions.partitions))
+        membership.subscribe(self._subscriptions.topics)
+        return membership.group()
+
+    def _give_up(self, lost: list[TopicPartition]) -> None:
+        """Read partitions no more that others have had since."""
         if lost:
             self._subscriptions.on_revoke(lost)
         self._subscriptions.lose(lost)
-        membership.subscribe(self._subscriptions.topics)
-        return membership.member() or Member(())
 
     def _gain(self, partitions: list[TopicPartition], known_topics: set[str]) -> None:
         """Begin with partitions, where the group has come to."""

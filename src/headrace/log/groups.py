@@ -46,6 +46,25 @@ class CommittedOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """On whose behalf offsets are committed, so that a member that was away does not set the group back.
+
+    :meth:`Consumer.group_metadata` gives it; made of a group's id alone it is that of no member.
+
+    Attributes:
+        group_id: the group.
+        generation_id: the generation of the group that the consumer has last seen; -1 where it is no member.
+        member_id: the member; empty where it is none.
+        created: with which versions of the log the topics have come that are read; None where no consumer gave it.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    created: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A consumer group.
 
@@ -53,15 +72,25 @@ class Group:
         generation: rises with every change of who owns what.
         members: by their ids.
         offsets: how far it has come.
+        assigned: the generation in which each partition came to its owner; an older headrace has not noted it.
     """
 
     generation: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    assigned: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def member(self, member_id: str) -> Member:
+        """What is known of a member; one that is none has nothing."""
+        return self.members.get(member_id, Member(()))
 
     def owner(self, partition: TopicPartition) -> str | None:
         """The id of the member that reads a partition."""
         return next((member_id for member_id, member in self.members.items() if partition in member.owned), None)
+
+    def has_kept(self, partition: TopicPartition, member_id: str, generation: int) -> bool:
+        """Whether a partition has been a member's without a break since a generation."""
+        return partition in self.member(member_id).owned and self.assigned.get(partition, 0) <= generation
 
     def is_assigned(self, partitions: Mapping[str, int]) -> bool:
         """Whether the partitions of all topics that members have subscribed to are somebody's target, and no others.
@@ -129,12 +158,14 @@ class Group:
 
     def _handed_over(self, members: Mapping[str, Member]) -> Group:
         """Members own of their targets what nobody else owns."""
-        owners = {each: member_id for member_id, member in members.items() for each in member.owned}
+        assigned = {each: self.assigned.get(each, 0) for member in members.values() for each in member.owned}
         changed = {}
         for member_id, member in members.items():
-            fresh = [each for each in member.target if each not in owners]
+            fresh = [each for each in member.target if each not in assigned]
             changed[member_id] = replace(member, owned=tuple(sorted([*member.owned, *fresh])))
-        return replace(self, generation=self.generation + 1, members=changed)
+        now = self.generation + 1
+        assigned = {each: assigned.get(each, now) for member in changed.values() for each in member.owned}
+        return replace(self, generation=now, members=changed, assigned=assigned)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -145,6 +176,7 @@ class Group:
                 for member_id, member in self.members.items()
             },
             "offsets": offsets_to_json(self.offsets),
+            "assigned": [[each.topic, each.partition, generation] for each, generation in self.assigned.items()],
         }
 
     @classmethod
@@ -154,7 +186,8 @@ class Group:
             member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
             for member_id, (topics, owned, target) in document["members"].items()
         }
-        return cls(document["generation"], members, offsets_from_json(document["offsets"]))
+        assigned = {TopicPartition(topic, number): since for topic, number, since in document.get("assigned", ())}
+        return cls(document["generation"], members, offsets_from_json(document["offsets"]), assigned)
 
 
 def assign(members: Mapping[str, Member], partitions: Mapping[str, int]) -> dict[str, tuple[TopicPartition, ...]]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CommitFailedError
-from headrace.log.groups import CommittedOffset, Group, Member
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +39,7 @@ class Membership:
 
     Attributes:
         member_id: nobody else has it.
+        generation: the one whose assignment the consumer reads; see :meth:`Group.has_kept`.
         interval: how often to call :meth:`keep_up`, in seconds.
     """
 
@@ -46,6 +47,7 @@ class Membership:
         self, journal: Journal, group: str, session_timeout: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.member_id = uuid.uuid4().hex
+        self.generation = 0
         self.interval = session_timeout / _BEATS_A_SESSION
         self._journal = journal
         self._group = group
@@ -63,27 +65,27 @@ class Membership:
         self._change(lambda group, partitions: group.joined(self.member_id, self._topics, partitions))
         self._expire()
 
-    def keep_up(self) -> Member | None:
+    def keep_up(self) -> Group | None:
         """Show that this member lives, and see whether the others do.
 
         Returns:
-            What is known of this member; None when the others have taken it for dead.
+            The group; None when the others have taken this member for dead.
         """
         if self._clock() >= self._due:
             self._beat()
             self._expire()
         with self._journal.lock:
-            group = self._journal.state().groups.get(self._group, Group())
+            group = self.group()
             partitions = self._journal.state().partition_counts()
         if not group.is_assigned(partitions) and self.member_id in group.members:
             self._change(lambda group, partitions: group.rebalanced(partitions))
-            return self.member()
-        return group.members.get(self.member_id)
+            group = self.group()
+        return group if self.member_id in group.members else None
 
-    def member(self) -> Member | None:
-        """What is known of this member; None when it is none."""
+    def group(self) -> Group:
+        """The group, as of the last look at the log."""
         with self._journal.lock:
-            return self._journal.state().groups.get(self._group, Group()).members.get(self.member_id)
+            return self._journal.state().groups.get(self._group, Group())
 
     def release(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Give up what others are to read.
@@ -95,36 +97,14 @@ class Membership:
         def released(group: Group, _: Mapping[str, int]) -> Group:
             if self.member_id not in group.members:
                 return group
-            owned = set(group.members[self.member_id].owned)
-            mine = {partition: offset for partition, offset in offsets.items() if partition in owned}
+            mine = {
+                partition: offset
+                for partition, offset in offsets.items()
+                if group.has_kept(partition, self.member_id, self.generation)
+            }
             return group.committed(mine).released(self.member_id)
 
         self._change(released)
-
-    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], created: Mapping[str, int]) -> None:
-        """Commit offsets of partitions that this member owns.
-
-        Args:
-            offsets: of the next records to read.
-            created: with which versions the topics have come that these are of; see :func:`of_these_topics`.
-
-        Raises:
-            CommitFailedError: when others own one of them by now.
-        """
-
-        def describe(commit: Commit, state: LogState) -> Commit:
-            member = state.groups.get(self._group, Group()).members.get(self.member_id)
-            owned = set() if member is None else set(member.owned)
-            wanted = of_these_topics(offsets, created, state)
-            lost = [each for each in wanted if each not in owned]
-            if lost:
-                raise CommitFailedError(
-                    f"group {self._group!r} has given {', '.join(map(str, lost))} to others, as this consumer did not "
-                    f"poll for {self._timeout:g} s or more: what it has read of it since its last commit is read again"
-                )
-            return replace(commit, offsets={self._group: wanted})
-
-        self._journal.change(describe)
 
     def leave(self) -> None:
         """Leave the group: others go on with what this member has read."""
@@ -147,8 +127,7 @@ class Membership:
 
     def _expire(self) -> None:
         """Take members for dead whose heartbeat has stood still for too long."""
-        with self._journal.lock:
-            others = set(self._journal.state().groups.get(self._group, Group()).members) - {self.member_id}
+        others = set(self.group().members) - {self.member_id}
         now = self._clock()
         seen: dict[str, tuple[int, float]] = {}
         for member_id in others:
@@ -164,7 +143,11 @@ class Membership:
 
 
 def commit_without_members(
-    journal: Journal, group: str, offsets: Mapping[TopicPartition, CommittedOffset], created: Mapping[str, int]
+    journal: Journal,
+    group: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    created: Mapping[str, int],
+    check: Callable[[Group], object] = lambda _: None,
 ) -> None:
     """Commit offsets of a group whose partitions nobody shares.
 
@@ -173,17 +156,69 @@ def commit_without_members(
         group: the group.
         offsets: of the next records to read.
         created: with which versions the topics have come that these are of; see :func:`of_these_topics`.
+        check: looks at the group as it is then; what it raises ends the attempt.
 
     Raises:
         CommitFailedError: when it has members, which alone may do so.
     """
+    metadata = GroupMetadata(group, created=created)
 
     def describe(commit: Commit, state: LogState) -> Commit:
-        if state.groups.get(group, Group()).members:
-            raise CommitFailedError(f"group {group!r} has members, and only these commit offsets: subscribe to topics")
-        return replace(commit, offsets={group: of_these_topics(offsets, created, state)})
+        check(state.groups.get(group, Group()))
+        return replace(commit, offsets={group: may_commit(metadata, offsets, state)})
 
     journal.change(describe)
+
+
+def may_commit(
+    metadata: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], state: LogState
+) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets that are committed on somebody's behalf, without those that have no meaning any more.
+
+    Every way to commit offsets asks this first, in the step that commits them.
+
+    Args:
+        metadata: on whose.
+        offsets: of the next records to read.
+        state: what the log holds.
+
+    Raises:
+        CommitFailedError: when others have a partition by now, or have had it since.
+    """
+    group = state.groups.get(metadata.group_id, Group())
+    wanted = dict(offsets) if metadata.created is None else of_these_topics(offsets, metadata.created, state)
+    if metadata.generation_id < 0:
+        _check_alone(metadata, wanted, group)
+        return wanted
+    lost = [each for each in wanted if not group.has_kept(each, metadata.member_id, metadata.generation_id)]
+    if lost:
+        names = ", ".join(map(str, lost))
+        raise CommitFailedError(
+            f"group {metadata.group_id!r} has given {names} to others since generation {metadata.generation_id}, as "
+            f"member {metadata.member_id} did not poll for its session timeout or longer (generation "
+            f"{group.generation} now): what it has read of it since its last commit is read again"
+        )
+    return wanted
+
+
+def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, CommittedOffset], group: Group) -> None:
+    """See whether somebody who is no member may commit offsets of a group."""
+    name = metadata.group_id
+    advice = "send_offsets_to_transaction(offsets, consumer.group_metadata())"
+    if group.members:
+        raise CommitFailedError(
+            f"group {name!r} has members, and only these commit offsets: subscribe to topics, or, in a transaction, "
+            f"say which member it is: {advice}"
+        )
+    if metadata.created is not None or not group.generation:
+        return
+    for each, committed in wanted.items():
+        before = group.offsets.get(each)
+        if before is not None and committed.offset < before.offset:
+            raise CommitFailedError(
+                f"{each} of group {name!r} is at offset {before.offset}, and {committed.offset} would set it back: a "
+                f"member that was away would do so, and there is no telling whether this is one. Say it: {advice}"
+            )
 
 
 def of_these_topics(

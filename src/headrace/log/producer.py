@@ -11,6 +11,7 @@ from headrace.common.errors import ConfigurationError, InvalidProgramError, Inva
 from headrace.common.message_headers import checked_headers
 from headrace.common.topic_partition import TopicPartition
 from headrace.log.accumulator import GROWTH_BYTES, RECORD_BYTES, RecordAccumulator
+from headrace.log.groups import GroupMetadata
 from headrace.log.log import Log
 from headrace.log.producer_batch import Details, ProducerBatch
 from headrace.log.records import RecordMetadata, batches_of, normalised
@@ -238,21 +239,27 @@ class Producer:
         with self._sender.delivering:
             self._transactions.begin()
 
-    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: str) -> None:
+    def send_offsets_to_transaction(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata | str) -> None:
         """Commit offsets of a consumer group together with the transaction.
 
         Args:
             offsets: of the next records to read.
-            group: the group.
+            group: what :meth:`Consumer.group_metadata` gives. A member that was away for so long that others have its
+                partitions then commits neither offsets nor records. A group that has no members may be named.
+
+        Raises:
+            CommitFailedError: when others have a partition by now; the transaction can only be aborted.
+            OSError: when the log cannot be read.
         """
         self._check_process()
-        self._transactions.add_offsets(group, offsets)
+        self._transactions.add_offsets(GroupMetadata(group) if isinstance(group, str) else group, offsets)
 
     def commit_transaction(self) -> None:
         """Make all visible that was sent since the transaction began.
 
         Raises:
             ProducerFencedError: when somebody else has taken over the transactional id.
+            CommitFailedError: when others have a partition by now whose offset is to be committed with it.
             OSError: when it cannot be committed. It may have been all the same; calling again does not do it twice.
         """
         self._check_process()

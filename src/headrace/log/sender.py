@@ -175,7 +175,7 @@ class Sender:
         if written.author is None:
             written.author = self._transactions.next_author()
             self._written = written
-        known = publish(self._journal, written.author, written.staged, self._transactions.offsets)
+        known = publish(self._journal, written.author, written.staged, self._transactions.checked_offsets)
         firsts = dict[TopicPartition, int]()
         for topic, partition, base, _ in known.placed:
             firsts.setdefault(TopicPartition(topic, partition), base)

@@ -16,7 +16,7 @@ from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.segments import Segment, encode, inlined
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.log.chunk_names import StagedFor
     from headrace.log.groups import CommittedOffset
@@ -90,7 +90,7 @@ def publish(
     journal: Journal,
     author: Author,
     staged: Sequence[Staged],
-    offsets: Mapping[str, Mapping[TopicPartition, CommittedOffset]] | None = None,
+    offsets: Callable[[LogState], Mapping[str, Mapping[TopicPartition, CommittedOffset]]] = lambda _: {},
 ) -> ProducerState:
     """Make staged records visible, all at once.
 
@@ -98,7 +98,7 @@ def publish(
         journal: of the log.
         author: who does so; see :meth:`Journal.commit`.
         staged: the records.
-        offsets: by group, how far it has come with that.
+        offsets: by group, how far it has come with that; what it raises ends the attempt.
 
     Returns:
         What is known of the author: where its last records are.
@@ -111,7 +111,7 @@ def publish(
 
     def describe(state: LogState) -> tuple[Commit, bytes]:
         appended, inline = _placed(state, staged)
-        return Commit(author, journal.clock(), appended=appended, offsets=offsets or {}), inline
+        return Commit(author, journal.clock(), appended=appended, offsets=offsets(state)), inline
 
     return journal.commit(author, describe)
 

@@ -9,12 +9,14 @@ from headrace.common.errors import InvalidProgramError, LogError
 from headrace.log.chunk_names import StagedFor
 from headrace.log.commits import Author, Commit
 from headrace.log.groups import CommittedOffset
+from headrace.log.membership import may_commit
 from headrace.log.state import ANONYMOUS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.common.topic_partition import TopicPartition
+    from headrace.log.groups import GroupMetadata
     from headrace.log.journal import Journal
     from headrace.log.state import LogState
 
@@ -27,7 +29,7 @@ class TransactionManager:
         transactional_id: makes it a producer of transactions.
 
     Attributes:
-        offsets: by group, how far it comes with the transaction.
+        offsets: how far groups come with the transaction, and on whose behalf.
         in_transaction: whether there is one.
 
     Raises:
@@ -39,7 +41,7 @@ class TransactionManager:
             raise InvalidProgramError(
                 f"{transactional_id!r} is no transactional id: one is not empty, nor begins with ~"
             )
-        self.offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self.offsets: list[tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]] = []
         self.in_transaction = False
         self._journal = journal
         self._transactional_id = transactional_id
@@ -112,12 +114,30 @@ class TransactionManager:
         if not self.in_transaction:
             raise InvalidProgramError("there is no transaction: begin_transaction() begins one")
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets of a group with the transaction."""
+    def add_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets of a group with the transaction.
+
+        Raises:
+            CommitFailedError: when they cannot be; nor can the transaction, then.
+            OSError: when the log cannot be read.
+        """
         self.check_transaction()
         now = self._journal.clock()
-        mine = self.offsets.setdefault(group, {})
-        mine.update({partition: CommittedOffset(offset, now) for partition, offset in offsets.items()})
+        self.offsets.append((group, {each: CommittedOffset(offset, now) for each, offset in offsets.items()}))
+        with self._journal.lock:
+            self._journal.refresh()
+            self.checked_offsets(self._journal.state())
+
+    def checked_offsets(self, state: LogState) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """By group, how far it comes with the transaction.
+
+        Raises:
+            CommitFailedError: when others have a partition by now.
+        """
+        found = dict[str, dict["TopicPartition", CommittedOffset]]()
+        for group, offsets in self.offsets:
+            found.setdefault(group.group_id, {}).update(may_commit(group, offsets, state))
+        return found
 
     def give_up(self, author: Author) -> None:
         """See to it that a commit whose answer never came is not done after all: another takes its place.
@@ -125,13 +145,22 @@ class TransactionManager:
         Raises:
             LogError: when it was done.
         """
-        known = self._journal.commit(author, lambda _: Commit(author, self._journal.clock()))
-        if known.placed:
-            raise LogError("the transaction was committed, though the answer was lost: it cannot be aborted any more")
+        later = Author(author.producer, author.epoch, author.sequence + 1)
+
+        def describe(state: LogState) -> Commit:
+            known = state.producers.get(author.producer)
+            if known is not None and (known.epoch, known.sequence) == (author.epoch, author.sequence):
+                raise LogError(
+                    "the transaction was committed, though the answer was lost: it cannot be aborted any more"
+                )
+            return Commit(later, self._journal.clock())
+
+        self._journal.commit(later, describe)
+        self._author = later
 
     def end(self) -> None:
         """End the transaction."""
-        self.offsets = {}
+        self.offsets = []
         self.in_transaction = False
 
     def _needed_id(self) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.common.topic_partition import TopicPartition
+    from headrace.log.groups import Group
     from headrace.log.log import Log
 
 logger = get_logger(__name__)
@@ -62,10 +63,26 @@ class EmbeddedPartitionedLog(PartitionedLog):
         now = self._log.journal.clock()
         found = {each: CommittedOffset(offset, now) for each, offset in offsets.items()}
         try:
-            commit_without_members(self._log.journal, self._group, found, self._created)
+            commit_without_members(
+                self._log.journal, self._group, found, self._created, lambda group: self._check_alone(group, offsets)
+            )
             self._committed = dict(offsets)
         except (CommitFailedError, OSError) as error:
             logger.warning("the offsets of group %s were not committed: %s", self._group, error)
+            self._committed = {}
+
+    def _check_alone(self, group: Group, offsets: Mapping[TopicPartition, int]) -> None:
+        """See whether the group has come further by somebody else.
+
+        A job manager that stood still learns only from its next manifest that another one has taken its place.
+
+        Raises:
+            CommitFailedError: when it has.
+        """
+        for each, offset in offsets.items() if self._committed else ():
+            there = group.offsets[each].offset if each in group.offsets else 0
+            if there > offset and there != self._committed.get(each):
+                raise CommitFailedError(f"somebody else has committed {there} of {each}, this job is at {offset}")
 
 
 def _asked(
