@@ -122,7 +122,7 @@ def test_columns_can_be_chosen(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     kind = Types.ROW_NAMED(["name"], [int])
     write(tmp_path / "a.parquet", 2, 10)
-    with pytest.raises(BadRecordError, match=r"a\.parquet does not fit"):
+    with pytest.raises(BadRecordError, match=r"a\.parquet: row 0 of the file: field 'name': Failed to parse"):
         read_all(source(tmp_path, ParquetFormat(type_info=kind)), tmp_path / ".state")
     (tmp_path / "a.parquet").write_text("no Parquet at all")
     with pytest.raises(BadRecordError, match=r"a\.parquet is not a Parquet file"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -23,6 +23,7 @@ from headrace.common.values.rows import StreamRowHandler, kinds_of_rows
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from headrace.common.values.handler import Mask
     from headrace.common.values.records import RecordHandler
 
     Kinds = npt.NDArray[np.int8]
@@ -80,12 +81,44 @@ class Layout(ABC):
         """The records of a batch; its columns are looked up by name and cast if they are not of the very type.
 
         Raises:
-            InvalidTypeError: when a column is missing or of a type that cannot be cast without loss.
+            InvalidTypeError: when a column is missing, of a type that cannot be cast without loss, or holds what is no
+                value of its type.
         """
 
     def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
         """The records of a batch, some of which are changes by the kinds beside it."""
         raise AssertionError(f"records of type {self.type_info} have no kinds")
+
+    def unreadable(self, batch: pa.RecordBatch) -> list[tuple[int, str]]:
+        """The records of a batch under the schema that are none of the type, each with the reason, by rising index.
+
+        What comes from outside may say more than Python, or the type, can hold: a year beyond 9999, say.
+        """
+        mask = self._mask_of_unreadable(batch)
+        if mask is None:
+            return []
+        indices = [int(index) for index in np.flatnonzero(mask)]
+        return [(index, self._explained(batch.slice(index, 1)).describe()) for index in indices]
+
+    @abstractmethod
+    def _mask_of_unreadable(self, batch: pa.RecordBatch) -> Mask | None:
+        """Which records of a batch are unreadable; None where none is."""
+
+    @abstractmethod
+    def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
+        """Why the only record of a batch is unreadable."""
+
+    def _decoded(self, decode: Callable[..., list[Any]], batch: pa.RecordBatch, *more: Any) -> list[Any]:
+        """What a function makes of the arrays of a batch."""
+        arrays = self.arrays(batch)
+        try:
+            with gc_paused():
+                return decode(arrays, *more)
+        except (ValueError, ArithmeticError) as error:
+            found = self.unreadable(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+            if not found:
+                raise  # by a class of the user
+            raise InvalidTypeError(f"row {found[0][0]}{found[0][1]}") from error
 
     def coerced_rows(self, rows: list[Any]) -> list[Any]:
         """The records in the form in which ``columns_to_rows`` gives them: the list itself where all are.
@@ -139,8 +172,13 @@ class _RecordLayout(Layout):
         return _refused(f"row {index}{wrong.describe()}", rows[index])
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
-        with gc_paused():
-            return self.handler.decode_columns(self.arrays(batch))
+        return self._decoded(self.handler.decode_columns, batch)
+
+    def _mask_of_unreadable(self, batch: pa.RecordBatch) -> Mask | None:
+        return self.handler.unreadable_columns(batch.columns)
+
+    def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
+        return self.handler.explained_columns(batch.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +200,7 @@ class _RowLayout(_RecordLayout):
         return _kinds_of(rows)
 
     def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
-        with gc_paused():
-            return self.stream_handler.decode_with_kinds(self.arrays(batch), kinds)
+        return self._decoded(self.stream_handler.decode_with_kinds, batch, kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +224,12 @@ class _ValueLayout(Layout):
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         return array_to_values(self.type_info, self.arrays(batch)[0])
+
+    def _mask_of_unreadable(self, batch: pa.RecordBatch) -> Mask | None:
+        return handler_of(self.type_info).unreadable(batch.column(0))
+
+    def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
+        return handler_of(self.type_info).explained(batch.column(0))
 
     def columns_to_array(self, batch: pa.RecordBatch) -> pa.Array:
         return self.arrays(batch)[0]
@@ -226,11 +269,19 @@ def array_to_values(type_info: TypeInformation, array: pa.Array | pa.ChunkedArra
     """The values of a column; it is cast if it is not of type ``type_info.storage_type``.
 
     Raises:
-        InvalidTypeError: when it cannot be cast without loss.
+        InvalidTypeError: when it cannot be cast without loss, or holds what is no value of the type.
     """
     handler = handler_of(type_info)
-    with gc_paused():
-        return handler.decode(conformed(array, handler.storage))
+    array = conformed(array, handler.storage)
+    try:
+        with gc_paused():
+            return handler.decode(array)
+    except (ValueError, ArithmeticError) as error:
+        mask = handler.unreadable(array)
+        if mask is None:
+            raise  # by a class of the user
+        index = int(np.flatnonzero(mask)[0])
+        raise InvalidTypeError(f"row {index}{handler.explained(array.slice(index, 1)).describe()}") from error
 
 
 def _column(batch: pa.RecordBatch, name: str, type_info: TypeInformation) -> pa.Array:

@@ -19,19 +19,18 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.common.metadata import chosen_metadata, row_type
-from headrace.common.serialization import DeserializationSchema
+from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.metadata import columns_of, fields_of
 from headrace.connectors.source import SourceRecords
-from headrace.formats.bad_records import BadRecords
+from headrace.formats.bad_records import BadRecords, without_unreadable
 from headrace.metrics.own_names import RECORDS_IN_ERRORS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.common.serialization import DeserializedBatch
     from headrace.common.typeinfo import TypeInformation
 
 METADATA: Final[Mapping[str, TypeInformation]] = {
@@ -47,6 +46,7 @@ METADATA: Final[Mapping[str, TypeInformation]] = {
 
 _KEY_COLUMN: Final = "key"
 _NO_RECORD: Final = -1
+_MOST_MILLIS: Final = (2**63 - 1) // 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ class Messages:
                 return pa.array(self.offsets, storage)
             case "timestamp" if self.timestamps is not None:
                 unknown = self.timestamps == NO_TIMESTAMP
-                return pa.array(self.timestamps * 1000, pa.int64(), mask=unknown).view(storage)
+                held = np.clip(self.timestamps, -_MOST_MILLIS, _MOST_MILLIS)  # beyond, it is unreadable all the same
+                return pa.array(held * 1000, pa.int64(), mask=unknown).view(storage)
         return self.metadata.get(name, pa.nulls(count, storage))
 
     def where(self, index: int) -> str:
@@ -188,13 +189,12 @@ class MessageDecoder:
                 not leave such messages out and there is no dead-letter output.
         """
         schema = self._schema
-        values = schema.value.deserialize_batch(messages.values)
+        values = without_unreadable(schema.value.deserialize_batch(messages.values), schema.value.get_produced_type())
         keys = None if schema.key is None else _Keys(schema.key, messages)
+        if not schema.is_value_only:
+            values = without_unreadable(self._combined(messages, values, keys), schema.produced_type)
         rejected, skipped = self._bad(messages, values, keys)
         columns, rows, sources = values.columns, values.rows, values.messages
-        if not schema.is_value_only:
-            columns, sources = self._combined(messages, values, keys)
-            rows = None
         timestamps = messages.timestamps
         return SourceRecords(
             columns=columns,
@@ -217,10 +217,8 @@ class MessageDecoder:
         ]
         return letters, len(bad) - len(told)
 
-    def _combined(
-        self, messages: Messages, values: DeserializedBatch, keys: _Keys | None
-    ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """Keys, values and metadata side by side, and of which message each is; where the key is bad there is none."""
+    def _combined(self, messages: Messages, values: DeserializedBatch, keys: _Keys | None) -> DeserializedBatch:
+        """Keys, values and metadata side by side; where the key is bad there is no record."""
         schema = self._schema
         kind = schema.value.get_produced_type()
         sources = np.arange(len(messages.offsets)) if values.messages is None else values.messages
@@ -233,7 +231,8 @@ class MessageDecoder:
         known = [messages.metadata_column(name).take(taken) for name in schema.metadata.values()]
         count = len(fields_of(kind))
         everything = [*of_keys, *arrays[:count], *known, *arrays[count:]]  # kinds, where there are any, come last
-        return pa.RecordBatch.from_arrays(everything, schema=layout_of(schema.produced_type).schema), sources
+        columns = pa.RecordBatch.from_arrays(everything, schema=layout_of(schema.produced_type).schema)
+        return DeserializedBatch(columns, messages=sources, rejected=values.rejected)
 
 
 class _Keys:
@@ -251,7 +250,7 @@ class _Keys:
         count = len(messages.offsets)
         keys = pa.nulls(count, pa.binary()) if messages.keys is None else messages.keys
         self.schema = schema
-        self._read = schema.deserialize_batch(keys)
+        self._read = without_unreadable(schema.deserialize_batch(keys), schema.get_produced_type())
         self.rejected = self._read.rejected
         self._places = np.full(count, _NO_RECORD, np.int64)
         sources = np.arange(count) if self._read.messages is None else self._read.messages

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError
-from headrace.common.serialization import reason_of
+from headrace.common.serialization import DeserializedBatch, reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headrace.common.typeinfo import TypeInformation
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +46,52 @@ class BadRecords:
         return where, shorten(raw), reason
 
 
+def refuse_unreadable(columns: pa.RecordBatch, kind: TypeInformation) -> None:
+    """Refuse records of which no values can be made, as what was read says more than Python can hold.
+
+    Raises:
+        ValueError: for the first of them.
+    """
+    for _, reason in unreadable(columns, kind):
+        raise ValueError(reason)
+
+
+def unreadable(columns: pa.RecordBatch, kind: TypeInformation) -> list[tuple[int, str]]:
+    """The records, by rising index, of which no values can be made, with the reasons."""
+    return [
+        (index, reason.removeprefix(", ").removeprefix(": ")) for index, reason in layout_of(kind).unreadable(columns)
+    ]
+
+
+def without(columns: pa.RecordBatch, indices: Sequence[int]) -> pa.RecordBatch:
+    """The records that are not at some places."""
+    if not indices:
+        return columns
+    good = np.ones(len(columns), np.bool_)
+    good[list(indices)] = False
+    return columns.filter(pa.array(good))
+
+
+def without_unreadable(read: DeserializedBatch, kind: TypeInformation) -> DeserializedBatch:
+    """What was read, without messages of which a record is unreadable: these are bad ones."""
+    found = [] if read.columns is None else unreadable(read.columns, kind)
+    if read.columns is None or not found:
+        return read
+    messages = np.arange(len(read), dtype=np.int64) if read.messages is None else read.messages
+    bad = {int(messages[index]): reason for index, reason in reversed(found)}
+    good = np.isin(messages, list(bad), invert=True)
+    rejected = sorted([*read.rejected, *bad.items()])
+    return DeserializedBatch(read.columns.filter(pa.array(good)), messages=messages[good], rejected=rejected)
+
+
 def reason_alone(error: ValueError) -> str:
     """Why something cannot be read that was alone in what Arrow was given, which counts rows from there."""
     return reason_of(error).removesuffix(" in row 0")
+
+
+def inside_field(name: str, reason: str) -> str:
+    """A reason, seen from the record that has the field which it is about."""
+    return f"field {name!r}{', ' if reason.startswith('field ') else ': '}{reason}"
 
 
 def shorten(data: bytes, limit: int = 1000) -> str:

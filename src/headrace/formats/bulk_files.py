@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import contextmanager
 from copy import copy
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import pyarrow as pa
 
@@ -14,8 +14,9 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.formats.arrow_types import type_of_schema
+from headrace.formats.bad_records import BadRecords, unreadable, without
 from headrace.formats.encoders import BulkWriterFactory
-from headrace.formats.file_format import BulkFormat
+from headrace.formats.file_format import BulkFormat, Decoded
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.storage.files import InputFile
+
+
+WAY_OUT: Final = "call set_dead_letter() on the builder that FileSource.for_bulk_file_format() gives"
+"""What to do to go on without records that cannot be read."""
 
 
 class SelfDescribingFormat(BulkFormat):
@@ -172,16 +177,86 @@ def names_in_file(path: str, found: Sequence[str], wanted: Sequence[str], *, cas
     return list(wanted)
 
 
-def typed_batch(path: str, batch: pa.RecordBatch, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-    """Some columns of a batch under the schema of the records.
+class RowReader:
+    """Makes records of rows of a file, and finds those that are none.
 
-    Raises:
-        CorruptFileError: when a column does not fit.
+    Args:
+        path: the file, for messages.
+        names: the columns as the file names them.
+        kind: the type of the records.
+        reject: whether rows that cannot be read are handed over; else they are an error.
     """
-    with telling_damage(f"{path} does not fit the type of the records"):
-        arrays = [_cast(batch.column(name), field.type) for name, field in zip(names, schema, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def __init__(self, path: str, names: Sequence[str], kind: TypeInformation, *, reject: bool) -> None:
+        self._path = path
+        self._names = list(names)
+        self._type = kind
+        self._schema = layout_of(kind).schema
+        self._bad_rows = BadRecords(reject, "row", WAY_OUT)
+
+    def decoded(self, batch: pa.RecordBatch, first: int, of: str) -> Decoded:
+        """The records of some rows.
+
+        Args:
+            batch: the rows.
+            first: the number of the first one, counted from 0.
+            of: what they are counted in.
+
+        Raises:
+            BadRecordError: on a row that does not fit the type, unless such rows are handed over.
+            CorruptFileError: when a column can never be read as its type.
+        """
+        chosen = [batch.column(name) for name in self._names]
+        parts, bad = [], []
+        for start, part in self._typed(chosen, 0, len(batch)):
+            if isinstance(part, str):
+                bad.append((start, part))
+                continue
+            found = unreadable(part, self._type)
+            bad += [(start + index, reason) for index, reason in found]
+            parts.append(without(part, [index for index, _ in found]))
+        letters = [self._letter(chosen, index, f"row {first + index} {of}", reason) for index, reason in bad]
+        columns = parts[0] if len(parts) == 1 else pa.concat_batches(parts) if parts else None
+        return Decoded(columns, rejected=letters)
+
+    def _typed(self, columns: list[pa.Array], start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch | str]]:
+        """Consecutive rows under the schema of the records, and where each begins; the reason, of one that is bad."""
+        try:
+            yield start, self._cast([column.slice(start, stop - start) for column in columns])
+        except _WrongColumnError as error:
+            if stop - start == 1:
+                yield start, str(error)
+                return
+            middle = (start + stop) // 2
+            yield from self._typed(columns, start, middle)
+            yield from self._typed(columns, middle, stop)
+
+    def _cast(self, columns: list[pa.Array]) -> pa.RecordBatch:
+        arrays = []
+        for column, field in zip(columns, self._schema, strict=True):
+            try:
+                arrays.append(column if column.type == field.type else column.cast(field.type))
+            except pa.ArrowInvalid as error:
+                raise _WrongColumnError(f"field {field.name!r}: {error}, expected {field.type}") from error
+            except pa.ArrowException as error:
+                problem = f"field {field.name!r}: {error}"
+                raise CorruptFileError(f"{self._path} does not fit the type of the records: {problem}") from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _letter(self, columns: list[pa.Array], index: int, where: str, reason: str) -> tuple[str, str, str]:
+        values = [f"{name}={_shown(column[index])}" for name, column in zip(self._names, columns, strict=True)]
+        raw = ", ".join(values).encode(errors="backslashreplace")
+        return self._bad_rows.letter(f"{self._path}: {where}", raw, reason)
 
 
-def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else column.cast(kind)
+class _WrongColumnError(Exception):
+    """A value does not fit the type of its column."""
+
+
+def _shown(value: pa.Scalar) -> str:
+    """A value for people; where Python has no such value, as Arrow writes it."""
+    try:
+        return repr(value.as_py())
+    except (ValueError, ArithmeticError):
+        text: str = pa.array([value]).to_string(indent=0, skip_new_lines=True)
+        return text[1:-1]

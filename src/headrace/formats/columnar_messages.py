@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
-from headrace.formats.bad_records import reason_alone, shorten
+from headrace.formats.bad_records import reason_alone, refuse_unreadable, shorten, without_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ class ColumnarDeserializationSchema(DeserializationSchema):
         """
 
     def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
-        return decode_good_messages(self.decode, messages)
+        return without_unreadable(decode_good_messages(self.decode, messages), self.get_produced_type())
 
     def deserialize(self, message: bytes) -> Any:
         """The record of one message.
@@ -50,7 +50,9 @@ class ColumnarDeserializationSchema(DeserializationSchema):
         """
         kind = self.get_produced_type()
         try:
-            return layout_of(kind).columns_to_rows(self.decode(pa.array([message], pa.binary())))[0]
+            columns = self.decode(pa.array([message], pa.binary()))
+            refuse_unreadable(columns, kind)
+            return layout_of(kind).columns_to_rows(columns)[0]
         except ConfigurationError:
             raise
         except ValueError as error:

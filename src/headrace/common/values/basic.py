@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.values.handler import TypeHandler, WrongValueError, expect_json, one_array, shown_value, valid_mask
+from headrace.common.values.handler import (
+    StoredValue,
+    TypeHandler,
+    WrongValueError,
+    expect_json,
+    one_array,
+    shown_value,
+    valid_mask,
+)
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import BasicTypeInfo
     from headrace.common.values.checks import CheckSource
+    from headrace.common.values.handler import Mask
 
 NONE: Final = type(None)
 ARROW_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -78,6 +87,13 @@ class BasicHandler(TypeHandler):
         values: list[Any] = array.to_pylist()
         return values
 
+    def explained(self, array: pa.Array) -> WrongValueError:
+        return WrongValueError(StoredValue(self.stored_text(array)), self.expected)
+
+    def stored_text(self, array: pa.Array) -> str:
+        """The only value of an array, which is unreadable, for people."""
+        raise NotImplementedError(self.info)
+
     def add_check(self, source: CheckSource, value: str) -> str:
         return f"type({value}) is {source.name_of(self.value_class)}"
 
@@ -120,6 +136,30 @@ class BasicHandler(TypeHandler):
             return value
         expect_json(value, str, self.info.basic_type.name)
         return self.parse(value)
+
+
+def refused_by(convert: Callable[[Any], Any], array: pa.Array) -> Mask | None:
+    """Of which values, one by one, a function makes nothing."""
+    mask = np.fromiter((not _is_taken(convert, value) for value in array.to_pylist()), np.bool_, len(array))
+    return mask if mask.any() else None
+
+
+def stored_text(array: pa.Array) -> str:
+    """The only string of an array, whose bytes may be none of UTF-8, for people."""
+    data = array.cast(pa.binary())[0].as_py()
+    try:
+        return repr(data.decode())
+    except UnicodeDecodeError:
+        return repr(data)
+
+
+def _is_taken(convert: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        if value is not None:
+            convert(value)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
 
 
 def with_nulls(values: list[Any], array: pa.Array) -> list[Any]:

@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.values.handler import NestedHandler, TypeHandler, WrongValueError, expect_json, first_wrong
+from headrace.common.values.handler import (
+    NestedHandler,
+    TypeHandler,
+    WrongValueError,
+    any_of,
+    expect_json,
+    first_wrong,
+    valid_mask,
+)
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import MapTypeInfo, SequenceTypeInfo
     from headrace.common.values.checks import CheckSource
+    from headrace.common.values.handler import Mask
 
 _SEQUENCES: Final = frozenset({list, tuple})
 
@@ -43,6 +52,21 @@ class SequenceHandler(NestedHandler):
         bounds, start, length = _bounds(array)
         flat = self._element.decode(array.values.slice(start, length))
         return [flat[begin:end] for begin, end in pairwise(bounds)]
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        elements = _parts_of(array, array.values)
+        masks = [self._element.unreadable(elements)]
+        if elements.null_count and not self.info.nullable_elements:
+            masks.append(~valid_mask(elements))
+        return _with_any(array, any_of(masks))
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        elements = array.flatten()
+        mask = self._element.unreadable(elements)
+        if mask is None:
+            place = int(np.flatnonzero(~valid_mask(elements))[0])
+            return WrongValueError(None, f"a value: {self.info} has no missing elements", f"[{place}]")
+        return _explained_part(self._element, elements, mask, "[{}]")
 
     def _listed(self, value: Any) -> list[Any]:
         if isinstance(value, list | tuple | arrays.array):
@@ -94,6 +118,19 @@ class MapHandler(NestedHandler):
         items = self._value.decode(array.items.slice(start, length))
         return [dict(zip(keys[begin:end], items[begin:end], strict=True)) for begin, end in pairwise(bounds)]
 
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        keys, items = _parts_of(array, array.keys), _parts_of(array, array.items)
+        return _with_any(array, any_of([self._key.unreadable(keys), self._value.unreadable(items)]))
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        keys, items = _parts_of(array, array.keys), _parts_of(array, array.items)
+        mask = self._key.unreadable(keys)
+        if mask is not None:
+            return _explained_part(self._key, keys, mask, ", key {}")
+        mask = self._value.unreadable(items)
+        assert mask is not None
+        return _explained_part(self._value, items, mask, ", value {}")
+
     def add_check(self, source: CheckSource, value: str) -> str:
         first, entries = source.bind(value)
         keys, items = source.name_of(self._key.all_coerced), source.name_of(self._value.all_coerced)
@@ -116,6 +153,28 @@ def _encode_part(handler: TypeHandler, values: list[Any], place: str) -> pa.Arra
     except WrongValueError as error:
         index, wrong = first_wrong(handler, values) or (0, error)
         raise wrong.inside(place.format(index)) from error
+
+
+def _parts_of(array: pa.Array, child: pa.Array) -> pa.Array:
+    """The parts of all values, of a child that may have more; those of missing values are among them."""
+    offsets = array.offsets
+    start = offsets[0].as_py()
+    return child.slice(start, offsets[len(array)].as_py() - start)
+
+
+def _with_any(array: pa.Array, parts: Mask | None) -> Mask | None:
+    """Which values have any of some of their parts."""
+    if parts is None:
+        return None
+    offsets, before = array.offsets.to_numpy(), np.concatenate(([0], np.cumsum(parts)))
+    counts = before[offsets - offsets[0]]
+    found: Mask = (counts[1:] > counts[:-1]) & valid_mask(array)
+    return found if found.any() else None
+
+
+def _explained_part(handler: TypeHandler, parts: pa.Array, mask: Mask, place: str) -> WrongValueError:
+    first = int(np.flatnonzero(mask)[0])
+    return handler.explained(parts.slice(first, 1)).inside(place.format(first))
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:

@@ -13,7 +13,11 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.values.checks import CheckSource
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from headrace.common.typeinfo import TypeInformation
+
+    Mask = npt.NDArray[np.bool_]
 
 NOT_COERCED: Final = object()
 """What :meth:`TypeHandler.coerce_fast` gives for a value that takes the long way."""
@@ -40,7 +44,16 @@ class WrongValueError(Exception):
 
     def describe(self) -> str:
         """Where within the value, what is there, and what was expected."""
-        return f"{self.path}: got {shown_value(self.value)} ({type(self.value).__name__}), expected {self.expected}"
+        kind = "" if isinstance(self.value, StoredValue) else f" ({type(self.value).__name__})"
+        return f"{self.path}: got {shown_value(self.value)}{kind}, expected {self.expected}"
+
+
+class StoredValue(str):
+    """The text of a stored value that no object of Python stands for."""
+
+    __slots__ = ()
+
+    __repr__ = str.__str__
 
 
 class TypeHandler(ABC):
@@ -75,7 +88,22 @@ class TypeHandler(ABC):
 
     @abstractmethod
     def decode(self, array: pa.Array) -> list[Any]:
-        """The values of an array of type :attr:`storage`, coerced."""
+        """The values of an array of type :attr:`storage`, coerced.
+
+        Raises:
+            ValueError: when one is unreadable; an ``ArithmeticError`` likewise.
+        """
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        """Which values of an array are none of this type, so that :meth:`decode` cannot give them; None where all are.
+
+        That all are good has to be found out quickly, since every batch that comes from outside is asked.
+        """
+        return None
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        """Why the only value of an array is unreadable."""
+        raise NotImplementedError(self.info)
 
     @abstractmethod
     def add_check(self, source: CheckSource, value: str) -> str:
@@ -205,6 +233,12 @@ def valid_mask(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Which values are not null."""
     mask: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)
     return mask
+
+
+def any_of(masks: Sequence[Mask | None]) -> Mask | None:
+    """Which are in any of some masks; None where they are in none."""
+    there = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(there) if there else None
 
 
 def first_wrong(handler: TypeHandler, values: Sequence[Any]) -> tuple[int, WrongValueError] | None:

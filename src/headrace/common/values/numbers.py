@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType
-from headrace.common.values.basic import BasicHandler, with_nulls
+from headrace.common.values.basic import BasicHandler, refused_by, stored_text, with_nulls
 from headrace.common.values.handler import NOT_COERCED
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import BasicTypeInfo
     from headrace.common.values.checks import CheckSource
+    from headrace.common.values.handler import Mask
 
 _BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 _BITS_AS_DECIMAL: Final = 2048
@@ -213,13 +214,35 @@ class BigIntHandler(BasicHandler):
         return pa.array(_each(_digits, values), self.storage)
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return [None if digits is None else int(digits, 0) for digits in array.to_pylist()]
+        return _each(_integer_of, array.to_pylist())
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        try:
+            array.cast(pa.int64())  # quick, for most integers have few digits
+        except pa.ArrowInvalid:
+            return refused_by(_integer_of_bytes, array.cast(pa.binary()))
+        return None
+
+    def stored_text(self, array: pa.Array) -> str:
+        return stored_text(array)
 
     text_pattern = _DIGITS
     text_form = "a whole number in decimal digits"
 
     def parse_matching(self, text: str) -> int:
         return int(text)
+
+
+def _integer_of(digits: str) -> int:
+    return int(digits, 16 if "x" in digits else 10)
+
+
+def _integer_of_bytes(digits: bytes) -> int:
+    return _integer_of(digits.decode())
+
+
+def _decimal_of_bytes(digits: bytes) -> Decimal:
+    return Decimal(digits.decode())
 
 
 def _digits(value: int) -> str:
@@ -243,6 +266,16 @@ class BigDecHandler(BasicHandler):
 
     def decode(self, array: pa.Array) -> list[Any]:
         return _each(Decimal, array.to_pylist())
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        try:
+            array.cast(pa.float64())  # quick, and takes nothing that is none, but for the letters of NaN(...)
+        except pa.ArrowInvalid:
+            return refused_by(_decimal_of_bytes, array.cast(pa.binary()))
+        return refused_by(Decimal, array) if pc.any(pc.match_substring(array, "(")).as_py() else None
+
+    def stored_text(self, array: pa.Array) -> str:
+        return stored_text(array)
 
     text_pattern = re.compile(r"(?ia:[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|s?nan[0-9]*|inf(?:inity)?))")
     text_form = "a decimal number such as 12.5"

@@ -12,11 +12,19 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
-from headrace.common.values.handler import NOT_COERCED, NestedHandler, TypeHandler, WrongValueError, expect_json
+from headrace.common.values.handler import (
+    NOT_COERCED,
+    NestedHandler,
+    TypeHandler,
+    WrongValueError,
+    any_of,
+    expect_json,
+)
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import CompositeTypeInfo, DictTypeInfo, NamedTupleTypeInfo, TupleTypeInfo
     from headrace.common.values.checks import CheckSource
+    from headrace.common.values.handler import Mask
 
 Columns = list[Sequence[Any]]
 
@@ -78,6 +86,22 @@ class RecordHandler(NestedHandler):
 
     def decode_present(self, array: pa.Array) -> list[Any]:
         return self.decode_columns(array.flatten())
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        return self.unreadable_columns(array.flatten())
+
+    def unreadable_columns(self, arrays: Sequence[pa.Array]) -> Mask | None:
+        """As :meth:`unreadable`, of one array per column."""
+        return any_of([handler.unreadable(array) for handler, array in zip(self._columns, arrays, strict=True)])
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        return self.explained_columns(array.flatten())
+
+    def explained_columns(self, arrays: Sequence[pa.Array]) -> WrongValueError:
+        """As :meth:`explained`, of one array per column."""
+        columns = zip(self.arrow_fields, self._columns, arrays, strict=True)
+        field, handler, array = next(column for column in columns if column[1].unreadable(column[2]) is not None)
+        return handler.explained(array).inside(f", field {field.name!r}")
 
     def add_field_checks(self, source: CheckSource, conditions: list[str], values: Sequence[str]) -> str:
         """The conditions, and one for each field, given the expressions of their values."""

@@ -20,15 +20,32 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import DetachedTypeInfo
     from headrace.common.values.checks import CheckSource
+    from headrace.common.values.handler import Mask
 
     Kinds = npt.NDArray[np.int8]
 
 _KINDS: Final = tuple(RowKind)
-_KIND_HANDLER: Final = IntegerHandler(BasicTypeInfo(BasicType.BYTE))
 _INSERT_ID: Final = id(RowKind.INSERT)
 _names_of: Final = attrgetter("_fields")
 _values_of: Final = attrgetter("_values")
 _kind_of: Final = attrgetter("_row_kind")
+
+
+class _KindHandler(IntegerHandler):
+    """What rows do, as the values of ``RowKind``."""
+
+    __slots__ = ()
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        numbers = array.fill_null(-1).to_numpy()
+        found: Mask = (numbers < 0) | (numbers >= len(_KINDS))
+        return found if found.any() else None
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        return WrongValueError(array[0].as_py(), f"a kind of row from 0 to {len(_KINDS) - 1}")
+
+
+_KIND_HANDLER: Final = _KindHandler(BasicTypeInfo(BasicType.BYTE))
 
 
 class RowHandler(RecordHandler):

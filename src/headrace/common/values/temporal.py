@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +15,13 @@ import pyarrow.compute as pc
 
 from headrace.common.time import NANOS_PER_SECOND, Instant
 from headrace.common.values.basic import NONE, BasicHandler, with_nulls
+from headrace.common.values.handler import StoredValue, WrongValueError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from headrace.common.values.checks import CheckSource
+    from headrace.common.values.handler import Mask
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -29,6 +34,7 @@ _FIRST_DAY: Final = (datetime.datetime.min - _EPOCH).days
 _LAST_DAY: Final = (datetime.datetime.max - _EPOCH).days
 _FIRST_NANOS: Final = -(2**63) + 1  # the smallest number stands for "not a time" in numpy and Arrow
 _LAST_NANOS: Final = 2**63 - 1
+_LAST_TIME: Final = 24 * 60 * 60 * 1_000_000 - 1
 _zone_of: Final = attrgetter("tzinfo")
 
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -57,16 +63,61 @@ def _naive_check(source: CheckSource, value: str, kind: type) -> str:
     return f"{exact} and {time}.tzinfo is None and not {time}.fold"
 
 
-class DateHandler(BasicHandler):
+class _BoundedHandler(BasicHandler):
+    """Handles what is stored as an integer, of which Python has not all.
+
+    Attributes:
+        width: the type of the integers.
+        bounds: the first and the last one that Python has; zero is between them.
+        unit: that of numpy's datetime64 which shows such integers.
+        within: the bounds, for messages.
+    """
+
+    __slots__ = ()
+    width: ClassVar[pa.DataType] = pa.int64()
+    bounds: ClassVar[tuple[int, int]] = (_FIRST_MICROS, _LAST_MICROS)
+    unit: ClassVar[str] = "us"
+    within: ClassVar[str] = "a time in the years 1 to 9999"
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        first, last = self.bounds
+        if _lie_between(array.view(self.width), first, last):
+            return None
+        numbers = _integers(array, self.width)
+        found: Mask = (numbers < first) | (numbers > last)
+        return found
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        return WrongValueError(StoredValue(self.stored_text(array)), self.within)
+
+    def stored_text(self, array: pa.Array) -> str:
+        return str(array.view(self.width).to_numpy().astype(f"datetime64[{self.unit}]")[0])
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        if self.unreadable(array) is not None:
+            raise ValueError(f"values of {self.info} are out of range")
+        return with_nulls(self.decode_numbers(_integers(array, self.width)), array)
+
+    @abstractmethod
+    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+        """The values of integers within the bounds."""
+
+
+class DateHandler(_BoundedHandler):
     """SQL_DATE: dates; a datetime is none."""
 
     __slots__ = ()
     value_class = datetime.date
     expected = "a datetime.date, not a datetime"
     json_as_string = True
+    width = pa.int32()
+    bounds = (_FIRST_DAY, _LAST_DAY)
+    unit = "D"
+    within = "a date in the years 1 to 9999"
 
-    def decode(self, array: pa.Array) -> list[Any]:
-        return with_nulls(_integers(array, pa.int32()).astype("datetime64[D]").tolist(), array)
+    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+        values: list[Any] = numbers.astype("datetime64[D]").tolist()
+        return values
 
     def text_of_present(self, value: Any) -> str:
         return datetime.date.isoformat(value)
@@ -82,7 +133,7 @@ class DateHandler(BasicHandler):
         return days if _lie_between(days.view(pa.int32()), _FIRST_DAY, _LAST_DAY) else _refuse()
 
 
-class TimeHandler(BasicHandler):
+class TimeHandler(_BoundedHandler):
     """SQL_TIME: times of day without a zone, to the microsecond."""
 
     __slots__ = ()
@@ -90,16 +141,21 @@ class TimeHandler(BasicHandler):
     expected = "a datetime.time without time zone"
     json_as_string = True
     class_tells = False
+    bounds = (0, _LAST_TIME)
+    within = "a time of day, from 00:00 to 23:59:59.999999"
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
         return _naive_array(values, self.storage)
 
-    def decode(self, array: pa.Array) -> list[Any]:
-        seconds, micros = np.divmod(_integers(array, pa.int64()), 1_000_000)
+    def stored_text(self, array: pa.Array) -> str:
+        return f"{array.view(self.width)[0].as_py()} microseconds since midnight"
+
+    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+        seconds, micros = np.divmod(numbers, 1_000_000)
         minutes, seconds = np.divmod(seconds, 60)
         hours, minutes = np.divmod(minutes, 60)
         parts = (part.tolist() for part in (hours, minutes, seconds, micros))
-        return with_nulls(list(map(datetime.time, *parts)), array)
+        return list(map(datetime.time, *parts))
 
     def add_check(self, source: CheckSource, value: str) -> str:
         return _naive_check(source, value, datetime.time)
@@ -120,7 +176,7 @@ class TimeHandler(BasicHandler):
         return _to_micros(moments, pa.timestamp("us")).cast(self.storage)
 
 
-class TimestampHandler(BasicHandler):
+class TimestampHandler(_BoundedHandler):
     """SQL_TIMESTAMP: datetimes without a zone, also numpy's of whole microseconds."""
 
     __slots__ = ()
@@ -146,8 +202,9 @@ class TimestampHandler(BasicHandler):
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
         return _naive_array(values, self.storage)
 
-    def decode(self, array: pa.Array) -> list[Any]:
-        return with_nulls(_integers(array, pa.int64()).view("datetime64[us]").tolist(), array)
+    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
+        values: list[Any] = numbers.view("datetime64[us]").tolist()
+        return values
 
     def add_check(self, source: CheckSource, value: str) -> str:
         return _naive_check(source, value, datetime.datetime)
@@ -176,19 +233,22 @@ class TimestampLtzHandler(TimestampHandler):
         "a datetime with a time zone, in the years 1 to 9999 of UTC (for those without a zone declare"
         " Types.SQL_TIMESTAMP())"
     )
+    within = "a time in the years 1 to 9999 of UTC"
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
         if None in map(_zone_of, filter(None, values)):
             raise ValueError("has no time zone")
         array = pa.array(values, self.storage)
-        if not _lie_between(array.cast(pa.int64()), _FIRST_MICROS, _LAST_MICROS):
+        if self.unreadable(array) is not None:
             raise ValueError("is in UTC before the year 1 or after 9999")
         return array
 
-    def decode(self, array: pa.Array) -> list[Any]:
+    def stored_text(self, array: pa.Array) -> str:
+        return f"{super().stored_text(array)}Z"
+
+    def decode_numbers(self, numbers: npt.NDArray[Any]) -> list[Any]:
         # Adding to an aware moment makes aware moments in C; replacing the zone of naive ones takes five times as long.
-        since_epoch = _integers(array, pa.int64()).view("timedelta64[us]").tolist()
-        return with_nulls(list(map(_EPOCH_UTC.__add__, since_epoch)), array)
+        return list(map(_EPOCH_UTC.__add__, numbers.view("timedelta64[us]").tolist()))
 
     def add_check(self, source: CheckSource, value: str) -> str:
         first, moment = source.bind(value)

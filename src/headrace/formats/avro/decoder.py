@@ -18,8 +18,10 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import Types
+from headrace.common.values import handler_of
 from headrace.formats.avro.logical import of_stored
 from headrace.formats.avro.varints import MOST_BYTES, binary_array, read_varints, unzigzag
+from headrace.formats.bad_records import inside_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -244,13 +246,13 @@ class RecordDecoder(Decoder):
     """Reads the writer's fields in their order.
 
     Args:
-        steps: of each the decoder, and which field of the reader it is; None: none.
+        steps: of each the name, the decoder, and which field of the reader it is; None: none.
         missing: by the reader's field, the default of those that the writer does not have, one value each.
         fields: what comes out.
     """
 
     def __init__(
-        self, steps: Sequence[tuple[Decoder, int | None]], missing: Mapping[int, pa.Array], fields: pa.Schema
+        self, steps: Sequence[tuple[str, Decoder, int | None]], missing: Mapping[int, pa.Array], fields: pa.Schema
     ) -> None:
         self._steps = steps
         self._missing = missing
@@ -259,8 +261,11 @@ class RecordDecoder(Decoder):
     def read_fields(self, cursor: Cursor) -> list[pa.Array]:
         """An array for each of the reader's fields."""
         found = {index: pa.repeat(value[0], len(cursor)) for index, value in self._missing.items()}
-        for decoder, index in self._steps:
-            values = decoder.read(cursor)
+        for name, decoder, index in self._steps:
+            try:
+                values = decoder.read(cursor)
+            except ValueError as error:
+                raise ValueError(inside_field(name, str(error))) from error
             if index is not None:
                 found[index] = values
         return [found[index] for index in range(len(self._fields))]
@@ -384,7 +389,13 @@ class ObjectDecoder(Decoder):
         self._type = kind
 
     def read(self, cursor: Cursor) -> pa.Array:
-        return values_to_array(Types.PICKLED_BYTE_ARRAY(), array_to_values(self._type, self._inner.read(cursor)))
+        values = self._inner.read(cursor)
+        handler = handler_of(self._type)
+        mask = handler.unreadable(values)
+        if mask is not None:
+            wrong = handler.explained(values.slice(int(np.flatnonzero(mask)[0]), 1))
+            raise ValueError(wrong.describe().removeprefix(": ").removeprefix(", "))
+        return values_to_array(Types.PICKLED_BYTE_ARRAY(), array_to_values(self._type, values))
 
 
 class UnreadableDecoder(Decoder):

@@ -17,8 +17,8 @@ from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, Record, schema_given
 from headrace.formats.avro.types import avro_schema_of
 from headrace.formats.avro.varints import binary_array
-from headrace.formats.bad_records import BadRecords
-from headrace.formats.bulk_files import SelfDescribingFormat
+from headrace.formats.bad_records import BadRecords, without_unreadable
+from headrace.formats.bulk_files import WAY_OUT, SelfDescribingFormat
 from headrace.formats.columnar_messages import columns_under, decode_good_messages
 from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
@@ -120,7 +120,8 @@ class AvroFormat(SelfDescribingFormat):
 
     def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
         reader, boundaries = self._reader(part.file)
-        waiting = _Blocks(shown(part.file.path), boundaries, self._columns(reader), reject=reject)
+        kind, decode = self.produced_type, self._columns(reader)
+        waiting = _Blocks(shown(part.file.path), boundaries, decode, kind, reject=reject)
         for block in read_blocks(part.file, part.start, part.end):
             damage = block if isinstance(block, CorruptFileError) else waiting.add(block)
             if damage is not None or waiting.bytes >= _BATCH_BYTES:
@@ -163,17 +164,24 @@ class _Blocks:
         path: the file, for messages.
         boundaries: finds their records.
         decode: reads records as columns of the produced type.
+        kind: the produced type.
         reject: whether records that cannot be read are handed over; else they are an error.
     """
 
     def __init__(
-        self, path: str, boundaries: Boundaries, decode: Callable[[pa.Array], pa.RecordBatch], *, reject: bool
+        self,
+        path: str,
+        boundaries: Boundaries,
+        decode: Callable[[pa.Array], pa.RecordBatch],
+        kind: TypeInformation,
+        *,
+        reject: bool,
     ) -> None:
+        self._type = kind
         self._path = path
         self._boundaries = boundaries
         self._decode = decode
-        way_out = "call set_dead_letter() on the builder that FileSource.for_bulk_file_format() gives"
-        self._bad_records = BadRecords(reject, "record", way_out)
+        self._bad_records = BadRecords(reject, "record", WAY_OUT)
         self._blocks: list[FileBlock] = []
         self._starts: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
         self.bytes = 0
@@ -195,7 +203,7 @@ class _Blocks:
             return
         data = np.frombuffer(b"".join(block.data for block in self._blocks), np.uint8)
         messages = binary_array(data, np.concatenate([*self._starts, [self.bytes]]))
-        read = decode_good_messages(self._decode, messages)
+        read = without_unreadable(decode_good_messages(self._decode, messages), self._type)
         rejected = [self._bad(messages, index, reason) for index, reason in read.rejected]
         self._blocks, self._starts, self.bytes = [], [], 0
         yield Decoded(read.columns, rejected=rejected)

@@ -37,6 +37,7 @@ _MICROS: Final = {
 }
 """Microseconds in one of what is stored."""
 
+_MOST_MICROS: Final = 2**63 - 1
 _EXACT: Final = Context(prec=10_000)
 
 
@@ -52,10 +53,18 @@ def of_stored(node: Primitive | Fixed, array: pa.Array) -> pa.Array:
     if node.logical == "decimal":
         return pa.array([_each(_decimal_text, value, node.scale) for value in array.to_pylist()], storage)
     if node.logical in _MICROS:
-        micros = _MICROS[node.logical]
-        counted = array.cast(pa.int64())
-        return (counted if micros == 1 else pc.multiply_checked(counted, micros)).view(storage)
+        return _in_micros(array.cast(pa.int64()), _MICROS[node.logical]).view(storage)
     return array if array.type == storage else array.view(storage)
+
+
+def _in_micros(array: pa.Array, micros: int) -> pa.Array:
+    if micros == 1:
+        return array
+    try:
+        return pc.multiply_checked(array, micros)
+    except pa.ArrowInvalid:
+        far = next(value for value in array.to_pylist() if value is not None and abs(value) > _MOST_MICROS // micros)
+        raise ValueError(f"got {far}, expected a time in the years 1 to 9999") from None
 
 
 def to_stored(node: Primitive | Fixed, array: pa.Array, where: str) -> pa.Array:

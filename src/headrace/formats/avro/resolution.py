@@ -191,14 +191,14 @@ def _fixed(writer: Fixed, reader: Fixed) -> Decoder:
 def _record(writer: Record, reader: Record) -> Decoder:
     places = {name: index for index, field in enumerate(reader.fields) for name in (field.name, *field.aliases)}
     places |= {field.name: index for index, field in enumerate(reader.fields)}
-    steps: list[tuple[Decoder, int | None]] = []
+    steps: list[tuple[str, Decoder, int | None]] = []
     for field in writer.fields:
         index = places.get(field.name)
         if index is None:
-            steps.append((_skipping(field.node), None))
+            steps.append((field.name, _skipping(field.node), None))
         else:
-            steps.append((_field(field, reader.fields[index]), index))
-    found = {index for _, index in steps}
+            steps.append((reader.fields[index].name, _field(field, reader.fields[index]), index))
+    found = {index for _, _, index in steps}
     lacking = {index: field for index, field in enumerate(reader.fields) if index not in found}
     missing = {index: _default(field) for index, field in lacking.items()}
     return RecordDecoder(steps, missing, layout_of(reader.type_info).schema)

@@ -13,6 +13,7 @@ from headrace.common.errors import UnsupportedOperationError
 from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
+from headrace.formats.bad_records import without_unreadable
 from headrace.formats.cdc.images import Images, Operation, changelog, changelog_type
 from headrace.formats.cdc.metadata import MetadataField, metadata_columns
 from headrace.formats.columnar_messages import decode_good_messages
@@ -76,7 +77,8 @@ class ChangesDeserializationSchema(DeserializationSchema):
         assert made.messages is not None
         more = [(int(sources[index]), reason) for index, reason in made.rejected]
         rejected = sorted([*read.rejected, *more])
-        return DeserializedBatch(made.columns, messages=sources[made.messages], rejected=rejected)
+        rows = DeserializedBatch(made.columns, messages=sources[made.messages], rejected=rejected)
+        return without_unreadable(rows, self._type)
 
     def _decode_all(self, messages: pa.Array) -> pa.RecordBatch:
         """What messages hold, with the metadata behind it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.common.errors import BadRecordError, CorruptFileError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
-from headrace.formats.bad_records import BadRecords
+from headrace.formats.bad_records import BadRecords, refuse_unreadable
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
@@ -171,7 +171,10 @@ class _LineReader:
             return self._without_bad_lines(block, data)
 
     def _decode_raw(self, data: bytes) -> Decoded:
-        return self._decode(self._to_utf8(data))
+        decoded = self._decode(self._to_utf8(data))
+        if decoded.columns is not None:
+            refuse_unreadable(decoded.columns, self._format.produced_type)
+        return decoded
 
     def _to_utf8(self, data: bytes) -> bytes:
         return data if self._charset == "utf-8" else data.decode(self._charset).encode()

@@ -11,7 +11,7 @@ from pyarrow import orc
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.formats.bulk_files import ColumnFileFormat, names_in_file, telling_damage, typed_batch
+from headrace.formats.bulk_files import ColumnFileFormat, RowReader, names_in_file, telling_damage
 from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
 
@@ -77,19 +77,19 @@ class OrcFormat(ColumnFileFormat):
         path, schema = shown(part.file.path), layout_of(self.produced_type).schema
         with _open(part.file) as file:
             names = names_in_file(path, file.schema.names, schema.names, case_sensitive=self._case_sensitive)
+            rows = RowReader(path, names, self.produced_type, reject=reject)
             for stripe in range(part.start, min(part.end, file.nstripes)):
                 try:
-                    yield from _read_stripe(path, file, stripe, names, schema)
+                    yield from _read_stripe(path, file, stripe, names, rows)
                 except CorruptFileError as error:
                     yield Decoded(damage=CorruptFileError(f"{error} (stripe {stripe} of the file)"))
 
 
-def _read_stripe(path: str, file: orc.ORCFile, stripe: int, names: list[str], schema: pa.Schema) -> Iterator[Decoded]:
+def _read_stripe(path: str, file: orc.ORCFile, stripe: int, names: list[str], rows: RowReader) -> Iterator[Decoded]:
     with telling_damage(f"{path} is damaged"):
         batch = file.read_stripe(stripe, columns=names)
-    typed = typed_batch(path, batch, names, schema)
-    for start in range(0, typed.num_rows, _BATCH_ROWS):
-        yield Decoded(typed.slice(start, _BATCH_ROWS))
+    for start in range(0, batch.num_rows, _BATCH_ROWS):
+        yield rows.decoded(batch.slice(start, _BATCH_ROWS), start, f"of stripe {stripe}")
 
 
 def _in_micros(field: pa.Field) -> pa.Field:

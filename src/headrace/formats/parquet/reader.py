@@ -14,10 +14,10 @@ from headrace.common.errors import CorruptFileError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
+    RowReader,
     check_hadoop_config,
     names_in_file,
     telling_damage,
-    typed_batch,
 )
 from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
@@ -86,7 +86,8 @@ class ParquetFormat(ColumnFileFormat):
         path = part.file.path
         with _open(part.file) as file:
             names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
-            reader = _GroupReader(file, part, names, schema, self._batch_size)
+            records = RowReader(shown(path), names, self.produced_type, reject=reject)
+            reader = _GroupReader(file, part, names, records, self._batch_size)
             for index, (first, end) in enumerate(pairwise(_group_ends(file, path))):
                 if end > part.start and first < part.end:
                     yield from reader.rows(index, first, end)
@@ -127,7 +128,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
     with file.open_for_arrow() as stream:
         with telling_damage(f"{shown(file.path)} is not a Parquet file"):
-            parquet = pq.ParquetFile(stream, page_checksum_verification=True)
+            parquet = pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
         with parquet:
             yield parquet
 
@@ -148,17 +149,17 @@ class _GroupReader:
         file: the file.
         part: the part.
         names: the columns as the file names them.
-        schema: the columns of the produced type.
+        records: makes records of rows.
         batch_size: how many rows are read at once.
     """
 
     def __init__(
-        self, file: pq.ParquetFile, part: FileRange, names: list[str], schema: pa.Schema, batch_size: int
+        self, file: pq.ParquetFile, part: FileRange, names: list[str], records: RowReader, batch_size: int
     ) -> None:
         self._file = file
         self._part = part
         self._names = names
-        self._schema = schema
+        self._records = records
         self._batch_size = batch_size
 
     def rows(self, index: int, first: int, end: int) -> Iterator[Decoded]:
@@ -182,7 +183,7 @@ class _GroupReader:
                 batch = self._next(batches, end - at)
                 start, stop = max(part.start - at, 0), min(part.end - at, batch.num_rows)
                 if start < stop:
-                    yield Decoded(batch.slice(start, stop - start))
+                    yield self._records.decoded(batch.slice(start, stop - start), at + start, "of the file")
                 at += batch.num_rows
         except CorruptFileError as error:
             yield Decoded(damage=CorruptFileError(f"{error} (rows {at} to {end} of the file)"))
@@ -193,4 +194,4 @@ class _GroupReader:
             batch = next(batches, None)
         if batch is None or not 0 < batch.num_rows <= left:
             raise CorruptFileError(f"{path} is damaged: a row group does not have as many rows as it says")
-        return typed_batch(path, batch, self._names, self._schema)
+        return batch
