@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import pickle
+import re
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +31,8 @@ def read(schema: Any, messages: list[bytes | None]) -> tuple[list[Any], list[int
     return rows, sources, [index for index, _ in made.rejected]
 
 
-texts = st.one_of(st.text(max_size=6), st.sampled_from(['"', 'a,"b', "\n", "x\r\ny", "#", "\\", '\\"', "\r"]))
+ODD = ['"', 'a,"b', "\n", "x\r\ny", "#", "\\", '\\"', "\r", "\ufeff", "0x1"]
+texts = st.one_of(st.text(max_size=6), st.sampled_from(ODD))
 
 
 @pytest.mark.parametrize("escape", [None, "\\"])
@@ -37,15 +42,14 @@ def test_what_is_written_is_read(escape: str | None, rows: list[tuple[Any, str]]
     reader, writer = reads(PAIR), writes(PAIR)
     if escape is not None:
         reader, writer = reader.set_escape_character(escape), writer.set_escape_character(escape)
-        rows = [(number, text.replace("\n", " ").replace("\r", " ")) for number, text in rows]
     messages = writer.build().serialize_batch(batch_of(PAIR, rows)).to_pylist()
     assert all(message.endswith(b"\n") for message in messages)
     expected = [Row(id=number, name=text) for number, text in rows]
     assert read(reader.build(), messages) == (expected, list(range(len(rows))), [])
 
 
-GOOD = [b"7,x", b"7,x\r\n", b'7,"x"', b"7,x\n"]
-BAD = [b"", b"\n", b"7", b"7,x,y", b"a,x", b'7,"x', b'x"', b"7,x\n7,x", b"\xff,x", b'"7,x']
+GOOD = [b"7,x", b"7,x\r\n", b'7,"x"', b"7,x\n", b"\xef\xbb\xbf7,x", b'\xef\xbb\xbf"7","x"', b"+7,x", b'" 7 ",x']
+BAD = [b"", b"\n", b"7", b"7,x,y", b"a,x", b'7,"x', b'x"', b"7,x\n7,x", b"\xff,x", b'"7,x', b"0x7,x", b"\xef\xbb\xbf"]
 MESSAGES: list[tuple[bytes | None, bool]] = [*((m, True) for m in GOOD * 3), *((m, False) for m in BAD), (None, False)]
 
 
@@ -59,10 +63,83 @@ def test_each_message_is_read_or_rejected_by_itself(messages: list[tuple[bytes |
     assert rejected == [i for i, (message, is_good) in enumerate(messages) if not is_good and message is not None]
 
 
+odd_messages = st.lists(st.text(st.sampled_from('a1,"\n\r#\ufeff -\\'), max_size=7).map(str.encode), max_size=12)
+KINDS = {
+    "strings": Types.ROW_NAMED(["a", "b"], [str, str]),
+    "numbers": Types.ROW_NAMED(["a", "b"], [str, float]),
+    "lists": Types.ROW_NAMED(["a", "b"], [Types.BIG_DEC(), Types.LIST(int)]),
+    "single": Types.ROW_NAMED(["a"], [str]),
+}
+
+
+@pytest.mark.parametrize("escape", [None, "\\"])
+@pytest.mark.parametrize("null_literal", [None, "-"])
+@pytest.mark.parametrize("kind", KINDS)
+@given(messages=odd_messages, cuts=st.sets(st.integers(0, 12)))
+@settings(deadline=None, max_examples=12)
+def test_the_verdict_on_a_message_is_the_same_in_any_batch(
+    kind: str, null_literal: str | None, escape: str | None, messages: list[bytes], cuts: set[int]
+) -> None:
+    builder = reads(KINDS[kind])
+    if null_literal is not None:
+        builder = builder.set_null_literal(null_literal)
+    if escape is not None:
+        builder = builder.set_escape_character(escape)
+    schema = builder.set_ignore_parse_errors(True).build()
+    alone = [schema.deserialize(message) for message in messages]
+    found: list[Any] = []
+    for start, stop in pairwise(sorted({0, len(messages)} | {cut for cut in cuts if cut < len(messages)})):
+        rows, sources, rejected = read(schema, list(messages[start:stop]))
+        assert sorted(sources + rejected) == list(range(stop - start))
+        records = dict(zip(sources, rows, strict=True))
+        found += [records.get(index) for index in range(stop - start)]
+    assert found == alone
+
+
+@given(odd_messages)
+@settings(deadline=None, max_examples=60)
+def test_odd_quotes_are_read_as_python_does(messages: list[bytes]) -> None:
+    schema = reads(KINDS["strings"]).set_ignore_parse_errors(True).build()
+    rows, sources, _ = read(schema, list(messages))
+    records = dict(zip(sources, rows, strict=True))
+    for index, message in enumerate(messages):
+        text = message.decode().rstrip("\r\n").removeprefix("\ufeff")
+        lines = list(csv.reader(io.StringIO(f"{text}\n-", newline="")))
+        is_one = len(lines) == 2 and lines[1] == ["-"] and len(lines[0]) == 2
+        assert records.get(index) == (Row(a=lines[0][0], b=lines[0][1]) if is_one else None)
+
+
+def test_a_row_whose_last_value_is_missing() -> None:
+    kind = KINDS["numbers"]
+    message = writes(kind).build().serialize(Row(a="a,", b=None))
+    assert message == b'"a,",\n'
+    schema = reads(kind).build()
+    assert [read(schema, [message] * count)[0] for count in (1, 2, 6)] == [[Row(a="a,", b=None)] * n for n in (1, 2, 6)]
+    assert read(schema, [b'"a,",']) == ([Row(a="a,", b=None)], [0], [])
+
+
+def test_a_bad_value_is_told_with_field_value_and_form() -> None:
+    kinds = [int, Types.SQL_DATE(), Types.BIG_DEC(), Types.LIST(Types.SQL_TIME())]
+    schema = reads(Types.ROW_NAMED(["n", "d", "x", "l"], kinds)).build()
+    bad = {
+        b"0x10,,,": "column 'n': '0x10' is not a whole number from",
+        b",2026-13-01,,": "column 'd': '2026-13-01' is not a date such as 2026-01-31",
+        b',,"1,5",': "column 'x': '1,5' is not a decimal number such as 12.5",
+        b",,,12:00;noon": "column 'l': 'noon' is not a time such as 12:30:00.5",
+    }
+    rejected = schema.deserialize_batch(pa.array([b"1,2026-01-31,1.5,12:30", *bad], pa.binary())).rejected
+    for (_, reason), expected in zip(rejected, bad.values(), strict=True):
+        assert reason.startswith(expected)
+    for message, expected in bad.items():
+        with pytest.raises(BadRecordError, match=re.escape(expected)):
+            schema.deserialize(message)
+
+
 def test_settings() -> None:
     kind = Types.ROW_NAMED(["a", "b", "c"], [int, Types.LIST(int), str])
     reader = reads(kind).set_field_delimiter("|").set_array_element_delimiter(":").set_quote_character("'")
     schema = reader.set_null_literal("-").set_allow_comments().build()
+    assert schema.deserialize(b"#1|1|x") is None
     assert read(schema, [b"1|1:2|'x|y'", b"#1|1|x", b"-|-|-"]) == (
         [Row(a=1, b=[1, 2], c="x|y"), Row(a=None, b=None, c=None)], [0, 2], []
     )  # fmt: skip

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from headrace.common.typeinfo import SequenceTypeInfo
-from headrace.formats.lines.blocks import Newlines
 
 if TYPE_CHECKING:
     from headrace.formats.csv.schema import CsvSchema
@@ -20,26 +19,24 @@ class ExtraValues:
     Args:
         schema: says which column that is.
         file_columns: the columns of the file, by name.
-        boundary: what ends a record where values may hold newlines; else None.
     """
 
-    def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Boundary | None) -> None:
+    def __init__(self, schema: CsvSchema, file_columns: list[str]) -> None:
         arrays = {column.name for column in schema.columns if isinstance(column.kind, SequenceTypeInfo)}
         name = schema.any_property
         self._taker = file_columns.index(name) if name in file_columns and name not in arrays else None
         self._width = len(file_columns)
         self._delimiter = schema.delimiter.encode()
         self._cell = _cell_of(schema)
-        self._boundary = boundary or Newlines()
 
     @property
     def are_taken(self) -> bool:
         """Whether there is such a column."""
         return self._taker is not None
 
-    def fold(self, data: bytes) -> bytes:
+    def fold(self, data: bytes, boundary: Boundary) -> bytes:
         """The same lines with no more values than columns."""
-        return b"".join(self._fold_line(data[start:end]) for start, end in pairwise([0, *self._boundary.all(data)]))
+        return b"".join(self._fold_line(data[start:end]) for start, end in pairwise([0, *boundary.all(data)]))
 
     def _fold_line(self, line: bytes) -> bytes:
         values = line.rstrip(b"\r\n")

@@ -5,31 +5,37 @@ from __future__ import annotations
 import csv as python_csv
 import io
 import re
+from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from headrace.common.arguments import expect
-from headrace.common.columns import layout_of, values_to_array
+from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
+from headrace.formats.column_text import bytes_of, join_text
 from headrace.formats.csv.extra_values import ExtraValues
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
 from headrace.formats.file_format import Decoded
-from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes
-from headrace.formats.lines.format import DEFAULT_MAX_LINE_BYTES, LineFormat, type_of_fields
+from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes, value_pattern
+from headrace.formats.lines.format import BOM, DEFAULT_MAX_LINE_BYTES, LineFormat, type_of_fields
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    import numpy.typing as npt
 
     from headrace.common.row import Row
     from headrace.common.typeinfo import TypeInformation
@@ -46,18 +52,12 @@ _BAD_VALUE = re.compile(
     r"(?s)^In CSV column #(?P<column>\d+): (?:Row #\d+: )?CSV conversion error to [^:]*: (?P<why>.*)$"
 )
 _BAD_COUNT = re.compile(r"^CSV parse error: (?:Row #\d+: )?Expected (?P<expected>\d+) columns, got (?P<found>\d+)")
-_TIMES = frozenset(
-    {
-        BasicType.SQL_DATE,
-        BasicType.SQL_TIME,
-        BasicType.SQL_TIMESTAMP,
-        BasicType.TIMESTAMP_LTZ,
-        BasicType.INSTANT,
-    }
+_INTEGERS: Final[frozenset[Any]] = frozenset(map(BasicTypeInfo, WHOLE_NUMBERS))
+_BY_ARROW: Final[frozenset[Any]] = frozenset(
+    map(BasicTypeInfo, {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS)
 )
-_BY_ARROW = frozenset(
-    BasicTypeInfo(kind) for kind in {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMES
-)
+_WITH_BLANKS = frozenset({BasicType.STRING, BasicType.CHAR})
+_HEXADECIMAL = re.compile(b"0[xX]")
 
 
 @hides_engine_of_methods
@@ -95,7 +95,7 @@ class CsvReaderFormat(LineFormat[T_co]):
             raise ConfigurationError("multiline CSV needs a quote character and no escape character")
         self._schema = schema
         self._multiline = multiline
-        self.boundary: Boundary = NewlinesOutsideQuotes(schema.quote) if multiline and schema.quote else Newlines()
+        self.boundary: Boundary = boundary_of(schema) if multiline else Newlines()
         self.header_lines = int(schema.header or schema.skip_first)
 
     @staticmethod
@@ -110,7 +110,7 @@ class CsvReaderFormat(LineFormat[T_co]):
     def decoder(self, path: str, header: bytes) -> LineDecoder:
         names = [column.name for column in self._schema.columns]
         found = self._names_of(path, header) if self._schema.header and header else names
-        return CsvDecoder(self._schema, found, self.boundary if self._multiline else None)
+        return CsvDecoder(self._schema, found, self.boundary if self._multiline else None).lines
 
     def hint_at_first_line(self, line: bytes) -> str:
         cells = [cell.strip() for cell in _cells(line, self._schema)]
@@ -203,7 +203,10 @@ class CsvFormat(CsvReaderFormat[T_co]):
 
 
 class CsvDecoder:
-    """Reads lines of one file.
+    """Reads lines of one file, or messages.
+
+    Arrow reads what it reads fast and as it is meant. Where it refuses a value, or may have taken one for a number that
+    is none, the columns are read as texts and these by the rule of their types, which also tells what is wrong.
 
     Args:
         schema: the columns that come out.
@@ -214,43 +217,75 @@ class CsvDecoder:
     def __init__(self, schema: CsvSchema, file_columns: list[str], boundary: Boundary | None) -> None:
         self._schema = schema
         self._boundary = boundary
-        self._comments = schema.comments
-        self._quote = (schema.quote or "").encode()
-        self._parse = _parse_options(schema, multiline=boundary is not None)
+        self._parse = _parse_options(schema)
         self._arrow_schema = layout_of(schema.row_type).schema
         self._file_columns = file_columns
-        self._by_hand = [column for column in schema.columns if column.kind not in _BY_ARROW]
-        self._convert = self._convert_options()
-        self._extra_values = ExtraValues(schema, file_columns, boundary)
+        fast = {column.name for column in schema.columns if column.kind in _BY_ARROW}
+        texts = {column.name for column in schema.columns if column.kind == Types.STRING()}
+        self._fast, self._slow = self._convert_options(fast), self._convert_options(texts)
+        self._has_integers = any(column.kind in _INTEGERS for column in schema.columns)
+        self._extra_values = ExtraValues(schema, file_columns)
+        value = value_pattern(schema.quote, schema.delimiter, schema.escape, r"\r\n")
+        values = f"(?:{value}{re.escape(schema.delimiter)})*+{value}"
+        self._line_with_returns = re.compile(rf"(?s){values}\r?\n".encode())
 
-    def _convert_options(self) -> csv.ConvertOptions:
-        by_hand = {column.name for column in self._by_hand}
-        types = {field.name: pa.string() if field.name in by_hand else field.type for field in self._arrow_schema}
+    def _convert_options(self, typed: set[str]) -> csv.ConvertOptions:
+        types = {field.name: field.type if field.name in typed else pa.string() for field in self._arrow_schema}
         null_value = self._schema.null_value
         return csv.ConvertOptions(
             column_types=types,
             include_columns=self._arrow_schema.names,
             null_values=["" if null_value is None else null_value],
             strings_can_be_null=null_value is not None,
-            quoted_strings_can_be_null=False,
+            quoted_strings_can_be_null=null_value is None,
             true_values=["true", "True", "TRUE"],
             false_values=["false", "False", "FALSE"],
         )
 
-    def __call__(self, data: bytes) -> Decoded:
-        if self._comments:
-            data = _COMMENT.sub(b"", data)
-        expected = self._records_in(data)
-        if not expected:
+    def lines(self, data: bytes) -> Decoded:
+        """The records of whole lines; as a ``LineDecoder``."""
+        if data and not data.endswith(b"\n"):
+            data += b"\n"  # Arrow takes an empty value for a quoted one where the data end behind it
+        if self._schema.comments:
+            data = self._without_comments(data)
+        if self._boundary is not None and self._boundary.last(data) != len(data):
+            raise ValueError(_UNCLOSED)
+        self._refuse_returns(data)
+        records = self._records_in(data)
+        if not records:
             return Decoded(_empty(self._arrow_schema))
-        guarded, guards = self._guarded(data)
+        guarded, guards = (data, 0) if self._boundary is not None else self._guarded(data)
+        return Decoded(self._columns(guarded, records + guards).slice(0, records))
+
+    def messages(self, messages: pa.Array) -> pa.RecordBatch:
+        """The records of messages that each hold one, as binary values none of which is null.
+
+        Raises:
+            ValueError: when one of them holds none or more than one, or one that cannot be read.
+        """
+        texts = pc.utf8_rtrim(messages.cast(pa.binary()).cast(pa.string()), "\r\n")
+        texts = pc.replace_substring_regex(texts, "^\ufeff", "")
+        lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
+        if not len(texts):
+            return _empty(self._arrow_schema)
+        if not lengths.all():
+            raise ValueError("the message is empty")
+        data = bytes_of(join_text([texts, "\n"]))
+        _refuse_several(data, np.cumsum(lengths + 1), self._boundary or Newlines())
+        self._refuse_returns(data)
+        return self._columns(data, len(texts))
+
+    def _columns(self, data: bytes, records: int) -> pa.RecordBatch:
+        """The records of data in which there are so many, each with its line end."""
+        if data.startswith(BOM):
+            data = BOM + data  # of which Arrow drops one
         try:
-            table = self._read(guarded)
+            table = self._read(data)
         except pa.ArrowInvalid as error:
             raise ValueError(self._reason(str(error))) from error
-        if table.num_rows != expected + guards:
+        if table.num_rows != records:
             raise ValueError(_UNCLOSED)
-        return Decoded(self._finish(table.slice(0, expected)))
+        return self._finish(table)
 
     def _read(self, data: bytes) -> pa.Table:
         try:
@@ -258,12 +293,18 @@ class CsvDecoder:
         except pa.ArrowInvalid as error:
             if not self._extra_values.are_taken or _BAD_COUNT.search(str(error)) is None:
                 raise
-            return self._read_columns(self._extra_values.fold(data))
+            return self._read_columns(self._extra_values.fold(data, self._boundary or Newlines()))
 
     def _read_columns(self, data: bytes) -> pa.Table:
+        if not (self._has_integers and _HEXADECIMAL.search(data) is not None):
+            with suppress(pa.ArrowInvalid):
+                return self._read_with(self._fast, data)
+        return self._read_with(self._slow, data)
+
+    def _read_with(self, convert: csv.ConvertOptions, data: bytes) -> pa.Table:
         options = csv.ReadOptions(use_threads=False, column_names=self._file_columns, block_size=len(data) + 1)
         return csv.read_csv(
-            pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=self._convert
+            pa.py_buffer(data), read_options=options, parse_options=self._parse, convert_options=convert
         )
 
     def _reason(self, message: str) -> str:
@@ -276,51 +317,93 @@ class CsvDecoder:
             return f"expected {count['expected']} columns, got {count['found']}"
         return message
 
+    def _without_comments(self, data: bytes) -> bytes:
+        if self._boundary is None:
+            return _COMMENT.sub(b"", data)
+        return b"".join(line for line in self._lines_of(data) if not line.startswith(b"#"))
+
+    def _lines_of(self, data: bytes) -> Iterator[bytes]:
+        if self._boundary is None:
+            return (line[0] for line in re.finditer(b"[^\n]*\n", data))
+        return (data[start:end] for start, end in pairwise([0, *self._boundary.all(data)]))
+
+    def _refuse_returns(self, data: bytes) -> None:
+        """Refuse lines with a carriage return that is not between quotes: to Arrow they are several."""
+        if _LONE_RETURN.search(data) is not None:
+            for line in self._lines_of(data):
+                if b"\r" in line and self._line_with_returns.fullmatch(line) is None:
+                    raise ValueError("there is a carriage return outside quotes")
+
+    def _records_in(self, data: bytes) -> int:
+        """How many records there are to be, one for each line that is not empty."""
+        if self._boundary is not None:
+            return sum(1 for line in self._lines_of(data) if line.strip(b"\r\n"))
+        blank = b"\n\n" in data or b"\n\r\n" in data or data[:1] in (b"\n", b"\r")
+        return data.count(b"\n") - (_blank_lines(data) if blank else 0)
+
     def _guarded(self, data: bytes) -> tuple[bytes, int]:
         """The lines in a form in which a quote that is not closed shows in the number of records.
 
         Arrow takes such a quote to be closed at the end of the data, which may be anywhere in the file. So the last
         line is put there twice: with an open quote the two become one.
         """
-        if self._boundary is not None:
-            if data.count(self._quote) % 2:
-                raise ValueError(_UNCLOSED)
-            return data, 0
-        if _LONE_RETURN.search(data) is not None:
-            raise ValueError("the line has a carriage return in it")
         end = data.rstrip(b"\r\n")
         last = end[end.rfind(b"\n") + 1 :]
-        return (b"%s\n%s\n" % (end, last), 1) if self._quote and self._quote in last else (data, 0)
-
-    def _records_in(self, data: bytes) -> int:
-        """How many records there are to be, one for each line that is not empty."""
-        if self._boundary is not None:
-            spans = pairwise([0, *self._boundary.all(data)])
-            return sum(1 for start, end in spans if data[start:end].strip(b"\r\n"))
-        lines_in_all = data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
-        blank = b"\n\n" in data or b"\n\r\n" in data or data[:1] in (b"\n", b"\r")
-        return lines_in_all - (_blank_lines(data) if blank else 0)
+        special = (char.encode() for char in (self._schema.quote, self._schema.escape) if char)
+        return (b"%s\n%s\n" % (end, last), 1) if any(char in last for char in special) else (data, 0)
 
     def _finish(self, table: pa.Table) -> pa.RecordBatch:
-        columns = {name: _whole(table.column(name)) for name in table.column_names}
-        for column in self._by_hand:
-            columns[column.name] = self._read_by_hand(columns[column.name], column)
-        arrays = [columns[name] for name in self._arrow_schema.names]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        columns = [self._typed(_whole(table.column(column.name)), column) for column in self._schema.columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._arrow_schema)
 
-    def _read_by_hand(self, texts: pa.Array, column: CsvColumn) -> pa.Array:
-        separator = self._schema.separator_of(column)
-        element = getattr(column.kind, "element_type", None)
-        parse = handler_of(column.kind if element is None else element).parse
-        values: list[Any] = []
-        for text in texts.to_pylist():
-            if text is None or (not text and self._schema.null_value is None and element is None):
-                values.append(None)
-            elif element is not None:
-                values.append(list(map(parse, text.split(separator))) if text else [])
-            else:
-                values.append(parse(text))
-        return values_to_array(column.kind, values)
+    def _typed(self, array: pa.Array, column: CsvColumn) -> pa.Array:
+        """A column under its type: Arrow has read it so, or its texts."""
+        if column.kind == Types.STRING() or array.type != pa.string():
+            return array
+        try:
+            if isinstance(column.kind, SequenceTypeInfo):
+                return self._lists(array, column)
+            return self._values(array, column.kind)
+        except ValueError as error:
+            raise ValueError(f"column {column.name!r}: {error}") from error
+
+    def _values(self, texts: pa.Array, kind: Any) -> pa.Array:
+        """Values of their texts; blanks around them do not count, unless they may be part of the value."""
+        if self._schema.null_value is None and kind != Types.STRING():
+            texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+        return handler_of(kind).parse_all(texts if kind.basic_type in _WITH_BLANKS else pc.utf8_trim(texts, " \t"))
+
+    def _lists(self, texts: pa.Array, column: CsvColumn) -> pa.Array:
+        """Lists of the elements in texts; an empty text is an empty list."""
+        parts = pc.split_pattern(texts, self._schema.separator_of(column))
+        is_empty = pc.equal(texts, "").fill_null(False)
+        lengths = pc.if_else(is_empty, 0, pc.list_value_length(parts)).fill_null(0)
+        elements = parts.filter(pc.invert(is_empty)).flatten()
+        kind = getattr(column.kind, "element_type", None)
+        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths.to_numpy(zero_copy_only=False)))), pa.int32())
+        values = self._values(elements, kind)
+        return pa.ListArray.from_arrays(offsets, values, type=column.kind.storage_type, mask=texts.is_null())
+
+
+def boundary_of(schema: CsvSchema) -> Boundary:
+    """What ends a record where values may hold newlines."""
+    if schema.quote is None and schema.escape is None:
+        return Newlines()
+    return NewlinesOutsideQuotes(schema.quote, schema.delimiter, schema.escape, comments=schema.comments)
+
+
+def _refuse_several(data: bytes, ends: npt.NDArray[np.int64], boundary: Boundary) -> None:
+    """Refuse messages that are not one line each.
+
+    Args:
+        data: the messages, each with a newline behind it.
+        ends: where they end.
+        boundary: what ends a line.
+    """
+    if boundary.last(data) != len(data):
+        raise ValueError(_UNCLOSED)
+    if not np.array_equal(boundary.all(data), ends):
+        raise ValueError("the message has more than one line")
 
 
 def _cells(line: bytes, schema: CsvSchema) -> list[str]:
@@ -334,9 +417,8 @@ def _cells(line: bytes, schema: CsvSchema) -> list[str]:
 
 
 def _blank_lines(data: bytes) -> int:
-    """How many lines hold nothing."""
-    blank = sum(1 for _ in _BLANK.finditer(data))
-    return blank - data.endswith(b"\n")  # `$` also matches after the last newline
+    """How many lines of data that end with a newline hold nothing."""
+    return sum(1 for _ in _BLANK.finditer(data)) - 1  # `$` also matches after the last newline
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -347,11 +429,11 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
-def _parse_options(schema: CsvSchema, *, multiline: bool) -> csv.ParseOptions:
+def _parse_options(schema: CsvSchema) -> csv.ParseOptions:
     return csv.ParseOptions(
         delimiter=schema.delimiter,
         quote_char=schema.quote or False,
         double_quote=schema.quote is not None,
         escape_char=schema.escape or False,
-        newlines_in_values=multiline,
+        newlines_in_values=True,
     )

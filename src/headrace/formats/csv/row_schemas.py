@@ -13,10 +13,10 @@ from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.serialization import DeserializedBatch, SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
-from headrace.formats.csv.reader import CsvDecoder
+from headrace.formats.csv.reader import CsvDecoder, boundary_of
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.csv.writer import csv_texts
-from headrace.formats.lines.blocks import NewlinesOutsideQuotes
+from headrace.formats.lines.format import BOM
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -113,41 +113,21 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         """The type of the records."""
         return self._type
 
+    def deserialize(self, message: bytes) -> Any:
+        """As declared; nothing for a comment."""
+        is_comment = self._comments and message.removeprefix(BOM).startswith(b"#")
+        return None if is_comment else super().deserialize(message)
+
     def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
         if self._comments:
-            is_comment = pc.starts_with(messages.cast(pa.binary()), b"#")
+            raw = messages.cast(pa.binary())
+            is_comment = pc.or_(pc.starts_with(raw, b"#"), pc.starts_with(raw, BOM + b"#"))
             messages = pc.if_else(is_comment, pa.scalar(None, messages.type), messages)
         return super().deserialize_batch(messages)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        """As declared; messages are the lines of one block.
-
-        Each holds something, and a quote that one opens it closes. So each is a line at least, and there are as many
-        records as messages only where each is one.
-        """
-        texts = pc.utf8_rtrim(messages.cast(pa.binary()).cast(pa.string()), "\r\n")
-        if pc.any(pc.equal(pc.utf8_length(texts), 0), min_count=0).as_py():
-            raise ValueError("the message is empty")
-        quote = self._schema.quote
-        multiline = quote is not None and self._schema.escape is None
-        _refuse_open_lines(texts, quote if multiline else None)
-        boundary = NewlinesOutsideQuotes(quote) if multiline and quote is not None else None
         names = [column.name for column in self._schema.columns]
-        joined = "\n".join(texts.to_pylist()).encode()
-        columns = CsvDecoder(self._schema, names, boundary)(joined).columns
-        assert columns is not None
-        if columns.num_rows != len(messages):
-            raise ValueError("the message has more than one line")
-        return columns
-
-
-def _refuse_open_lines(texts: pa.Array, quote: str | None) -> None:
-    """Refuse messages that leave a quote open, or have several lines where none may hold a newline."""
-    if quote is None:
-        if pc.any(pc.match_substring(texts, "\n"), min_count=0).as_py():
-            raise ValueError("the message has more than one line")
-    elif pc.any(pc.equal(pc.bit_wise_and(pc.count_substring(texts, quote), 1), 1), min_count=0).as_py():
-        raise ValueError("a quote is not closed")
+        return CsvDecoder(self._schema, names, boundary_of(self._schema)).messages(messages)
 
 
 @hides_engine_of_methods

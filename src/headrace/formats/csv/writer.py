@@ -104,17 +104,19 @@ def _value_text(column: pa.Array, kind: TypeInformation) -> pa.Array:
 
 
 def _quoted(column: pa.Array, schema: CsvSchema) -> pa.Array:
-    """Strings with quotes around those that hold a special character."""
+    """Strings with quotes around those that hold a special character, or would be read as something else."""
     quote = schema.quote
-    null_value = schema.null_value or ""
     if quote is not None:
-        special = "[\r\n" + "".join(map(re.escape, (schema.delimiter, quote, schema.escape or ""))) + "]"
-        needs = pc.match_substring_regex(column, special)
-        if null_value:
-            needs = pc.or_(needs, pc.equal(column, null_value))
+        special = "[\ufeff\r\n" + "".join(map(re.escape, (schema.delimiter, quote, schema.escape or ""))) + "]"
+        needs = pc.match_substring_regex(column, f"^#|{special}" if schema.comments else special)
+        if schema.null_value is not None:
+            needs = pc.or_(needs, pc.equal(column, schema.null_value))
         if pc.any(needs).as_py():
             column = pc.if_else(needs, join_text([quote, _escaped(column, quote, schema.escape), quote]), column)
-    return column.fill_null(null_value) if column.null_count else column
+    column = column.fill_null(schema.null_value or "") if column.null_count else column
+    if quote is not None and len(schema) == 1 and schema.null_value != "":
+        column = pc.replace_with_mask(column, pc.equal(column, ""), pa.scalar(quote * 2))  # an empty line is no record
+    return column
 
 
 def _escaped(column: pa.Array, quote: str, escape: str | None) -> pa.Array:

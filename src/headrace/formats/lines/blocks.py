@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -69,11 +70,29 @@ class Newlines:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
 class NewlinesOutsideQuotes:
-    """A newline between quotes belongs to the line; a doubled quote is a quote (RFC 4180)."""
+    """A newline between quotes belongs to the line; a doubled quote is a quote (RFC 4180).
 
-    quote: str
+    A quote encloses a value only where it is the first character of it; anywhere else it stands for itself.
+
+    Args:
+        quote: what encloses values, if anything does.
+        delimiter: what separates values.
+        escape: what comes before a character that stands for itself, if anything does.
+        comments: whether a line that begins with ``#`` is one, whatever it holds.
+    """
+
+    def __init__(self, quote: str | None, delimiter: str, escape: str | None = None, *, comments: bool = False) -> None:
+        self._quote = (quote or "").encode()
+        self._before_values = np.frombuffer(f"{delimiter}\n{quote}".encode(), np.uint8)
+        self._escape = escape.encode() if escape else None
+        self._comments = comments
+        value = value_pattern(quote, delimiter, escape, r"\n")
+        rest = rf"(?:{value}{re.escape(delimiter)})*+"
+        comment = r"#[^\n]*+|" if comments else ""
+        self._line = re.compile(rf"(?s)(?:{comment}{rest}{value})\n".encode())
+        self._whole_values = re.compile(rf"(?s){rest}".encode())
+        self._whole_value = re.compile(rf"(?s){value}".encode())
 
     def last(self, data: bytes) -> int:
         ends = self._ends(data)
@@ -87,16 +106,59 @@ class NewlinesOutsideQuotes:
         return _closed(self._ends(data), len(data))
 
     def open_state(self, data: bytes) -> bytes:
-        quote = self.quote.encode()
-        return quote if data.count(quote) % 2 else b""
+        found = self._whole_values.match(data)
+        begun = data[0 if found is None else found.end() :]
+        if not begun.startswith(self._quote):
+            return begun[:1]
+        if self._whole_value.fullmatch(begun) is None:
+            return self._quote
+        return self._quote * 2 if begun.endswith(self._quote) else b"-"
 
     def _ends(self, data: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         array = np.frombuffer(data, np.uint8)
-        quotes = np.flatnonzero(array == ord(self.quote))
+        quotes = np.flatnonzero(array == ord(self._quote)) if self._quote else np.empty(0, np.intp)
+        if not self._is_plain(data, array, quotes):
+            return self._scanned(data)
         newlines = np.flatnonzero(array == ord("\n"))
         before = np.searchsorted(quotes, newlines)
         ends: np.ndarray[tuple[int], np.dtype[np.intp]] = newlines[before % 2 == 0] + 1
         return ends
+
+    def _is_plain(self, data: bytes, array: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any]) -> bool:
+        """Whether every second quote opens a value, or is the second one of two that are one."""
+        if self._comments and (data.startswith(b"#") or b"\n#" in data):
+            return False
+        opening = quotes[::2]
+        before = array[opening[opening > 0] - 1]
+        return (self._escape is None or self._escape not in data) and bool(np.isin(before, self._before_values).all())
+
+    def _scanned(self, data: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+        """The ends of lines whose quotes and escape characters have to be looked at one after the other."""
+        ends = []
+        line = self._line.match(data)
+        while line is not None:
+            ends.append(line.end())
+            line = self._line.match(data, line.end())
+        return np.array(ends, np.intp)
+
+
+def value_pattern(quote: str | None, delimiter: str, escape: str | None, line_ends: str) -> str:
+    """One value as it stands in a line, whole: with the quotes around it, and what is behind the closing one.
+
+    Args:
+        quote: as of :class:`NewlinesOutsideQuotes`, and so are the others.
+        delimiter: what separates values.
+        escape: what comes before a character that stands for itself.
+        line_ends: what ends a line, outside quotes.
+    """
+    quote, delimiter, escape = map(re.escape, (quote or "", delimiter, escape or ""))
+    escaped = f"|{escape}." if escape else ""
+    plain = rf"(?:[^{delimiter}{line_ends}{escape}]++{escaped})*+"
+    return (
+        rf"(?:{quote}(?:[^{quote}{escape}]++|{quote}{quote}{escaped})*+{quote}{plain}|(?!{quote}){plain})"
+        if quote
+        else plain
+    )
 
 
 def _closed(ends: np.ndarray[tuple[int], np.dtype[np.intp]], length: int) -> list[int]:

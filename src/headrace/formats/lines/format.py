@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 _SAMPLE_BYTES = 1 << 16
 _BYTES_PER_COMPRESSED_BYTE = 4
-_BOM = b"\xef\xbb\xbf"
+
+BOM = b"\xef\xbb\xbf"
+"""What may stand at the beginning of a text in UTF-8, and is no character of it."""
 
 DEFAULT_MAX_LINE_BYTES = 64 << 20
 """A longer line is a bad record; the limit keeps a file without newlines from filling the memory."""
@@ -146,7 +148,7 @@ class _LineReader:
         self._boundary = fmt.boundary
         self._charset = charset if is_line_safe(charset) else "utf-8"
         self._header = len(header)
-        self._decode = fmt.decoder(file.path, self._to_utf8(header.removeprefix(_BOM)))
+        self._decode = fmt.decoder(file.path, self._to_utf8(header.removeprefix(BOM)))
         self._numbers = LineNumbers(lambda: open_stream(file, charset))
         way_out = "call set_dead_letter() on the builder that FileSource.for_record_stream_format() gives"
         self._bad_lines = BadRecords(reject, "line", way_out)
@@ -156,7 +158,7 @@ class _LineReader:
         skipped = max(self._header - block.offset, 0)
         data = block.data[skipped:]
         if block.offset == 0 and not skipped:
-            data = data.removeprefix(_BOM)
+            data = data.removeprefix(BOM)
         if block.too_long:
             yield Decoded(rejected=[self._bad(block, data, 0, "the line is too long")])
         elif data:
