@@ -180,10 +180,10 @@ class Job:
             self.refs[index] = self.backend.import_tables(self.storage, tables, version, owners)
         self.epoch += 1
 
-    def compact(self, now: int = 0) -> int:
+    def compact(self, now: int = 0, event_time: int | None = None) -> int:
         """Merges what is worth merging; the next epoch adopts it. Returns how many tasks there were."""
-        backend = self.backend
-        planned = [task for ref in self.refs for task in backend.plan_compaction(self.storage, ref, now, 0)]
+        backend, times = self.backend, {} if event_time is None else {UID: event_time}
+        planned = [task for ref in self.refs for task in backend.plan_compaction(self.storage, ref, now, 0, times)]
         tasks: list[CompactionTask] = [*planned]  # type: ignore[list-item] # of the backends that compact
         for task in tasks:
             again = CompactionTask.from_json(task.to_json())

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackend
 from headrace.state.compaction import plan_compaction
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.state.harness import Job
-from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, several
+from tests.state.test_ttl import KINDS, METHODS, TTL, Epochs, config, entries, several, value
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
@@ -65,6 +68,76 @@ def test_another_length_counts_from_the_next_write(make: Callable[[], Any], leng
     last = TTL - 1 + length
     assert epochs.read(last - 1) is not None
     assert epochs.read(last) is None
+
+
+# --- another time to live, or none -----------------------------------------------------------------------------------
+
+MODES: list[bool | None] = [None, False, True]
+"""No time to live, one in processing time, one in event time."""
+
+
+class Transitions:
+    """State of a few keys under one time to live after another, and when each element is to expire.
+
+    Args:
+        make: the descriptor.
+        backend: where state is kept.
+        ahead: by how much the clock is ahead of event time.
+    """
+
+    def __init__(self, make: Callable[[], Any], backend: StateBackend, ahead: int) -> None:
+        self.make, self.job, self.ahead = make, Job(backend=backend), ahead
+        self.expiries: dict[int, tuple[bool, int] | None] = {}
+
+    def epoch(self, mode: bool | None, time: int, keys: Sequence[int], action: Callable[[Any], Any]) -> list[Any]:
+        self.job.watermark, self.job.clock = time, time + self.ahead
+        operators, descriptor = self.job.begin(), self.make()
+        if mode is not None:
+            descriptor.enable_time_to_live(config(in_event_time=mode))
+        states = [operator.keyed.state(descriptor) for operator in operators]
+        assert len(states) == 1
+        found = self.job.on_keys(operators, keys, lambda *_: action(states[0]))
+        self.job.end()
+        for key, known in self.expiries.items():
+            if known is not None and mode is not None and known[0] is not mode:
+                self.expiries[key] = None
+        return found
+
+    def write(self, mode: bool | None, time: int, keys: Sequence[int]) -> None:
+        self.epoch(mode, time, keys, lambda state: METHODS[self.make().kind][0](state, 7))
+        for key in keys:
+            self.expiries[key] = None if mode is None else (mode, time + TTL if mode else time + self.ahead + TTL)
+
+    def check(self, mode: bool | None, time: int) -> None:
+        def is_there(key: int) -> bool:
+            known = self.expiries[key]
+            return known is None or known[0] is not mode or (time if mode else time + self.ahead) < known[1]
+
+        keys = list(self.expiries)
+        found = self.epoch(mode, time, keys, METHODS[self.make().kind][1])
+        assert found == [7 if is_there(key) else None for key in keys]
+
+
+@pytest.mark.parametrize("make", [value, several, entries])
+@pytest.mark.parametrize(
+    ("name", "rewrite"),
+    [(DEFAULT_BACKEND, "compaction"), (ROCKSDB_BACKEND, "compaction"), (DEFAULT_BACKEND, "canonical")],
+)
+def test_an_element_expires_in_the_time_that_it_was_written_in_or_never(
+    installed: None, name: str, make: Callable[[], Any], rewrite: str
+) -> None:
+    """Keys are written under each of three times to live that follow one another; the last one's meets all of them."""
+    backend = STATE_BACKENDS.load(name).configured(Configuration())
+    for number, modes in enumerate(product(MODES, repeat=3)):
+        chain = Transitions(make, backend, ahead=-(10**12) if number % 2 else 10**12)
+        for time, mode in zip((10, 20, 30), modes, strict=True):
+            chain.write(mode, time, range(time, time + 3))
+            if rewrite == "canonical":
+                chain.job.transplant()
+            else:
+                chain.job.compact(chain.job.clock, time)
+        chain.check(modes[-1], 30)
+        chain.check(modes[-1], 30 + 10 * TTL)
 
 
 # --- a model ---------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.state.runs.layout import SHOWN
+from headrace.state.runs.layout import FORMER_TTL, SHOWN, TTL
 from headrace.state.runs.ordered import FLOOR, brought_to, is_ordered
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def _places(runs: Sequence[Run], merged: Sequence[Entry]) -> list[int] | None:
 def _has(run: Run, entry: Entry) -> bool:
     if (run.section.file, run.section.offset) != (entry["file"], entry["at"]):
         return False
+    if any(run.meta.get(name) != entry["meta"].get(name) for name in (TTL, FORMER_TTL)):
+        return False  # the state has got another time to live
     low, high = _hashes(entry)
     return run.hashes[0] <= low and high <= run.hashes[1]
 

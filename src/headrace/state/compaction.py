@@ -171,7 +171,8 @@ def plan_compaction(
         return []
     planned: list[CompactionTask] = []
     for (uid, name), entries in sorted(_stores_of(storage, ref).items()):
-        time = _time_of(entries, now, event_times.get(uid, MIN_WATERMARK))
+        scale = entries[-1]["meta"].get(TTL)
+        time = event_times.get(uid, MIN_WATERMARK) if scale == IN_EVENT_TIME else now
         slices = (_planned(ref, uid, name, part, time, is_worth_merging) for part in _slices(name, entries))
         tasks = [task for task in slices if task is not None]
         planned += sorted(tasks, key=lambda task: -len(task.runs))[:MOST_SLICES]
@@ -250,12 +251,14 @@ def _plan_store(ref: VersionRef, uid: str, store: str, entries: list[Entry], now
     chosen = tuple(entries[start:end])
     if not chosen:
         return None
-    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, now, is_shared=is_shared)
+    # Older runs may say less than the newest one of how the state ages at present: then nothing of them has expired.
+    time = now if _ages_as(chosen[-1], entries[-1]) else MIN_WATERMARK
+    return CompactionTask(ref.stage, ref.partition, uid, store, chosen, start == 0, time, is_shared=is_shared)
 
 
-def _time_of(entries: list[Entry], now: int, event_time: int) -> int:
-    """What time it is for the elements of a store."""
-    return event_time if entries[-1]["meta"].get(TTL) == IN_EVENT_TIME else now
+def _ages_as(entry: Entry, newest: Entry) -> bool:
+    """Whether elements of a run age, if they do, as the state does at present."""
+    return bool(entry["meta"].get(TTL) == newest["meta"].get(TTL))
 
 
 def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask | None:
@@ -263,7 +266,8 @@ def _half_expired(task: CompactionTask, entries: list[Entry]) -> CompactionTask 
     if task.is_shared or not entries[-1]["meta"].get(TTL):
         return None
     for index, entry in enumerate(entries):
-        if entry["file"] and entry["meta"].get(HALF_EXPIRED, MAX_WATERMARK) <= task.now:
+        is_half = entry["meta"].get(HALF_EXPIRED, MAX_WATERMARK) <= task.now
+        if entry["file"] and is_half and _ages_as(entry, entries[-1]):
             return replace(task, runs=(entry,), is_oldest=index == 0)
     return None
 

@@ -132,7 +132,7 @@ class ColumnarListState(ListState[Any]):
 
     def _read(self, matches: list[Match], cells: list[_ListCell]) -> None:
         for match in matches:
-            expiries = flat(match, EXPIRY) if self._elements.expires and match.has(EXPIRY) else None
+            expiries = flat(match, EXPIRY) if self._elements.expires and match.expires else None
             elements = self._elements.from_columns(flat(match, VALUE), expiries)
             for position, start, stop in segments(match, VALUE):
                 cells[position].stored.extend(elements[start:stop])

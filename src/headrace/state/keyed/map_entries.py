@@ -13,6 +13,7 @@ from headrace.state.keyed.map_cell import apply
 from headrace.state.keyed.table import Elements
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.nan import nan_replacer
+from headrace.state.runs.expiry import expires
 from headrace.state.runs.layout import ACTION, ENTRY, ENTRY_HASH, ENTRY_KEY, EXPIRY, PLACE, PUT, VALUE
 from headrace.state.runs.list_columns import hash_column, rows_as_they_happened
 from headrace.state.runs.sections import ELEMENTS, FEW
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.runs.sections import Section
+    from headrace.state.runs import Run
 
     Indices = npt.NDArray[np.int64]
 
@@ -36,12 +37,12 @@ class EntryRange:
     """What one run says about the entries of one key.
 
     Attributes:
-        section: where the run is.
+        run: the run.
         start: where the entries begin among the elements of its lists.
         stop: where they end.
     """
 
-    section: Section
+    run: Run
     start: int
     stop: int
 
@@ -93,39 +94,40 @@ class MapEntries:
         columns[ACTION] = pa.array(happened.actions)
         return {**columns, **self._elements.to_columns(happened.elements)}
 
-    def read(self, section: Section, starts: Indices, stops: Indices) -> Happened:
+    def read(self, run: Run, starts: Indices, stops: Indices) -> Happened:
         """What a run says about ranges of entries, one range after the other."""
+        section = run.section
         places = section.ranges_of(PLACE + ELEMENTS, starts, stops)
         rows = pa.array(rows_as_they_happened(starts, stops - starts, places))
 
         def column(name: str) -> pa.Array:
             return section.ranges_of(name + ELEMENTS, starts, stops).take(rows)
 
-        return self._happened(section, column)
+        return self._happened(run, column)
 
     def read_between(self, place: EntryRange, low: int, high: int) -> Happened:
         """What a run says about the entries with keys from ``low`` up to ``high``, in ascending order of these.
 
         The keys are integers, and ``low`` is one that fits 64 bits; ``high`` may exceed them.
         """
-        section, name = place.section, ENTRY_KEY + ELEMENTS
+        section, name = place.run.section, ENTRY_KEY + ELEMENTS
         start, stop = place.start, place.stop
         if low > MIN_INT64:
             start = section.lower_bound(name, np.int64(low), start, stop)
         if high <= MAX_INT64:
             stop = section.lower_bound(name, np.int64(high), start, stop)
-        return self._happened(section, lambda column: section.rows_of(column + ELEMENTS, start, stop))
+        return self._happened(place.run, lambda column: section.rows_of(column + ELEMENTS, start, stop))
 
-    def _happened(self, section: Section, column: Callable[[str], pa.Array]) -> Happened:
+    def _happened(self, run: Run, column: Callable[[str], pa.Array]) -> Happened:
         """What a run says about some entries; ``column`` gives of each column what it holds for these."""
-        expires = self._elements.expires and EXPIRY in section.schema.names
-        elements = self._elements.from_columns(column(VALUE), column(EXPIRY) if expires else None)
+        has_expiries = self._elements.expires and expires(run)
+        elements = self._elements.from_columns(column(VALUE), column(EXPIRY) if has_expiries else None)
         return Happened(self._keys(column(self._key_column)), column(ACTION).to_numpy(), elements)
 
     def some_keys(self, place: EntryRange) -> list[Any]:
         """The keys of the first few of some entries; there may be others, in newer runs, that say something of them."""
         stop = min(place.start + FEW, place.stop)
-        return self._keys(place.section.rows_of(self._key_column + ELEMENTS, place.start, stop))
+        return self._keys(place.run.section.rows_of(self._key_column + ELEMENTS, place.start, stop))
 
     @property
     def _key_column(self) -> str:
@@ -144,17 +146,17 @@ class MapEntries:
             return Probe(ENTRY_KEY + ELEMENTS, encoded.values.to_numpy()[0], None)
         return Probe(ENTRY_HASH + ELEMENTS, encoded.hashes[0], encoded.values[0].as_py())
 
-    def action(self, section: Section, row: int) -> int:
+    def action(self, run: Run, row: int) -> int:
         """What happened to an entry that was found."""
-        action: int = section.rows_of(ACTION + ELEMENTS, row, row + 1)[0].as_py()
+        action: int = run.section.rows_of(ACTION + ELEMENTS, row, row + 1)[0].as_py()
         return action
 
-    def element(self, section: Section, row: int) -> Any:
+    def element(self, run: Run, row: int) -> Any:
         """The element of an entry that was found."""
         expiries = None
-        if self._elements.expires and EXPIRY in section.schema.names:
-            expiries = section.rows_of(EXPIRY + ELEMENTS, row, row + 1)
-        return self._elements.from_columns(section.rows_of(VALUE + ELEMENTS, row, row + 1), expiries)[0]
+        if self._elements.expires and expires(run):
+            expiries = run.section.rows_of(EXPIRY + ELEMENTS, row, row + 1)
+        return self._elements.from_columns(run.section.rows_of(VALUE + ELEMENTS, row, row + 1), expiries)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class Probe:
 
     def find(self, place: EntryRange) -> int | None:
         """The row of the entry; None when the run does not say anything about it."""
-        section, stop = place.section, place.stop
+        section, stop = place.run.section, place.stop
         row = section.lower_bound(self.column, self.value, place.start, stop)
         while row < stop and section.rows_of(self.column, row, row + 1).to_numpy()[0] == self.value:
             if self.raw is None or section.rows_of(ENTRY_KEY + ELEMENTS, row, row + 1)[0].as_py() == self.raw:

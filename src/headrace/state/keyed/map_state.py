@@ -260,8 +260,8 @@ class ColumnarMapState(MapState[Any, Any]):
         for place in reversed(cell.ranges):
             row = probe.find(place)
             if row is not None:
-                is_gone = self._entries.action(place.section, row) == REMOVED
-                return GONE if is_gone else self._entries.element(place.section, row)
+                is_gone = self._entries.action(place.run, row) == REMOVED
+                return GONE if is_gone else self._entries.element(place.run, row)
         return GONE
 
     def _load(self, cell: MapCell) -> None:
@@ -269,7 +269,7 @@ class ColumnarMapState(MapState[Any, Any]):
         entries = cell.stored()
         for place in cell.ranges:
             starts, stops = np.array([place.start]), np.array([place.stop])
-            self._entries.read(place.section, starts, stops).repeat([entries], stops - starts)
+            self._entries.read(place.run, starts, stops).repeat([entries], stops - starts)
         cell.load(entries)
 
     def _read(self, matches: list[Match], cells: list[MapCell]) -> None:
@@ -283,15 +283,15 @@ class ColumnarMapState(MapState[Any, Any]):
             sizes[match.positions] += stops - starts
         maps = [cell.stored() for cell in cells]
         for match, starts, stops in found:
-            section, positions = match.run.section, match.positions
+            run, positions = match.run, match.positions
             small = sizes[positions] <= SMALL_MAP
             if small.any():
-                read = self._entries.read(section, starts[small], stops[small])
+                read = self._entries.read(run, starts[small], stops[small])
                 read.repeat([maps[position] for position in positions[small].tolist()], (stops - starts)[small])
             for index in np.flatnonzero(~small).tolist():
                 cell = cells[positions[index]]
                 if not cell.is_loaded:
-                    cell.ranges += (EntryRange(section, int(starts[index]), int(stops[index])),)
+                    cell.ranges += (EntryRange(run, int(starts[index]), int(stops[index])),)
         for cell, size, entries in zip(cells, sizes.tolist(), maps, strict=True):
             cell.size = size
             if size <= SMALL_MAP and not cell.is_loaded:

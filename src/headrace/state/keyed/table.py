@@ -14,11 +14,10 @@ from headrace.common.logs import get_logger
 from headrace.state.differences import OTHER_UID, difference
 from headrace.state.evolution import evolve_run
 from headrace.state.runs import HASH, SORT
-from headrace.state.runs.expiry import aged, forget_expiries
+from headrace.state.runs.expiry import aged, expires, follow
 from headrace.state.runs.layout import EXPIRY, KEY, KEY_ORDER, KIND, TTL, TYPES, VALUE
 from headrace.state.runs.lookup import find_rows, narrowed, order_of_keys
 from headrace.state.runs.merging import merge_small_runs
-from headrace.state.ttl import IN_PROCESSING_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,9 +57,10 @@ class Match:
         """The values of the rows in one column."""
         return self.run.section.take(name, self.rows)
 
-    def has(self, name: str) -> bool:
-        """Whether the run has that column."""
-        return name in self.run.section.schema.names
+    @property
+    def expires(self) -> bool:
+        """Whether the run says when its elements expire."""
+        return expires(self.run)
 
 
 class StateTable:
@@ -82,15 +82,7 @@ class StateTable:
         for run in store.runs:
             self._check(run.meta, descriptor)
             evolve(store, run, descriptor)
-        self._begin_to_age()
-
-    def _begin_to_age(self) -> None:
-        """Has elements that aged in the other time age from now on, when they are written again."""
-        if self.ttl is None:
-            return
-        for run in tuple(self.store.runs):
-            if run.meta.get(TTL, IN_PROCESSING_TIME) != self.ttl.scale and EXPIRY in run.section.schema.names:
-                forget_expiries(self.store, run, self.ttl.scale)
+        follow(store, None if self.ttl is None else self.ttl.scale)
 
     def _check(self, stored: dict[str, Any], descriptor: StateDescriptor) -> None:
         if stored.get(KIND) != self._meta[KIND]:

@@ -81,7 +81,7 @@ class ElementCells:
             return [None] * (stop - start)
         expiries = None
         if self._elements.expires:
-            parts = [(match.positions, match.column(EXPIRY)) for match in matches if match.has(EXPIRY)]
+            parts = [(match.positions, match.column(EXPIRY)) for match in matches if match.expires]
             expiries = gathered(parts, stop - start)
         return self._elements.from_columns(values, expiries)
 

@@ -38,10 +38,16 @@ VALUE: Final = "value"
 """Values, elements, or values of entries; for a value state null is a tombstone."""
 
 EXPIRY: Final = "expiry"
-"""When each of them expires, in milliseconds of the time that ``TTL`` says; null or no such column: never."""
+"""When each of them expires, in milliseconds of the time that ``TTL`` or ``FORMER_TTL`` says.
+
+Null, no such column, or none of these entries: never.
+"""
 
 TTL: Final = "ttl"
 """The entry of ``meta`` that is there while a state has a time to live: true in processing time, or ``event``."""
+
+FORMER_TTL: Final = "former_ttl"
+"""The same where the state has none at present, and keeps the expiries for when it has one again."""
 
 HALF_EXPIRED: Final = "half_expired"
 """The entry of ``meta`` that says when half of the elements of a run will have expired, if that is ever."""

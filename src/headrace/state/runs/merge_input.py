@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.state.runs.layout import HASH, KEY, TTL
+from headrace.state.runs.expiry import merged_scale, scale_of
+from headrace.state.runs.layout import EXPIRY, FORMER_TTL, HASH, KEY, TTL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.runs.run import Run
+    from headrace.state.ttl import TtlScale
 
     Indices = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -38,8 +40,9 @@ class MergeInput:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the newest run says about itself."""
-        return self.runs[-1].meta
+        """What the newest run says about itself; of the expiries, what is so of those of all runs."""
+        newest = {entry: said for entry, said in self.runs[-1].meta.items() if entry not in (TTL, FORMER_TTL)}
+        return {**newest, **merged_scale(self.runs)}
 
     @property
     def drops_expired(self) -> bool:
@@ -48,9 +51,20 @@ class MergeInput:
 
     def table(self, prepare: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None) -> pa.RecordBatch:
         """All rows of all runs, oldest first, ``prepare``d; a column that some runs lack is null there."""
-        batches = [run.batch if prepare is None else prepare(run.batch) for run in self.runs]
+        scale = scale_of(self.meta)
+        batches = [_with_expiries(run, scale) for run in self.runs]
+        if prepare is not None:
+            batches = [*map(prepare, batches)]
         schema = pa.unify_schemas([batch.schema for batch in batches])
         return concat([_with_schema(batch, schema) for batch in batches])
+
+
+def _with_expiries(run: Run, scale: TtlScale | None) -> pa.RecordBatch:
+    """The rows of a run, with their expiries where these are in that time."""
+    batch = run.batch
+    if EXPIRY not in batch.schema.names or (scale is not None and scale_of(run.meta) == scale):
+        return batch
+    return batch.drop_columns([EXPIRY])
 
 
 def concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
