@@ -12,16 +12,19 @@ from typing import Any
 
 import pytest
 
+from headrace.checkpoint.pins import Pin
+from headrace.checkpoint.store import CheckpointStore
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, SavepointError, StateMigrationError
 from headrace.jobmanager.commands import savepoints
 from headrace.jobmanager.execution import JobExecution
 from headrace.savepoint.disposal import dispose
-from headrace.savepoint.metadata import METADATA, read_metadata
+from headrace.savepoint.metadata import DISPOSED, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.tasks import Export
 from headrace.state.version import VersionRef
 from headrace.storage.locations import open_storage
 from headrace.storage.posix import PosixFolder
+from tests.checkpoint.manifests import manifest
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)
@@ -152,6 +155,85 @@ def test_a_job_with_a_checkpoint_goes_on_from_that(place: Place) -> None:
 def test_what_is_claimed_goes(place: Place) -> None:
     assert ends(place, place.root / "canonical", {"execution.state-recovery.claim-mode": "CLAIM"}) == ENDS
     assert not (place.root / "canonical").exists()
+
+
+SHARED = ("1-0-1-0-aa.state",)
+PIN = "savepoint-one"
+
+
+def native_savepoint(root: Path, name: str, pin: str = PIN, job: str = "job") -> Path:
+    """A savepoint of a job that may be somewhere else, and what keeps its files."""
+    folder = root / name
+    CheckpointStore(PosixFolder(root / job)).pin(pin, Pin(str(folder), SHARED, lasts=True))
+    metadata = SavepointMetadata(manifest(1, *SHARED), "native", directory=str(root / job), pin=pin)
+    PosixFolder(folder).make()
+    PosixFolder(folder).create(METADATA, metadata.to_bytes())
+    return folder
+
+
+def pins(root: Path, job: str = "job") -> list[str]:
+    return [path.name for path in (root / job / "pins").iterdir()]
+
+
+def test_disposing_of_a_copy_leaves_what_the_original_needs(tmp_path: Path) -> None:
+    original = native_savepoint(tmp_path, "original")
+    shutil.copytree(original, tmp_path / "copy")
+    kept = dispose(open_storage(str(tmp_path / "copy")), open_storage)
+    assert kept == f"the state files that it refers to stay: the savepoint {original} needs them"
+    assert not (tmp_path / "copy").exists()
+    assert pins(tmp_path) == [PIN]
+    assert dispose(open_storage(str(original)), open_storage) == ""
+    assert pins(tmp_path) == []
+
+
+def test_where_a_savepoint_was_moved_from_its_place_nobody_knows_the_original_and_its_files_stay(
+    tmp_path: Path,
+) -> None:
+    original = native_savepoint(tmp_path, "original")
+    moved = original.rename(tmp_path / "moved")
+    shutil.copytree(moved, tmp_path / "copy")
+    for folder in (tmp_path / "copy", moved):
+        kept = dispose(open_storage(str(folder)), open_storage)
+        assert f"{tmp_path / 'job' / 'pins' / PIN} keeps them for the savepoint {original}, which is not there" in kept
+        assert not folder.exists()
+        assert pins(tmp_path) == [PIN]
+
+
+@pytest.mark.parametrize("spelling", ["{}/", "link", "file://{}", "{}/../original", "interrupted"])
+def test_however_the_place_is_spelled_it_is_that_of_the_pin(tmp_path: Path, spelling: str) -> None:
+    original = native_savepoint(tmp_path, "original")
+    (tmp_path / "link").symlink_to(original)
+    if spelling == "interrupted":
+        (original / METADATA).rename(original / DISPOSED)
+    place = str(tmp_path / "link") if spelling == "link" else spelling.format(original)
+    assert dispose(open_storage(str(original) if spelling == "interrupted" else place), open_storage) == ""
+    assert pins(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", [PIN, f"../pins/{PIN}", "../manifests/000000000001.json"])
+def test_metadata_that_names_what_is_of_another_job_removes_nothing_of_it(tmp_path: Path, name: str) -> None:
+    other = native_savepoint(tmp_path, "other", job="other-job")
+    store = CheckpointStore(PosixFolder(tmp_path / "other-job"))
+    store.write(manifest(1, *SHARED))
+    before = sorted(tmp_path.joinpath("other-job").rglob("*"))
+    strange = SavepointMetadata(manifest(1), "native", directory=str(tmp_path / "other-job"), pin=name)
+    PosixFolder(tmp_path / "strange").make()
+    (tmp_path / "strange" / METADATA).write_bytes(strange.to_bytes())
+    dispose(open_storage(str(tmp_path / "strange")), open_storage)
+    assert sorted(tmp_path.joinpath("other-job").rglob("*")) == before
+    assert read_metadata(PosixFolder(other)).pin == PIN
+
+
+@pytest.mark.parametrize("claims", ["CLAIM", "NO_CLAIM"])
+def test_a_job_that_claims_a_copy_leaves_what_the_original_needs(taken: Place, tmp_path: Path, claims: str) -> None:
+    shutil.copytree(taken.root / "in", tmp_path / "in")
+    shutil.copytree(taken.root / "native", tmp_path / "copy")
+    before = pins(taken.root)
+    settings = {"execution.state-recovery.claim-mode": claims}
+    assert ends(Place(tmp_path), tmp_path / "copy", settings) == ENDS
+    assert (tmp_path / "copy").exists() is (claims == "NO_CLAIM")
+    assert pins(taken.root) == before
+    assert (taken.root / "native" / METADATA).exists()
 
 
 def test_a_native_savepoint_keeps_its_files_until_it_is_disposed_of(taken: Place, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ class Pins:
             CheckpointError: when one cannot be read: what it keeps is not known then.
         """
         self._folder.make()
-        found = {name: self._read(name) for name in self._folder.names() if name.startswith(NAMES)}
+        found = {name: read_pin(self._folder, name) for name in self._folder.names() if name.startswith(NAMES)}
         self._known = {name: pin for name, pin in found.items() if pin is not None}
         self._left = frozenset(name for name, pin in self._known.items() if not pin.lasts)
 
@@ -101,19 +101,29 @@ class Pins:
         """All files that are kept."""
         return frozenset(file for pin in self._known.values() for file in pin.files)
 
-    def _read(self, name: str) -> Pin | None:
-        try:
-            document = json.loads(self._folder.read(name))
-            if document.pop("checksum", None) not in {None, _checksum(name, document)}:  # at first there was none
-                raise ValueError("its checksum is that of something else")
-            return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
-        except FileNotFoundError:  # somebody has just disposed of the savepoint
-            return None
-        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
-            raise CheckpointError(
-                f"{self._folder.locate(name)} is damaged, so which files a savepoint needs is not known: put it back, "
-                "or remove it if there is no native savepoint of this checkpoint directory"
-            ) from error
+
+def read_pin(folder: Folder, name: str) -> Pin | None:
+    """A pin; None when there is none (any more).
+
+    Args:
+        folder: the pins of a checkpoint directory.
+        name: the pin.
+
+    Raises:
+        CheckpointError: when it cannot be read: what it keeps is not known then.
+    """
+    try:
+        document = json.loads(folder.read(name))
+        if document.pop("checksum", None) not in {None, _checksum(name, document)}:  # at first there was none
+            raise ValueError("its checksum is that of something else")
+        return Pin(document["savepoint"], tuple(document["files"]), document["lasts"])
+    except FileNotFoundError:  # somebody has just disposed of the savepoint
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
+        raise CheckpointError(
+            f"{folder.locate(name)} is damaged, so which files a savepoint needs is not known: put it back, "
+            "or remove it if there is no native savepoint of this checkpoint directory"
+        ) from error
 
 
 def _checksum(name: str, document: dict[str, Any]) -> str:

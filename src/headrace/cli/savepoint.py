@@ -66,8 +66,8 @@ def run_dispose(savepoint: str, configuration: Configuration) -> int:
 
     def remove() -> str:
         open_ = partial(open_storage, options=configuration.storage_options())
-        dispose(open_(_place(savepoint)), open_)
-        return f"{savepoint} is disposed of"
+        kept = dispose(open_(_place(savepoint)), open_)
+        return f"{savepoint} is disposed of" + (f"; {kept}" if kept else "")
 
     return _reporting(remove)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from headrace.checkpoint.pins import PINS
+from headrace.checkpoint.pins import NAMES, PINS, read_pin
 from headrace.common.errors import HeadraceError, SavepointError, SavepointMissingError
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import DISPOSED, IN_PROGRESS, METADATA, read_metadata
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 
 
-def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
+def dispose(savepoint: Folder, open_folder: Callable[[str], Folder]) -> str:
     """Remove a savepoint; of a native one, also what keeps its files in the checkpoint directory.
 
     Those files go when the job that owns the directory, or the next one, removes what it does not need. When it is
@@ -32,20 +32,57 @@ def dispose(savepoint: Folder, open_directory: Callable[[str], Folder]) -> None:
 
     Args:
         savepoint: its directory. What else is in there is left alone.
-        open_directory: gives the checkpoint directory that a native savepoint names.
+        open_folder: gives the checkpoint directory that a native savepoint names, and the place that its pin names.
+
+    Returns:
+        Why what keeps files in the checkpoint directory is left there; empty when nothing does any more.
 
     Raises:
-        SavepointError: when there is none, or it is damaged, so that what belongs to it is not known.
+        CheckpointError: when there is none, or it is damaged, so that what belongs to it is not known.
         OSError: when not all of it could be removed.
     """
     metadata = _not_to_be_started_from(savepoint)
     for file in metadata.own_files():
         remove_file(savepoint, file)
-    if metadata.pin:
-        open_directory(metadata.directory).folder(PINS).remove(metadata.pin)
+    kept = _let_go(metadata, open_folder) if metadata.pin else ""
     savepoint.remove(IN_PROGRESS)  # it may be left where power failed when all else was done
     savepoint.remove(DISPOSED)
     savepoint.remove_empty_folders()
+    return kept
+
+
+def _let_go(metadata: SavepointMetadata, open_folder: Callable[[str], Folder]) -> str:
+    """Remove the pin of a savepoint from which nobody can start any more, if it is the one that the pin is for.
+
+    A copy has the same metadata, and metadata can name any pin. So what counts is what is found at the place that the
+    pin names, however that is spelled: there the savepoint is being disposed of, or this one is not the pin's.
+
+    Returns:
+        Why it stays, or nothing.
+    """
+    pins = open_folder(metadata.directory).folder(PINS)
+    pin = read_pin(pins, metadata.pin) if metadata.pin.startswith(NAMES) and "/" not in metadata.pin else None
+    if pin is None:
+        return ""
+    holder = open_folder(pin.savepoint)
+    if not _names_pin(holder, METADATA, metadata.pin) and _names_pin(holder, DISPOSED, metadata.pin):
+        pins.remove(metadata.pin)
+        return ""
+    if _names_pin(holder, METADATA, metadata.pin):
+        return f"the state files that it refers to stay: the savepoint {pin.savepoint} needs them"
+    return (
+        f"the state files that it refers to stay: {pins.locate(metadata.pin)} keeps them for the savepoint "
+        f"{pin.savepoint}, which is not there any more. If this one was moved from there, and there is no copy of it, "
+        "remove that file too"
+    )
+
+
+def _names_pin(savepoint: Folder, file: str, pin: str) -> bool:
+    """Whether a savepoint, complete or being disposed of, has that pin."""
+    try:
+        return read_metadata(savepoint, file).pin == pin
+    except SavepointMissingError:
+        return False
 
 
 def end_progress(savepoint: Folder) -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.checkpoint.directory import source_folder
-from headrace.common.errors import SavepointError, SavepointMissingError, StateCorruptedError
+from headrace.common.errors import CheckpointError, SavepointError, SavepointMissingError, StateCorruptedError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints.declared_state import heads_of_manifest, heads_of_tables
 from headrace.jobmanager.checkpoints.renaming import with_renamed_state, written_by_tasks
@@ -150,13 +150,15 @@ class SavepointStart:
         if not self._claims:
             return
         try:
-            dispose(self._directory, partial(open_storage, options=self._options))
+            kept = dispose(self._directory, partial(open_storage, options=self._options))
         except SavepointMissingError:  # a start that was killed had come so far
             return
-        except (SavepointError, OSError) as error:
+        except (CheckpointError, OSError) as error:
             logger.warning("the savepoint %s was claimed by the job, and is left there: %s", self, error)
         else:
             logger.info("the savepoint %s was claimed by the job, and is not needed any more: it is removed", self)
+            if kept:
+                logger.warning("of the savepoint %s, %s", self, kept)
 
     def _read(self) -> SavepointMetadata:
         try:
