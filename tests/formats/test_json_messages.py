@@ -194,3 +194,56 @@ def test_a_map_has_no_key_that_is_none() -> None:
     schema = JsonRowSerializationSchema(Types.ROW_NAMED(["m"], [Types.MAP(str, int)]))
     with pytest.raises(InvalidTypeError, match="a map has no None among its keys"):
         schema.serialize(Row(m={None: 1}))
+
+
+def test_the_type_that_a_json_schema_describes() -> None:
+    fields = {
+        "name": {"type": "string"},
+        "paid": {"type": ["null", "boolean"]},
+        "price": {"type": "number"},
+        "count": {"oneOf": [{"type": "null"}, {"type": "integer"}]},
+        **{name: {"type": "string", "format": name} for name in ("date", "time", "date-time", "email")},
+        "picture": {"type": "string", "contentEncoding": "base64"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "pair": {"type": "array", "items": [{"type": "string"}, {"type": "boolean"}]},
+        "address": {"$ref": "#/definitions/address"},
+    }
+    address = {"type": "object", "properties": {"city": {"type": "string"}}}
+    schema = {"type": "object", "properties": fields, "definitions": {"address": address}}
+    built = JsonRowDeserializationSchema.Builder().json_schema(json.dumps(schema)).build()
+    expected = [
+        *(Types.STRING(), Types.BOOLEAN(), Types.BIG_DEC(), Types.BIG_DEC()),
+        *(Types.SQL_DATE(), Types.SQL_TIME(), Types.SQL_TIMESTAMP(), Types.STRING()),
+        *(Types.PRIMITIVE_ARRAY(Types.BYTE()), Types.OBJECT_ARRAY(Types.STRING())),
+        *(Types.ROW([Types.STRING(), Types.BOOLEAN()]), Types.ROW_NAMED(["city"], [Types.STRING()])),
+    ]
+    assert built.get_produced_type() == Types.ROW_NAMED(list(fields), expected)
+    assert built.deserialize(b'{"name": "ann", "count": 3, "address": {"city": "Ulm"}}').address == Row(city="Ulm")
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"type": "null"}, "<root>/a of the JSON Schema is always null"),
+        ({"type": ["string", "number"]}, "<root>/a of the JSON Schema has several types"),
+        ({"anyOf": []}, "<root>/a of the JSON Schema: 'anyOf' is not supported"),
+        ({}, "<root>/a of the JSON Schema has no type"),
+        ("string", "<root>/a of the JSON Schema is 'string', which describes no type"),
+        ({"type": "text"}, "<root>/a of the JSON Schema: there is no type 'text'"),
+        ({"type": "object"}, "<root>/a of the JSON Schema has to name its properties"),
+        ({"type": "array", "items": [{"type": "null"}]}, r"<root>/a/items\[0\] of the JSON Schema is always null"),
+        ({"$ref": "#/nothing"}, "there is nothing at '#/nothing'"),
+        ({"$ref": "other.json"}, "'other.json' is cyclic or leads outside"),
+        ({"type": "array", "items": {"$ref": "#/properties/a"}}, "'#/properties/a' is cyclic"),
+        ({"type": "string", "contentEncoding": "hex"}, "there is no contentEncoding 'hex' but base64"),
+    ],
+)
+def test_a_json_schema_that_describes_no_type(field: Any, said: str) -> None:
+    schema = json.dumps({"type": "object", "properties": {"a": field}})
+    with pytest.raises(InvalidTypeError, match=said):
+        builder().json_schema(schema)
+
+
+def test_a_json_schema_that_is_no_json() -> None:
+    with pytest.raises(InvalidTypeError, match="the JSON Schema is no JSON"):
+        builder().json_schema("{")

@@ -78,7 +78,7 @@ TO_DERIVE: Final = {
 BUILDERS: Final = [
     config_options.OptionBuilder,
     config_options.TypedConfigOptionBuilder,
-    output_config.OutputFileConfigBuilder,
+    output_config.OutputFileConfig.OutputFileConfigBuilder,
     compaction.FileCompactStrategyBuilder,
     schema.CsvSchemaBuilder,
     schemas.JsonRowDeserializationSchemaBuilder,
@@ -88,7 +88,7 @@ BUILDERS: Final = [
     sink._Builder,
     slot_sharing_group.SlotSharingGroup.Builder,
     source.FileSourceBuilder,
-    ttl.Builder,
+    ttl.StateTtlConfigBuilder,
 ]
 """Not public by name, but what public methods return."""
 

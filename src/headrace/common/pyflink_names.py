@@ -50,7 +50,10 @@ _SYSTEM: Final = Missing(
 )
 _OLD_KAFKA_SINK: Final = _never("CO-02", "Flink has given it up: use KafkaSink")
 _OLD_KAFKA: Final = _never("CO-01", "Flink has given it up: use KafkaSource")
-_SQL: Final = Missing("SQ-01", "write the query with streams and expressions: docs/expressions.md")
+_SQL: Final = Missing(
+    "SQ-01",
+    "write the query with streams and expressions, docs/expressions.md, and Types of headrace.common for DataTypes",
+)
 _OLD_SOURCE: Final = _never("DS-64", "Flink has given it up: use from_source(source, watermark_strategy, name)")
 _OLD_SINK: Final = _never("DS-64", "Flink has given it up: use sink_to(sink)")
 _INTERNAL: Final = _never("DS-14", "PyFlink has it for itself, between Python and Java")
@@ -109,7 +112,6 @@ NAMES: Final[dict[str, dict[str, Missing]]] = {
     },
     "datastream.connectors.base": _each("StreamTransformer SupportsPreprocessing", _INTERNAL),
     "datastream.connectors.file_system": {
-        "FileSplitAssignerProvider": _never("CO-04", "leave it out: the planner assigns splits"),
         "StreamingFileSink": _never("DS-64", "Flink has given it up: use FileSink"),
     },
     "datastream.connectors.kafka": {
@@ -156,7 +158,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
         ),
     },
     "JobClient": {},
-    "FileSourceBuilder": {"set_split_assigner": _never("CO-04", "leave it out: the planner assigns splits")},
 }
 """By class and name: attributes and methods, of instances and of those of subclasses."""
 
@@ -182,9 +183,7 @@ PLAIN: Final[dict[str, Missing]] = {
     ),
     **_each(
         "ConfigOptions.OptionBuilder ConfigOptions.TypedConfigOptionBuilder FileSink.BaseBuilder "
-        "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder FileCompactStrategy.Builder "
-        "OutputFileConfig.OutputFileConfigBuilder "
-        "JsonRowDeserializationSchema.Builder JsonRowSerializationSchema.Builder StateTtlConfig.Builder",
+        "FileSink.BulkFormatBuilder FileSink.RowFormatBuilder",
         _never("DS-14", "a method of the outer class makes it; nothing calls it by name"),
     ),
     **_each(

@@ -136,6 +136,108 @@ class TtlCleanup:
 
 
 @hides_engine_of_methods
+class StateTtlConfigBuilder:
+    """Makes a :class:`StateTtlConfig`."""
+
+    def __init__(self, ttl: Length) -> None:
+        self._ttl = ttl
+        self._update_type = TtlUpdateType.OnCreateAndWrite
+        self._state_visibility = TtlVisibility.NeverReturnExpired
+        self._ttl_time_characteristic = TtlTimeScale.ProcessingTime
+        self._is_cleanup_in_background = True
+        self._strategies: dict[CleanupStrategy, Any] = {}
+
+    def set_update_type(self, update_type: TtlUpdateType) -> StateTtlConfigBuilder:
+        """Sets what prolongs the life of an element."""
+        self._update_type = update_type
+        return self
+
+    def update_ttl_on_create_and_write(self) -> StateTtlConfigBuilder:
+        """Only writing prolongs it: the default."""
+        return self.set_update_type(TtlUpdateType.OnCreateAndWrite)
+
+    def update_ttl_on_read_and_write(self) -> StateTtlConfigBuilder:
+        """Reading prolongs it, too."""
+        return self.set_update_type(TtlUpdateType.OnReadAndWrite)
+
+    def set_state_visibility(self, state_visibility: TtlVisibility) -> StateTtlConfigBuilder:
+        """Sets whether an expired element can still be seen."""
+        self._state_visibility = state_visibility
+        return self
+
+    def return_expired_if_not_cleaned_up(self) -> StateTtlConfigBuilder:
+        """An expired element can be read until something has removed it."""
+        return self.set_state_visibility(TtlVisibility.ReturnExpiredIfNotCleanedUp)
+
+    def never_return_expired(self) -> StateTtlConfigBuilder:
+        """An expired element is as if it were not there: the default."""
+        return self.set_state_visibility(TtlVisibility.NeverReturnExpired)
+
+    def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeScale) -> StateTtlConfigBuilder:
+        """Sets the time scale."""
+        self._ttl_time_characteristic = ttl_time_characteristic
+        return self
+
+    def use_processing_time(self) -> StateTtlConfigBuilder:
+        """Elements age in processing time: the default."""
+        return self.set_ttl_time_characteristic(TtlTimeScale.ProcessingTime)
+
+    def use_event_time(self) -> StateTtlConfigBuilder:
+        """Elements age in event time, as watermarks say: the same input gives the same results, whenever it is read.
+
+        An element that is written before there is a watermark does not age until it is written again.
+        """
+        return self.set_ttl_time_characteristic(TtlTimeScale.EventTime)
+
+    def cleanup_full_snapshot(self) -> StateTtlConfigBuilder:
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("cleanup_full_snapshot")
+        self._strategies[CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT] = True
+        return self
+
+    def cleanup_incrementally(
+        self, cleanup_size: int, run_cleanup_for_every_record: bool = False
+    ) -> StateTtlConfigBuilder:
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("cleanup_incrementally")
+        strategy = IncrementalCleanup(cleanup_size, run_cleanup_for_every_record)
+        self._strategies[CleanupStrategy.INCREMENTAL_CLEANUP] = strategy
+        return self
+
+    def cleanup_in_rocksdb_compact_filter(
+        self, query_time_after_num_entries: int, periodic_compaction_time: Length | None = None
+    ) -> StateTtlConfigBuilder:
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("cleanup_in_rocksdb_compact_filter")
+        period = Duration.of_days(30) if periodic_compaction_time is None else periodic_compaction_time
+        strategy = CompactFilterCleanup(query_time_after_num_entries, period)
+        self._strategies[CleanupStrategy.ROCKSDB_COMPACTION_FILTER] = strategy
+        return self
+
+    def disable_cleanup_in_background(self) -> StateTtlConfigBuilder:
+        """Kept, with a warning; see :class:`TtlCleanup`."""
+        _warn("disable_cleanup_in_background")
+        self._is_cleanup_in_background = False
+        return self
+
+    def set_ttl(self, ttl: Length) -> StateTtlConfigBuilder:
+        """Sets how long elements live."""
+        self._ttl = ttl
+        return self
+
+    def build(self) -> StateTtlConfig:
+        """The configuration.
+
+        Raises:
+            InvalidProgramError: when the time to live is not positive, or a setting is none of its kind.
+        """
+        cleanup = TtlCleanup(dict(self._strategies), self._is_cleanup_in_background)
+        return StateTtlConfig(
+            self._update_type, self._state_visibility, self._ttl_time_characteristic, self._ttl, cleanup
+        )
+
+
+@hides_engine_of_methods
 class StateTtlConfig:
     """How long elements of a state live, made by :meth:`new_builder`.
 
@@ -146,6 +248,8 @@ class StateTtlConfig:
         >>> day.is_enabled(), day.get_ttl().to_milliseconds()
         (True, 86400000)
     """
+
+    Builder = StateTtlConfigBuilder
 
     UpdateType = TtlUpdateType
     StateVisibility = TtlVisibility
@@ -172,9 +276,9 @@ class StateTtlConfig:
         self._cleanup_strategies = cleanup_strategies
 
     @staticmethod
-    def new_builder(ttl: Length) -> Builder:
+    def new_builder(ttl: Length) -> StateTtlConfigBuilder:
         """Begins a configuration with elements that live that long."""
-        return Builder(ttl)
+        return StateTtlConfigBuilder(ttl)
 
     def get_update_type(self) -> TtlUpdateType:
         """What prolongs the life of an element."""
@@ -204,106 +308,6 @@ class StateTtlConfig:
         return (
             f"StateTtlConfig<update_type={self._update_type}, state_visibility={self._state_visibility}, "
             f"ttl_time_characteristic={self._ttl_time_characteristic}, ttl={self._ttl}>"
-        )
-
-
-@hides_engine_of_methods
-class Builder:
-    """Makes a :class:`StateTtlConfig`."""
-
-    def __init__(self, ttl: Length) -> None:
-        self._ttl = ttl
-        self._update_type = TtlUpdateType.OnCreateAndWrite
-        self._state_visibility = TtlVisibility.NeverReturnExpired
-        self._ttl_time_characteristic = TtlTimeScale.ProcessingTime
-        self._is_cleanup_in_background = True
-        self._strategies: dict[CleanupStrategy, Any] = {}
-
-    def set_update_type(self, update_type: TtlUpdateType) -> Builder:
-        """Sets what prolongs the life of an element."""
-        self._update_type = update_type
-        return self
-
-    def update_ttl_on_create_and_write(self) -> Builder:
-        """Only writing prolongs it: the default."""
-        return self.set_update_type(TtlUpdateType.OnCreateAndWrite)
-
-    def update_ttl_on_read_and_write(self) -> Builder:
-        """Reading prolongs it, too."""
-        return self.set_update_type(TtlUpdateType.OnReadAndWrite)
-
-    def set_state_visibility(self, state_visibility: TtlVisibility) -> Builder:
-        """Sets whether an expired element can still be seen."""
-        self._state_visibility = state_visibility
-        return self
-
-    def return_expired_if_not_cleaned_up(self) -> Builder:
-        """An expired element can be read until something has removed it."""
-        return self.set_state_visibility(TtlVisibility.ReturnExpiredIfNotCleanedUp)
-
-    def never_return_expired(self) -> Builder:
-        """An expired element is as if it were not there: the default."""
-        return self.set_state_visibility(TtlVisibility.NeverReturnExpired)
-
-    def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeScale) -> Builder:
-        """Sets the time scale."""
-        self._ttl_time_characteristic = ttl_time_characteristic
-        return self
-
-    def use_processing_time(self) -> Builder:
-        """Elements age in processing time: the default."""
-        return self.set_ttl_time_characteristic(TtlTimeScale.ProcessingTime)
-
-    def use_event_time(self) -> Builder:
-        """Elements age in event time, as watermarks say: the same input gives the same results, whenever it is read.
-
-        An element that is written before there is a watermark does not age until it is written again.
-        """
-        return self.set_ttl_time_characteristic(TtlTimeScale.EventTime)
-
-    def cleanup_full_snapshot(self) -> Builder:
-        """Kept, with a warning; see :class:`TtlCleanup`."""
-        _warn("cleanup_full_snapshot")
-        self._strategies[CleanupStrategy.FULL_STATE_SCAN_SNAPSHOT] = True
-        return self
-
-    def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool = False) -> Builder:
-        """Kept, with a warning; see :class:`TtlCleanup`."""
-        _warn("cleanup_incrementally")
-        strategy = IncrementalCleanup(cleanup_size, run_cleanup_for_every_record)
-        self._strategies[CleanupStrategy.INCREMENTAL_CLEANUP] = strategy
-        return self
-
-    def cleanup_in_rocksdb_compact_filter(
-        self, query_time_after_num_entries: int, periodic_compaction_time: Length | None = None
-    ) -> Builder:
-        """Kept, with a warning; see :class:`TtlCleanup`."""
-        _warn("cleanup_in_rocksdb_compact_filter")
-        period = Duration.of_days(30) if periodic_compaction_time is None else periodic_compaction_time
-        strategy = CompactFilterCleanup(query_time_after_num_entries, period)
-        self._strategies[CleanupStrategy.ROCKSDB_COMPACTION_FILTER] = strategy
-        return self
-
-    def disable_cleanup_in_background(self) -> Builder:
-        """Kept, with a warning; see :class:`TtlCleanup`."""
-        _warn("disable_cleanup_in_background")
-        self._is_cleanup_in_background = False
-        return self
-
-    def set_ttl(self, ttl: Length) -> Builder:
-        """Sets how long elements live."""
-        self._ttl = ttl
-        return self
-
-    def build(self) -> StateTtlConfig:
-        """The configuration.
-
-        Raises:
-            InvalidProgramError: when the time to live is not positive, or a setting is none of its kind.
-        """
-        cleanup = TtlCleanup(dict(self._strategies), self._is_cleanup_in_background)
-        return StateTtlConfig(
-            self._update_type, self._state_visibility, self._ttl_time_characteristic, self._ttl, cleanup
         )
 
 

@@ -8,8 +8,8 @@ from headrace.connectors.file_system.compaction import (
     FileCompactStrategy,
     FileCompactStrategyBuilder,
 )
-from headrace.connectors.file_system.enumerator import FileEnumeratorProvider
-from headrace.connectors.file_system.output_config import OutputFileConfig, OutputFileConfigBuilder
+from headrace.connectors.file_system.enumerator import FileEnumeratorProvider, FileSplitAssignerProvider
+from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.rolling import (
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,
@@ -33,9 +33,9 @@ __all__ = [
     "FileSink",
     "FileSource",
     "FileSourceBuilder",
+    "FileSplitAssignerProvider",
     "OnCheckpointRollingPolicy",
     "OutputFileConfig",
-    "OutputFileConfigBuilder",
     "RollingPolicy",
     "RowFormatBuilder",
     "StreamFormat",

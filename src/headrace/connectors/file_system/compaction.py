@@ -22,32 +22,6 @@ if TYPE_CHECKING:
 
 
 @hides_engine_of_methods
-@dataclass(frozen=True, slots=True)
-class FileCompactStrategy:
-    """When the files of a bucket are put together: at a size, after a number of epochs, or at what comes first.
-
-    Attributes:
-        size_threshold: the bytes that are enough for a file; None where size does not matter.
-        num_checkpoints: for how many epochs a file waits at most; None where that does not matter.
-        num_compact_threads: how many tasks put files together at once; with one, the driver does.
-
-    Examples:
-        >>> from headrace.datastream.connectors.file_system import FileCompactStrategy
-        >>> strategy = FileCompactStrategy.builder().set_size_threshold(1 << 27)
-        >>> strategy = strategy.enable_compaction_on_checkpoint(60).build()
-    """
-
-    size_threshold: int | None = None
-    num_checkpoints: int | None = None
-    num_compact_threads: int = 1
-
-    @staticmethod
-    def builder() -> FileCompactStrategyBuilder:
-        """Begin a strategy."""
-        return FileCompactStrategyBuilder()
-
-
-@hides_engine_of_methods
 class FileCompactStrategyBuilder:
     """Puts a :class:`FileCompactStrategy` together."""
 
@@ -83,6 +57,34 @@ class FileCompactStrategyBuilder:
                 "enable_compaction_on_checkpoint(epochs)"
             )
         return FileCompactStrategy(self._size, self._checkpoints, self._threads)
+
+
+@hides_engine_of_methods
+@dataclass(frozen=True, slots=True)
+class FileCompactStrategy:
+    """When the files of a bucket are put together: at a size, after a number of epochs, or at what comes first.
+
+    Attributes:
+        size_threshold: the bytes that are enough for a file; None where size does not matter.
+        num_checkpoints: for how many epochs a file waits at most; None where that does not matter.
+        num_compact_threads: how many tasks put files together at once; with one, the driver does.
+
+    Examples:
+        >>> from headrace.datastream.connectors.file_system import FileCompactStrategy
+        >>> strategy = FileCompactStrategy.builder().set_size_threshold(1 << 27)
+        >>> strategy = strategy.enable_compaction_on_checkpoint(60).build()
+    """
+
+    Builder = FileCompactStrategyBuilder
+
+    size_threshold: int | None = None
+    num_checkpoints: int | None = None
+    num_compact_threads: int = 1
+
+    @staticmethod
+    def builder() -> FileCompactStrategyBuilder:
+        """Begin a strategy."""
+        return FileCompactStrategyBuilder()
 
 
 def _positive(number: int, method: str) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
+from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.file_system.file_log import FileJournal
 from headrace.connectors.file_system.paths import InputPaths, unreadable
 from headrace.connectors.file_system.planning import PlannedFile, plan_files
@@ -50,6 +51,23 @@ class FileEnumeratorProvider:
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
         """Leave every file whole: it is read by one task in one epoch."""
         return FileEnumeratorProvider(False)
+
+
+@hides_engine_of_methods
+@dataclass(frozen=True, slots=True)
+class FileSplitAssignerProvider:
+    """Which task reads which part of a file, under PyFlink's name: the planner decides it.
+
+    Examples:
+        >>> from headrace.datastream.connectors.file_system import FileSplitAssignerProvider
+        >>> FileSplitAssignerProvider.locality_aware_split_assigner()
+        FileSplitAssignerProvider()
+    """
+
+    @staticmethod
+    def locality_aware_split_assigner() -> FileSplitAssignerProvider:
+        """Flink's default: parts of a file are read where they are stored."""
+        return FileSplitAssignerProvider()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,32 @@ class OutputFileConfig:
         >>> names = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
     """
 
+    @hides_engine_of_methods
+    class OutputFileConfigBuilder:
+        """Puts an :class:`OutputFileConfig` together."""
+
+        def __init__(self) -> None:
+            self._prefix = "part"
+            self._suffix: str | None = None
+
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """What names begin with."""
+            self._prefix = prefix
+            return self
+
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """What names end with."""
+            self._suffix = suffix
+            return self
+
+        def build(self) -> OutputFileConfig:
+            """The configuration.
+
+            Raises:
+                InvalidProgramError: when files would be hidden or in another folder.
+            """
+            return OutputFileConfig(self._prefix, self._suffix)
+
     part_prefix: str = "part"
     part_suffix: str | None = None
 
@@ -35,9 +61,9 @@ class OutputFileConfig:
             raise InvalidProgramError("the prefix and the suffix of part files cannot contain '/'")
 
     @staticmethod
-    def builder() -> OutputFileConfigBuilder:
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
         """Begin a configuration."""
-        return OutputFileConfigBuilder()
+        return OutputFileConfig.OutputFileConfigBuilder()
 
     def get_part_prefix(self) -> str:
         """The beginning of the names."""
@@ -50,30 +76,3 @@ class OutputFileConfig:
     def with_default_suffix(self, suffix: str) -> OutputFileConfig:
         """The same, with this suffix where none was chosen."""
         return replace(self, part_suffix=suffix) if self.part_suffix is None else self
-
-
-@hides_engine_of_methods
-class OutputFileConfigBuilder:
-    """Puts an :class:`OutputFileConfig` together."""
-
-    def __init__(self) -> None:
-        self._prefix = "part"
-        self._suffix: str | None = None
-
-    def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
-        """What names begin with."""
-        self._prefix = prefix
-        return self
-
-    def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
-        """What names end with."""
-        self._suffix = suffix
-        return self
-
-    def build(self) -> OutputFileConfig:
-        """The configuration.
-
-        Raises:
-            InvalidProgramError: when files would be hidden or in another folder.
-        """
-        return OutputFileConfig(self._prefix, self._suffix)

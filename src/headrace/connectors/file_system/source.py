@@ -5,14 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.arguments import refused, uncalled
+from headrace.common.arguments import expect, refused, uncalled
+from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.metadata import chosen_metadata
 from headrace.common.other_names import other_names
 from headrace.common.time import Duration, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
-from headrace.connectors.file_system.enumerator import FileEnumerator, FileEnumeratorProvider, Watch
+from headrace.connectors.file_system.enumerator import (
+    FileEnumerator,
+    FileEnumeratorProvider,
+    FileSplitAssignerProvider,
+    Watch,
+)
 from headrace.connectors.file_system.metadata import METADATA, FileMetadata
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.file_system.reader import FileReader
@@ -187,6 +193,12 @@ class FileSourceBuilder(Generic[T_co]):
     def set_file_enumerator(self, file_enumerator: FileEnumeratorProvider) -> FileSourceBuilder[T_co]:
         """Choose whether files may be cut."""
         self._splittable = file_enumerator.splittable
+        return self
+
+    def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder[T_co]:
+        """Accepted for PyFlink's sake, with a warning: the planner assigns the parts of files to tasks."""
+        expect(split_assigner, FileSplitAssignerProvider, "set_split_assigner")
+        warn_caller("set_split_assigner has no effect: the planner assigns the parts of files to tasks")
         return self
 
     def set_dead_letter(self, output_tag: OutputTag) -> FileSourceBuilder[T_co]:

@@ -18,8 +18,10 @@ from headrace.connectors.kafka import (
     KafkaTopicSelector,
     MissingMarker,
 )
+from headrace.connectors.sink import DeliveryGuarantee
 
 __all__ = [
+    "DeliveryGuarantee",
     "HeaderProvider",
     "KafkaOffsetResetStrategy",
     "KafkaOffsetsInitializer",

@@ -13,55 +13,13 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
+from headrace.formats.json.json_schema import type_of_json_schema
 from headrace.formats.json.values import USUAL, JsonStyle, json_text
 from headrace.formats.json.writer import json_texts
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-
-
-class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
-    """Reads a JSON object as a record of a type.
-
-    Args:
-        type_info: the type of the records; a dataclass says it, too.
-        fail_on_missing_field: whether a missing field is an error; else it is ``None``.
-        ignore_parse_errors: whether what cannot be read is left out; else it is an error.
-
-    Examples:
-        >>> from headrace.common import JsonRowDeserializationSchema, Types
-        >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
-        >>> schema = JsonRowDeserializationSchema.builder().type_info(user).build()
-        >>> schema.deserialize(b'{"name": "ann", "age": 31}')
-        Row(name='ann', age=31)
-    """
-
-    def __init__(
-        self,
-        type_info: TypeInformation | type,
-        *,
-        fail_on_missing_field: bool = False,
-        ignore_parse_errors: bool = False,
-    ) -> None:
-        self._type = Types.of(type_info)
-        self._fail_on_missing_field = fail_on_missing_field
-        self.ignore_parse_errors = ignore_parse_errors
-
-    @staticmethod
-    def builder() -> JsonRowDeserializationSchemaBuilder:
-        """Begin a schema."""
-        return JsonRowDeserializationSchemaBuilder()
-
-    def get_produced_type(self) -> TypeInformation:
-        """The type of the records."""
-        return self._type
-
-    def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        columns = decoder_of(self._type).messages(messages)
-        if self._fail_on_missing_field:
-            refuse_missing_fields(messages, columns, self._type)
-        return columns
 
 
 @hides_engine_of_methods
@@ -77,6 +35,14 @@ class JsonRowDeserializationSchemaBuilder:
         """The type of the records."""
         self._type = type_info
         return self
+
+    def json_schema(self, json_schema: str) -> JsonRowDeserializationSchemaBuilder:
+        """The type of the records, as a JSON Schema describes it: numbers are BIG_DEC.
+
+        Raises:
+            InvalidTypeError: when it describes no type of rows.
+        """
+        return self.type_info(type_of_json_schema(json_schema))
 
     def fail_on_missing_field(self) -> JsonRowDeserializationSchemaBuilder:
         """Take a missing field for an error."""
@@ -105,51 +71,49 @@ class JsonRowDeserializationSchemaBuilder:
         )
 
 
-class JsonRowSerializationSchema(SerializationSchema):
-    """Writes a record of a type as a JSON object.
+class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
+    """Reads a JSON object as a record of a type.
 
     Args:
         type_info: the type of the records; a dataclass says it, too.
-        timestamp_format: how moments are written: ``ISO-8601``, or ``SQL``, which has a blank in place of the ``T``.
-        ignore_null_fields: whether fields without a value are left out.
-
-    Raises:
-        ConfigurationError: when there is no such format.
+        fail_on_missing_field: whether a missing field is an error; else it is ``None``.
+        ignore_parse_errors: whether what cannot be read is left out; else it is an error.
 
     Examples:
-        >>> from headrace.common import JsonRowSerializationSchema, Row, Types
+        >>> from headrace.common import JsonRowDeserializationSchema, Types
         >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
-        >>> schema = JsonRowSerializationSchema.builder().with_type_info(user).build()
-        >>> schema.serialize(Row(name="ann", age=31))
-        b'{"name":"ann","age":31}'
+        >>> schema = JsonRowDeserializationSchema.builder().type_info(user).build()
+        >>> schema.deserialize(b'{"name": "ann", "age": 31}')
+        Row(name='ann', age=31)
     """
+
+    Builder = JsonRowDeserializationSchemaBuilder
 
     def __init__(
         self,
         type_info: TypeInformation | type,
         *,
-        timestamp_format: str = "ISO-8601",
-        ignore_null_fields: bool = False,
+        fail_on_missing_field: bool = False,
+        ignore_parse_errors: bool = False,
     ) -> None:
         self._type = Types.of(type_info)
-        self._style = JsonStyle(timestamp_format, ignore_null_fields)
+        self._fail_on_missing_field = fail_on_missing_field
+        self.ignore_parse_errors = ignore_parse_errors
 
     @staticmethod
-    def builder() -> JsonRowSerializationSchemaBuilder:
+    def builder() -> JsonRowDeserializationSchemaBuilder:
         """Begin a schema."""
-        return JsonRowSerializationSchemaBuilder()
+        return JsonRowDeserializationSchemaBuilder()
 
-    def serialize(self, element: Any) -> bytes:
-        """The JSON object of one record."""
-        return json_text(element, self._type, self._style).encode()
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
 
-    def serialize_batch(self, batch: Batch) -> pa.Array:
-        if batch.type.arrow_type is None:
-            return super().serialize_batch(batch)
-        return json_texts(columns_as(batch, self._type), self._type, style=self._style).cast(pa.binary())
-
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._type, input_type)
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        columns = decoder_of(self._type).messages(messages)
+        if self._fail_on_missing_field:
+            refuse_missing_fields(messages, columns, self._type)
+        return columns
 
 
 @hides_engine_of_methods
@@ -188,3 +152,52 @@ class JsonRowSerializationSchemaBuilder:
             timestamp_format=self._style.timestamp_format,
             ignore_null_fields=self._style.ignore_null_fields,
         )
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """Writes a record of a type as a JSON object.
+
+    Args:
+        type_info: the type of the records; a dataclass says it, too.
+        timestamp_format: how moments are written: ``ISO-8601``, or ``SQL``, which has a blank in place of the ``T``.
+        ignore_null_fields: whether fields without a value are left out.
+
+    Raises:
+        ConfigurationError: when there is no such format.
+
+    Examples:
+        >>> from headrace.common import JsonRowSerializationSchema, Row, Types
+        >>> user = Types.ROW_NAMED(["name", "age"], [str, int])
+        >>> schema = JsonRowSerializationSchema.builder().with_type_info(user).build()
+        >>> schema.serialize(Row(name="ann", age=31))
+        b'{"name":"ann","age":31}'
+    """
+
+    Builder = JsonRowSerializationSchemaBuilder
+
+    def __init__(
+        self,
+        type_info: TypeInformation | type,
+        *,
+        timestamp_format: str = "ISO-8601",
+        ignore_null_fields: bool = False,
+    ) -> None:
+        self._type = Types.of(type_info)
+        self._style = JsonStyle(timestamp_format, ignore_null_fields)
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchemaBuilder:
+        """Begin a schema."""
+        return JsonRowSerializationSchemaBuilder()
+
+    def serialize(self, element: Any) -> bytes:
+        """The JSON object of one record."""
+        return json_text(element, self._type, self._style).encode()
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        if batch.type.arrow_type is None:
+            return super().serialize_batch(batch)
+        return json_texts(columns_as(batch, self._type), self._type, style=self._style).cast(pa.binary())
+
+    def validate(self, input_type: TypeInformation) -> None:
+        refuse_other_fields(self._type, input_type)

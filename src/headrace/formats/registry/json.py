@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.json.decoders import decoder_of
+from headrace.formats.json.json_schema import json_schema_of
 from headrace.formats.json.schemas import JsonRowSerializationSchema
 from headrace.formats.registry.client import SchemaRegistry, registry_of
-from headrace.formats.registry.json_schema import json_schema_of
 from headrace.formats.registry.schema_header import RegistrySerializationSchema, SchemaHeader
 from headrace.formats.registry.wire_format import without_header
 
