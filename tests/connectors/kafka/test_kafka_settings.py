@@ -196,6 +196,7 @@ def test_settings_that_mean_nothing_here_are_refused(name: str, value: str, said
         ("error_cb", "print", "refuse 'error_cb': expected error_cb property as a callable"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*only consumers use it")
 def test_settings_that_clients_refuse_are_told_when_a_builder_builds(name: str, value: str, said: str) -> None:
     pytest.importorskip("confluent_kafka")
     with pytest.raises(ConfigurationError, match=said):
@@ -317,6 +318,9 @@ def test_what_a_sink_promises() -> None:
 def test_settings_of_a_sink() -> None:
     with pytest.raises(ConfigurationError, match=r"'transactional\.id' is for the sink itself to decide"):
         KafkaSink.builder().set_property("transactional.id", "one")
+    for name in ("group.id", "auto.offset.reset", "isolation.level"):
+        with pytest.warns(UserWarning, match=rf"'{name}' has no effect on a sink: only consumers use it"):
+            KafkaSink.builder().set_property(name, "test_group")
     given = {"max.request.size": "2000000", "value.serializer": "org.apache.kafka.x", "sasl.password": "s3cret"}
     builder = KafkaSink.builder().set_bootstrap_servers("there:9092").set_properties(given)
     sink = builder.set_record_serializer(alerts().set_topic_selector(str).build()).build()

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.arguments import refused
+from headrace.common.call_site import warn_caller
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.kafka.clients.properties import check_properties
+from headrace.connectors.kafka.clients.properties import SINK, check_properties, is_of_consumers
 
 if TYPE_CHECKING:
     from typing import Self
@@ -42,6 +43,8 @@ class KafkaClientBuilder:
             check_properties({key: text}, self._kind)
         except ConfigurationError as error:
             raise refused(str(error), ConfigurationError) from None
+        if self._kind == SINK and is_of_consumers(key):
+            warn_caller(f"{key!r} has no effect on a sink: only consumers use it")
         self._properties[key] = text
         return self
 

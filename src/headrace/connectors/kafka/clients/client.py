@@ -98,7 +98,9 @@ class ClientSettings:
 
         reports = {"on_delivery": on_delivery, "delivery.report.only.error": True}
         defaults = _DEFAULTS_OF_TRANSACTIONS if _TRANSACTIONAL_ID in more else _DEFAULTS_OF_SENDERS
-        given = {**_DEFAULTS_OF_PRODUCERS, **defaults, **librdkafka_settings(self.properties, purpose), **more}
+        settings = librdkafka_settings(self.properties, purpose)
+        own = {name: value for name, value in settings.items() if not is_of_consumers(name)}
+        given = {**_DEFAULTS_OF_PRODUCERS, **defaults, **own, **more}
         return self._create(Producer, {**given, **reports}, errors)
 
     def group(self, group: str, errors: ClientErrors, *, waits: bool) -> Consumer:

@@ -39,7 +39,7 @@ SINK: Final = "sink"
 
 _OWN: Final[Mapping[str, frozenset[str]]] = {
     SOURCE: frozenset(("enable.auto.commit", "enable.partition.eof", "enable.auto.offset.store")),
-    SINK: frozenset(("transactional.id", "delivery.report.only.error", "group.id")),
+    SINK: frozenset(("transactional.id", "delivery.report.only.error")),
 }
 """What a source or a sink itself decides."""
 
