@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.common import Configuration
+from headrace.common import Configuration, ExecutionConfig
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.datastream import (
     CheckpointingMode,
@@ -51,6 +51,21 @@ def test_parallelism(env: StreamExecutionEnvironment) -> None:
     assert env.from_sequence(1, 2).get_execution_config().get_max_parallelism() == 32
 
 
+def test_parallelism_that_is_left_to_the_runtime(env: StreamExecutionEnvironment) -> None:
+    config = env.get_config()
+    env.set_parallelism(3).set_parallelism(ExecutionConfig.PARALLELISM_UNKNOWN)
+    assert config.get_parallelism() == 3
+    texts = env.from_collection([1]).map(str).set_parallelism(2)
+    assert texts._operator().parallelism == 2
+    assert texts.set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT)._operator().parallelism is None
+    with pytest.raises(InvalidProgramError, match="from 1 to 32768, not -2"):
+        texts.set_parallelism(ExecutionConfig.PARALLELISM_UNKNOWN)
+    config.set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT)
+    assert not env.get_configuration().contains_key("parallelism.default")
+    with pytest.raises(ConfigurationError):
+        env.set_parallelism(-3)
+
+
 def test_execution_configs_are_compared_by_what_they_say() -> None:
     one, other = (StreamExecutionEnvironment.get_execution_environment().get_config() for _ in range(2))
     assert one == other
@@ -90,9 +105,13 @@ def test_checkpoints(env: StreamExecutionEnvironment) -> None:
     assert config.get_checkpointing_mode() is env.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
     assert config.set_checkpoint_timeout(60_000).get_checkpoint_timeout() == 60_000
     assert config.is_checkpointing_enabled()
-    assert not config.is_externalized_checkpoints_enabled()
-    env.configure(Configuration().set_string("execution.checkpointing.dir", "/data"))
     assert config.is_externalized_checkpoints_enabled()
+    retention = ExternalizedCheckpointRetention
+    config.set_externalized_checkpoint_retention(retention.NO_EXTERNALIZED_CHECKPOINTS)
+    assert not config.is_externalized_checkpoints_enabled()
+    assert config.set_externalized_checkpoint_retention(
+        retention.DELETE_ON_CANCELLATION
+    ).is_externalized_checkpoints_enabled()
     env.get_configuration().validate()
 
 
@@ -127,11 +146,19 @@ def test_checkpoint_storages_are_settings(env: StreamExecutionEnvironment) -> No
     assert isinstance(kept, FileSystemCheckpointStorage)
     assert (kept.get_checkpoint_path(), kept.get_min_file_size_threshold()) == ("file:///data", 0)
     assert FileSystemCheckpointStorage("/data").get_min_file_size_threshold() == 20 << 10
+    for given, kept_as in {
+        "file://var/a/": "file://var/a",
+        "/a//": "/a",
+        "s3://b/": "s3://b",
+        "/": "/",
+        "file:///": "file:///",
+    }.items():
+        assert FileSystemCheckpointStorage(given).get_checkpoint_path() == kept_as
     in_memory = JobManagerCheckpointStorage(max_state_size=7)
     assert (in_memory.get_max_state_size(), in_memory.get_savepoint_path()) == (7, None)
     assert config.set_checkpoint_storage(in_memory).get_checkpoint_storage() is None
     assert not config.is_checkpointing_enabled()
-    assert config.set_checkpoint_storage_dir("/other").is_externalized_checkpoints_enabled()
+    assert config.set_checkpoint_storage_dir("/other").is_checkpointing_enabled()
     assert env.get_configuration().get("execution.checkpointing.dir") == "/other"
     env.get_configuration().validate()
     with pytest.raises(InvalidTypeError, match="set_checkpoint_storage takes a CheckpointStorage"):
@@ -167,10 +194,30 @@ def test_dependencies(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     env.get_configuration().validate()
 
 
-@pytest.mark.parametrize("path", ["{}/a.jar", "file://{}/a.jar", "{}/*.jar", "{}"])
-def test_a_jar_that_is_missing_is_told_at_once(env: StreamExecutionEnvironment, tmp_path: Path, path: str) -> None:
-    with pytest.raises(InvalidProgramError, match=f"add_jars: there is no file '{tmp_path}"):
-        env.add_jars(path.format(tmp_path))
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("{}/a.jar", "there is no file '{}/a.jar'"),
+        ("file://{}/a.jar", "there is no file '{}/a.jar'"),
+        ("{}/*.jar", r"there is no file '{}/\*.jar'"),
+        ("{}", "there is no file '{}'"),
+        (
+            "file:///path/to/flink-sql-connector-kafka-1.15.0.jar",
+            "it is Flink's, and headrace's connectors need no",
+        ),
+        ("{}/flink-json.jar", "it is Flink's"),
+        ("hdfs://prod/flink-json.jar", "it is Flink's"),
+    ],
+)
+def test_jars_of_flink_and_missing_ones_are_left_out(
+    env: StreamExecutionEnvironment, tmp_path: Path, path: str, reason: str
+) -> None:
+    folder = tmp_path / "none"
+    if path.endswith("flink-json.jar"):
+        folder.mkdir()
+        (folder / "flink-json.jar").touch()
+    with pytest.warns(UserWarning, match=f"add_jars: .* has no effect: {reason.format(folder)}"):
+        env.add_jars(path.format(folder))
     assert env.get_configuration().to_dict() == {}
 
 

@@ -38,7 +38,7 @@ SETTINGS: list[tuple[str, str, Any, str, Any, Any]] = [
     ("env", "set_buffer_timeout", 12_000, "get_buffer_timeout", 100, 12_000),
     ("env", "set_buffer_timeout", -1, "get_buffer_timeout", 100, -1),
     ("env", "disable_operator_chaining", None, "is_chaining_enabled", True, False),
-    ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", False, True),
+    ("env", "enable_changelog_state_backend", True, "is_changelog_state_backend_enabled", None, True),
     ("checkpoints", "set_max_concurrent_checkpoints", 2, "get_max_concurrent_checkpoints", 1, 2),
     ("checkpoints", "enable_unaligned_checkpoints", None, "is_unaligned_checkpoints_enabled", False, True),
     ("checkpoints", "set_force_unaligned_checkpoints", None, "is_force_unaligned_checkpoints", False, True),
@@ -196,12 +196,12 @@ def test_options_that_would_be_missed_are_refused() -> None:
 def test_older_keys_give_way_to_what_is_set_later(env: StreamExecutionEnvironment) -> None:
     env.configure(Configuration().set_string("state.checkpoints.dir", "/old"))
     config = env.get_checkpoint_config()
-    assert config.is_externalized_checkpoints_enabled()
+    assert config.is_checkpointing_enabled()
     with submission_defaults({"state.checkpoints.dir": "/command-line"}):
         config.set_checkpoint_storage_dir("/program")
         assert effective_configuration(env.get_configuration()).get(CHECKPOINT_DIR) == "/command-line"
     config.set_checkpoint_storage(JobManagerCheckpointStorage())
-    assert not config.is_externalized_checkpoints_enabled()
+    assert not config.is_checkpointing_enabled()
 
 
 def test_local_parallelism(env: StreamExecutionEnvironment) -> None:
@@ -257,6 +257,39 @@ def test_slot_sharing_groups_are_declarations(env: StreamExecutionEnvironment) -
         assert env.register_slot_sharing_group(group) is env
     with pytest.raises(InvalidTypeError, match="takes a SlotSharingGroup"):
         env.register_slot_sharing_group("heavy")  # type: ignore[arg-type]
+
+
+def test_what_a_slot_sharing_group_does_not_say_is_zero() -> None:
+    group = SlotSharingGroup.builder("light").set_cpu_cores(1.0).set_task_heap_memory_mb(1).build()
+    assert group.get_managed_memory() == group.get_task_off_heap_memory() == MemorySize(0)
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        SlotSharingGroup.builder("heavy").set_cpu_cores(1.0),
+        SlotSharingGroup.builder("heavy").set_task_heap_memory_mb(10),
+        SlotSharingGroup.builder("heavy").set_managed_memory_mb(10),
+        SlotSharingGroup.builder("heavy").set_external_resource("gpu", 1),
+        SlotSharingGroup.builder("heavy").set_cpu_cores(0).set_task_heap_memory_mb(10),
+        SlotSharingGroup.builder("heavy").set_cpu_cores(1.0).set_task_heap_memory(MemorySize(0)),
+    ],
+)
+def test_a_slot_sharing_group_that_says_too_little_is_refused(builder: SlotSharingGroup.Builder) -> None:
+    with pytest.raises(InvalidProgramError, match="'heavy' needs set_cpu_cores and set_task_heap_memory"):
+        builder.build()
+
+
+@pytest.mark.parametrize(
+    ("given", "folder"), [("file:///tmp/a%20b/", "/tmp/a b"), ("file://var/a/", "/a"), ("/a/", "/a")]
+)
+def test_folders_of_rocksdb_are_paths_of_this_machine(given: str, folder: str) -> None:
+    backend = EmbeddedRocksDBStateBackend()
+    backend.set_db_storage_paths(given)
+    assert backend.get_db_storage_paths() == [folder]
+    for refused, reason in {"a/b": "takes absolute paths", "s3://b/a": "is not on this machine"}.items():
+        with pytest.raises(InvalidProgramError, match=reason):
+            backend.set_db_storage_paths(refused)
 
 
 def test_state_backends_are_declarations(env: StreamExecutionEnvironment) -> None:

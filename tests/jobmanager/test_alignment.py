@@ -102,8 +102,9 @@ def test_any_mix_of_splits_comes_to_its_end_and_stays_together(
 
 
 def test_what_cannot_be_aligned_is_refused() -> None:
-    with pytest.raises(InvalidProgramError, match="makes none"):
-        WatermarkStrategy.no_watermarks().with_watermark_alignment("all", 5)
+    with pytest.warns(UserWarning, match="alignment has no effect: the strategy makes no watermarks"):
+        strategy = WatermarkStrategy.no_watermarks().with_watermark_alignment("all", 5)
+    assert strategy.alignment is None
     with pytest.raises(InvalidProgramError, match="cannot be negative"):
         TIMES.with_watermark_alignment("all", -1)
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())

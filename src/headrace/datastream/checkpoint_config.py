@@ -51,7 +51,7 @@ class CheckpointConfig:
 
     def is_checkpointing_enabled(self) -> bool:
         """Whether the program asked for checkpoints: by an interval, or by a directory for them."""
-        return self.get_checkpoint_interval() > 0 or self.is_externalized_checkpoints_enabled()
+        return self.get_checkpoint_interval() > 0 or self._configuration.get(options.CHECKPOINT_DIR) is not None
 
     def get_checkpoint_interval(self) -> int:
         """The longest time between two checkpoints in milliseconds; -1 when there is no such limit."""
@@ -94,8 +94,9 @@ class CheckpointConfig:
         return self
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints outlive the job: whether there is a directory for them."""
-        return self._configuration.get(options.CHECKPOINT_DIR) is not None
+        """Whether checkpoints in a directory may outlive the job, which they do unless told otherwise."""
+        mode = self.get_externalized_checkpoint_retention()
+        return mode is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
     def set_checkpoint_storage(self, storage: CheckpointStorage) -> CheckpointConfig:
         """Sets where checkpoints are kept; without a directory they last as long as the job runs.

@@ -15,6 +15,12 @@ public_module(__name__)
 _MIN_BUFFER: Final = 4096
 
 
+def _without_last_slash(path: str) -> str:
+    """A path as Flink gives it back; that of a root keeps its slash."""
+    shorter = path.rstrip("/")
+    return path if not shorter or shorter.endswith(":") else shorter
+
+
 class CheckpointStorage:
     """Where checkpoints are kept: one of the two classes below.
 
@@ -58,7 +64,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     ) -> None:
         default = options.CHECKPOINT_INLINE_THRESHOLD.default
         given = -1 if file_state_size_threshold is None else file_state_size_threshold
-        self._path = checkpoint_path
+        self._path = _without_last_slash(checkpoint_path)
         self._threshold = default if given < 0 else given
         self._buffer = max(_MIN_BUFFER, self._threshold) if write_buffer_size < 0 else write_buffer_size
 

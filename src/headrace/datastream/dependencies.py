@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 from headrace.common import options
 from headrace.common.arguments import expect
 from headrace.common.cached_files import CachedFile, cached_files
+from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 
@@ -118,17 +119,22 @@ class Dependencies:
     def add_jars(self, *jars_path: str) -> None:
         """Adds Java libraries, for Spark's own connectors say.
 
+        Programs of PyFlink name those of Flink's connectors, often at a place that has to be filled in. Connectors need
+        none here: a jar of Flink's, and one that is not there, is left out, and a warning says so.
+
         Args:
             jars_path: paths, patterns of them, or URIs that Spark can fetch.
 
         Raises:
-            InvalidProgramError: when there is no such file on this machine, where it names one; or when it has a comma
-                in its name.
+            InvalidProgramError: when it has a comma in its name.
         """
         for path in jars_path:
             expect(path, str, "add_jars")
-            _check_jar(path)
-            self._append(SPARK_JARS, path)
+            reason = _why_left_out(path)
+            if reason is None:
+                self._append(SPARK_JARS, path)
+            else:
+                warn_caller(f"add_jars: {path!r} has no effect: {reason}")
 
     def _append(self, key: str, value: str) -> None:
         if "," in value:
@@ -137,13 +143,15 @@ class Dependencies:
         self._configuration.set(key, f"{before},{value}" if before else value)
 
 
-def _check_jar(path: str) -> None:
+def _why_left_out(path: str) -> str | None:
+    """Why a jar would be of no use; None where Spark is to have it."""
     parts = urlsplit(path)
-    if parts.scheme not in ("", "file"):
-        return
     local = unquote(parts.path) if parts.scheme else path
-    if not any(map(os.path.isfile, [local, *glob.glob(local)])):
-        raise InvalidProgramError(f"add_jars: there is no file {os.path.abspath(local)!r}")
+    if os.path.basename(local).startswith("flink-"):
+        return "it is Flink's, and headrace's connectors need no jars"
+    if parts.scheme in ("", "file") and not any(map(os.path.isfile, [local, *glob.glob(local)])):
+        return f"there is no file {os.path.abspath(local)!r}"
+    return None
 
 
 def _entry(path: str, name: str) -> str:

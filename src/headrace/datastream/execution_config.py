@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
@@ -33,6 +33,12 @@ class ExecutionConfig:
         2
     """
 
+    PARALLELISM_DEFAULT: Final = -1
+    """As many subtasks as the runtime has cores."""
+
+    PARALLELISM_UNKNOWN: Final = -2
+    """Leaves the number of subtasks as it is."""
+
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
@@ -43,10 +49,18 @@ class ExecutionConfig:
     def set_parallelism(self, parallelism: int) -> Self:
         """Sets how many subtasks an operator has that does not say otherwise.
 
+        Args:
+            parallelism: the number; or ``PARALLELISM_DEFAULT``, or ``PARALLELISM_UNKNOWN``.
+
         Raises:
             ConfigurationError: when the number is not between 1 and 32768.
         """
         expect(parallelism, int, "set_parallelism")
+        if parallelism == self.PARALLELISM_UNKNOWN:
+            return self
+        if parallelism == self.PARALLELISM_DEFAULT:
+            self._configuration.remove_config(options.PARALLELISM.key)
+            return self
         return self._set(options.PARALLELISM, parallelism)
 
     def get_max_parallelism(self) -> int:

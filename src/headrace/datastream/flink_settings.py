@@ -49,9 +49,11 @@ class FlinkSettings:
         expect(enabled, bool, "enable_changelog_state_backend")
         return self._keep(flink_options.CHANGELOG, enabled)
 
-    def is_changelog_state_backend_enabled(self) -> bool:
-        """Gives back whether changes of state are to be logged."""
-        return bool(self._configuration.get(flink_options.CHANGELOG))
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Gives back whether changes of state are to be logged; None where nothing was said of it."""
+        option = flink_options.CHANGELOG
+        is_set = any(map(self._configuration.contains_key, (option.key, *option.deprecated_keys)))
+        return bool(self._configuration.get(option)) if is_set else None
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
         """Where the directories of savepoints are made, unless who asks for one says it."""

@@ -70,6 +70,9 @@ class MemorySize:
         return next(whole, f"{self.bytes_size} bytes") if self.bytes_size else "0 bytes"
 
 
+_NO_MEMORY: Final = MemorySize(0)
+
+
 @hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
@@ -163,8 +166,26 @@ class SlotSharingGroup:
             return self._set(_external_resources=tuple(sorted(others.items())))
 
         def build(self) -> SlotSharingGroup:
-            """The group."""
-            return self._group
+            """The group; where it says something of a slot, what it does not say of memory is zero.
+
+            Raises:
+                InvalidProgramError: when it says something of a slot but not its cores and its memory within Java's
+                    heap, or one of these is not above 0.
+            """
+            group = self._group
+            if group == SlotSharingGroup(group.get_name()):
+                return group
+            cores, heap = group.get_cpu_cores() or 0, group.get_task_heap_memory() or _NO_MEMORY
+            if cores <= 0 or heap <= _NO_MEMORY:
+                raise InvalidProgramError(
+                    f"the slot sharing group {group.get_name()!r} needs set_cpu_cores and set_task_heap_memory, both "
+                    "above 0, when it says what a slot needs"
+                )
+            return replace(
+                group,
+                _task_off_heap_memory=group.get_task_off_heap_memory() or _NO_MEMORY,
+                _managed_memory=group.get_managed_memory() or _NO_MEMORY,
+            )
 
         def _set(self, **values: Any) -> SlotSharingGroup.Builder:
             self._group = replace(self._group, **values)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from headrace.common import options, rocksdb_options
 from headrace.common.call_site import warn_caller
+from headrace.common.errors import InvalidProgramError
 from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
 
@@ -101,10 +104,17 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._incremental
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Sets where each machine keeps copies of tables; of several the first one, and a warning says so."""
+        """Sets where each machine keeps copies of tables; of several the first one, and a warning says so.
+
+        Args:
+            paths: absolute ones, or URIs of the scheme ``file``.
+
+        Raises:
+            InvalidProgramError: when one is relative, or of another scheme.
+        """
         if len(paths) > 1:
             warn_caller(f"{paths[1:]!r} have no effect: copies of tables lie in one folder, {paths[0]!r}")
-        self._paths = list(paths)
+        self._paths = [_local_folder(path) for path in paths]
 
     def get_db_storage_paths(self) -> list[str]:
         """Gives back where each machine keeps copies of tables."""
@@ -135,3 +145,13 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def get_number_of_transfer_threads(self) -> int:
         """Gives back how many threads write and read the files of a checkpoint."""
         return self._threads
+
+
+def _local_folder(path: str) -> str:
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file"):
+        raise InvalidProgramError(f"set_db_storage_paths: {path!r} is not on this machine, which the folder has to be")
+    folder = os.path.normpath(unquote(parts.path) if parts.scheme else path)
+    if not os.path.isabs(folder):
+        raise InvalidProgramError(f"set_db_storage_paths takes absolute paths, not {path!r}")
+    return folder

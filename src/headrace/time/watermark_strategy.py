@@ -237,13 +237,14 @@ class WatermarkStrategy(Generic[T_contra]):
             update_interval: without effect, for watermarks are compared before every epoch.
 
         Raises:
-            InvalidProgramError: when the drift is negative, or the strategy makes no watermarks to compare.
+            InvalidProgramError: when the drift is negative.
         """
         drift = to_millis(max_allowed_watermark_drift)
         if drift < 0:
             raise InvalidProgramError(f"the allowed drift cannot be negative, it is {drift} ms")
         if isinstance(self.generator, NoWatermarks):
-            raise InvalidProgramError("watermarks cannot be aligned by a strategy that makes none: choose another one")
+            warn_caller("alignment has no effect: the strategy makes no watermarks that could be compared")
+            return self
         if update_interval is not None:
             warn_caller("update_interval has no effect: watermarks are compared before every epoch")
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift))

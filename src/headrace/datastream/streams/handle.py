@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.common.arguments import is_unicode, refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.datastream.execution_config import ExecutionConfig
 from headrace.state.renamed_fields import RenamedFields
 
 if TYPE_CHECKING:
@@ -48,12 +49,13 @@ class OperatorHandle:
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Sets how many subtasks the operator has.
+        """Sets how many subtasks the operator has; ``ExecutionConfig.PARALLELISM_DEFAULT`` for as many as others.
 
         Raises:
             InvalidProgramError: as :meth:`name`, or when the number is not between 1 and 32768.
         """
-        self._update(parallelism=_subtasks("parallelism", parallelism))
+        is_default = parallelism == ExecutionConfig.PARALLELISM_DEFAULT
+        self._update(parallelism=None if is_default else _subtasks("parallelism", parallelism))
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
