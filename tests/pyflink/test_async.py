@@ -88,8 +88,8 @@ def test_timeouts() -> None:
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        (Bad(lambda: 7), "an int was returned, which is no list of results"),
-        (Bad(lambda: None), "None was returned, which is no list of results"),
+        (Bad(lambda: 7), "The result of AsyncFunction should be of list type, not an int: return a list"),
+        (Bad(lambda: None), "The result of AsyncFunction cannot be none: return a list"),
         (Bad(fails), "encountered an exception"),
         (BadTimeout(), "encountered an exception"),
     ],
@@ -164,7 +164,8 @@ def test_batches_that_take_too_long() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"), [(lambda: 42, "an int was returned"), (lambda: None, "None was returned"), (fails, "encountered")]
+    ("make", "told"),
+    [(lambda: 42, "of list type, not an int"), (lambda: None, "cannot be none"), (fails, "encountered")],
 )
 def test_batches_that_fail(make: Callable[[], Any], told: str) -> None:
     stream = AsyncDataStream.unordered_wait_batch(

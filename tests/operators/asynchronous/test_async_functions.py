@@ -174,9 +174,9 @@ def test_branches_meet_again_in_the_order_of_the_records(wait: Wait) -> None:
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
-        (None, "None was returned, which is no list of results: return a list, [] where a record has none"),
-        ("text", "a str was returned"),
-        (7, "an int was returned"),
+        (None, "The result of AsyncFunction cannot be none: return a list, [] where a record has none"),
+        ("text", "should be of list type, not a str"),
+        (7, "should be of list type, not an int"),
     ],
 )
 def test_a_function_that_returns_no_list_is_told(returned: Any, told: str) -> None:
@@ -268,7 +268,10 @@ def test_what_is_wrong_with_the_results_of_a_timeout_is_told_of_that_method() ->
         def timeout(self, value: int) -> list[int]:
             return None  # type: ignore[return-value]
 
-    with pytest.raises(UserFunctionError, match=r"None was returned(.|\n)*test_async_functions.py:\d+ in timeout"):
+    with pytest.raises(
+        UserFunctionError,
+        match=r"The result of AsyncFunction cannot be none(.|\n)*test_async_functions.py:\d+ in timeout",
+    ):
         answers(asking(AsyncDataStream.unordered_wait, Forgetful(), timeout=5), [7])
 
 
@@ -338,7 +341,7 @@ async def with_a_coroutine(number: int) -> Any:
 @pytest.mark.parametrize(
     ("function", "told"),
     [
-        (not_awaited, "a coroutine was returned, which is no list of results: await it"),
+        (not_awaited, "should be of list type, not a coroutine: await it"),
         (with_a_coroutine, "a value, and not what gives one when it is awaited: write await"),
     ],
 )

@@ -84,8 +84,8 @@ def test_without_a_replacement_the_job_fails() -> None:
     ("returned", "told"),
     [
         ([1], "1 results were returned for 2 records: return one for each, in their order"),
-        (None, "None was returned, which is no list of results: return a list, one for each record"),
-        (42, "an int was returned"),
+        (None, "The result of AsyncBatchFunction cannot be none: return a list, one for each record"),
+        (42, "should be of list type, not an int"),
     ],
 )
 def test_what_a_function_may_not_return(returned: Any, told: str) -> None:

@@ -91,7 +91,7 @@ class _RecordRequest(Request):
         self._index = index
 
     def results(self, returned: Any) -> list[Any]:
-        return _list_of(returned, "[] where a record has none")
+        return _list_of(returned, "AsyncFunction", "[] where a record has none")
 
     def answer(self, results: list[Any]) -> None:
         self._answers.put(self._index, results)
@@ -107,7 +107,7 @@ class _GroupRequest(Request):
         self._places = places
 
     def results(self, returned: Any) -> list[Any]:
-        return _list_of(returned, "one for each record")
+        return _list_of(returned, "AsyncBatchFunction", "one for each record")
 
     def answer(self, results: list[Any]) -> None:
         if len(results) != len(self._places):
@@ -119,7 +119,7 @@ class _GroupRequest(Request):
             answers.put(index, [result])
 
 
-def _list_of(returned: Any, what: str) -> list[Any]:
+def _list_of(returned: Any, function: str, what: str) -> list[Any]:
     """The results that a function has returned.
 
     Raises:
@@ -129,6 +129,6 @@ def _list_of(returned: Any, what: str) -> list[Any]:
         return returned
     if isinstance(returned, Iterable) and not isinstance(returned, _NO_LISTS):
         return list(returned)
-    given = "None" if returned is None else with_article(type(returned))
+    told = "cannot be none" if returned is None else f"should be of list type, not {with_article(type(returned))}"
     todo = "await it" if inspect.isawaitable(returned) else f"return a list, {what}"
-    raise InvalidTypeError(f"{given} was returned, which is no list of results: {todo}")
+    raise InvalidTypeError(f"The result of {function} {told}: {todo}")
