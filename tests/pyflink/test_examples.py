@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from headrace.cli.script import run_script
 from headrace.client.defaults import submission_defaults
 
+if TYPE_CHECKING:
+    from headrace.broker.cluster import KafkaCluster
+    from headrace.connectors.kafka import KafkaSource
+
 PROGRAMS = Path(__file__).parent / "programs"
+
+_WITHOUT_EFFECT = "it is Flink's, and headrace's connectors need no jars|only consumers use it"
 
 Run = Callable[..., list[str]]
 
@@ -22,12 +31,32 @@ Run = Callable[..., list[str]]
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a program on the local runtime; gives the lines that it prints, without the numbers of subtasks."""
 
-    def run(name: str, *arguments: object) -> list[str]:
+    def run(name: str | Path, *arguments: object) -> list[str]:
         with submission_defaults({"headrace.runtime": "local"}):
             run_script(PROGRAMS / f"{name}.py", list(map(str, arguments)))
         return [re.sub(r"^\d+> ", "", line) for line in capsys.readouterr().out.splitlines()]
 
     return run
+
+
+@pytest.fixture
+def run_with_kafka(run: Run, kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """As ``run``, of programs that read Kafka: at the place of this one, and up to what is there."""
+    from headrace.connectors.kafka import KafkaOffsetsInitializer, KafkaSourceBuilder
+
+    build = KafkaSourceBuilder.build
+
+    def build_bounded(builder: KafkaSourceBuilder[Any]) -> KafkaSource[Any]:
+        return build(builder.set_bounded(KafkaOffsetsInitializer.latest()))
+
+    def run_there(name: str) -> list[str]:
+        text = (PROGRAMS / f"{name}.py").read_text()
+        (tmp_path / f"{name}.py").write_text(text.replace("localhost:9092", kafka.bootstrap_servers))
+        with pytest.warns(UserWarning, match=_WITHOUT_EFFECT) if "add_jars" in text else nullcontext():
+            return run(tmp_path / name)
+
+    monkeypatch.setattr(KafkaSourceBuilder, "build", build_bounded)
+    return run_there
 
 
 def test_basic_operations(run: Run) -> None:
@@ -105,6 +134,37 @@ def test_windows(run: Run, tmp_path: Path, name: str, windows: list[str]) -> Non
     assert run(name, "--output", tmp_path / "out") == []
     (file,) = (tmp_path / "out").glob("*/prefix*.ext")
     assert file.read_text().splitlines() == windows
+
+
+_WORDS = [(1, "hi"), (2, "hello"), (3, "hi"), (4, "hello"), (5, "hi"), (6, "hello"), (6, "hello")]
+_COUNTRIES = [(1, "USA"), (2, "Canada"), (3, "Germany")]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("name", "records"),
+    [
+        *((f"kafka_{form}_format", [f"+I[{key},{text}]" for key, text in _WORDS]) for form in ("avro", "csv", "json")),
+        ("kafka_bytearray_format", [json.dumps({"id": key, "country": text}) for key, text in _COUNTRIES]),
+    ],
+)
+def test_kafka_formats(run_with_kafka: Run, name: str, records: list[str]) -> None:
+    """What is read is what was there when the job began: in PyFlink the second job goes on for ever."""
+    told = ["start writing data to kafka", "start reading data from kafka"]
+    assert Counter(run_with_kafka(name)) == Counter([*told, *records])
+
+
+@pytest.mark.integration
+def test_kafka_keys_and_values_from_fields(run_with_kafka: Run, kafka: KafkaCluster) -> None:
+    from tests.connectors.kafka.topics import Topic
+
+    lines = run_with_kafka("kafka_row_field_extractor_example")
+    assert sum(line.startswith("Sending: User=user-001") for line in lines) == 2
+    topic = Topic(kafka.bootstrap_servers)
+    topic.name = "row-extractor-example"
+    assert sorted((each.key(), json.loads(each.value())["type"]) for each in topic.messages()) == [
+        *((b"user-001", "add_to_cart"), (b"user-001", "purchase"), (b"user-002", "view"), (b"user-003", "purchase")),
+    ]
 
 
 def test_only_the_imports_were_changed() -> None:

@@ -8,20 +8,30 @@ from typing import Any
 
 import pytest
 
-from headrace.common import Configuration, Encoder, Types, WatermarkStrategy
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.common import Configuration, Encoder, Time, Types, WatermarkStrategy
+from headrace.datastream import SlotSharingGroup, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,
+    FileEnumeratorProvider,
     FileSink,
     FileSource,
+    FileSplitAssignerProvider,
     OutputFileConfig,
     RollingPolicy,
+    StreamFormat,
 )
-from headrace.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
-
-INT, STRING = Types.INT(), Types.STRING()
+from headrace.datastream.formats.csv import (
+    CsvBulkWriters,
+    CsvReaderFormat,
+    CsvRowDeserializationSchema,
+    CsvRowSerializationSchema,
+    CsvSchema,
+)
+from headrace.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from headrace.datastream.state import StateTtlConfig
+from tests.pyflink.jobs import INT, PAIR, STRING, environment
 
 
 def _numbers() -> CsvSchema:
@@ -141,3 +151,30 @@ def test_a_file_sink_with_all_settings(tmp_path: Path) -> None:
     env.execute()
     (file,) = tmp_path.glob("compacted-pre-*suf")
     assert file.read_text() == "a\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (JsonRowSerializationSchema.Builder().with_type_info(PAIR), JsonRowSerializationSchema),
+        (JsonRowDeserializationSchema.Builder().type_info(PAIR), JsonRowDeserializationSchema),
+        (CsvRowSerializationSchema.Builder(PAIR), CsvRowSerializationSchema),
+        (CsvRowDeserializationSchema.Builder(PAIR), CsvRowDeserializationSchema),
+        (FileCompactStrategy.Builder().set_size_threshold(1), FileCompactStrategy),
+        (OutputFileConfig.OutputFileConfigBuilder(), OutputFileConfig),
+        (StateTtlConfig.Builder(Time.days(1)), StateTtlConfig),
+        (SlotSharingGroup.Builder("group"), SlotSharingGroup),
+    ],
+)
+def test_builders_are_called_by_name(made: Any, expected: type) -> None:
+    assert type(made.build()) is expected
+
+
+def test_a_split_assigner_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a\n")
+    builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in.txt"))
+    builder.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())
+    with pytest.warns(UserWarning, match="set_split_assigner has no effect: the planner assigns"):
+        builder.set_split_assigner(FileSplitAssignerProvider.locality_aware_split_assigner())
+    lines = environment().from_source(builder.build(), WatermarkStrategy.no_watermarks(), "lines")
+    assert lines.execute_and_collect(limit=2) == ["a"]
