@@ -9,6 +9,8 @@ import gzip
 import logging
 import lzma
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,14 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.source import ReadBudget
+from headrace.formats import compression
 from headrace.formats.csv import CsvFormat
 from headrace.formats.file_format import FileFormat
-from headrace.formats.lines import blocks, streams
+from headrace.formats.lines import blocks
 from headrace.formats.parquet import ParquetFormat
 from headrace.storage import posix_files
+from headrace.storage.files import InputFile
+from headrace.storage.locations import open_files
 from tests.connectors.harness import PLENTY, SourceRun
 from tests.connectors.test_watched_folder import Folder
 
@@ -217,6 +222,89 @@ def test_every_flipped_byte_is_noticed_or_changes_nothing(tmp_path: Path, suffix
         damaged[at] ^= 0x10
         path.write_bytes(damaged)
         assert rows_or_error(run_of(tmp_path)) in (lines, None)
+
+
+SKIPPABLE = b"\x50\x2a\x4d\x18\x05\x00\x00\x00hello"
+BEHIND = {
+    ".gz": {"legal": [b"\0", b"\0" * 5], "damage": [b"g", b"garbage", b"\0garbage", b"\x1f"]},
+    ".bz2": {"legal": [b"\0", b"\0" * 5], "damage": [b"B", b"garbage", b"\0garbage"]},
+    ".xz": {"legal": [b"\0" * 4, b"\0" * 8], "damage": [b"\0", b"\0" * 6, b"g", b"garbage!", b"\xfd7zXZ"]},
+    ".zst": {"legal": [SKIPPABLE], "damage": [b"\0", b"g", b"garbage", SKIPPABLE[:-1]]},
+    ".lz4": {"legal": [SKIPPABLE], "damage": [b"\0", b"g", b"garbage", SKIPPABLE[:-1]]},
+}
+
+
+def decompressed(path: Path) -> bytes:
+    file = InputFile(open_files("", {}), str(path), path.stat().st_size)
+    with compression.open_decompressed(file) as stream:
+        return b"".join(iter(lambda: stream.read(1000), b""))
+
+
+def is_damaged(path: Path) -> bool:
+    try:
+        return decompressed(path) is None
+    except CorruptFileError as error:
+        return f"{path} cannot be decompressed: " in str(error)
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_all_members_of_a_file_are_read(tmp_path: Path, suffix: str) -> None:
+    path, compress = tmp_path / f"a{suffix}", COMPRESSIONS[suffix]
+    first, second, nothing = b"first\n" * 1000, b"second\n" * 1000, compress(b"")
+    for between in (b"", nothing, *BEHIND[suffix]["legal"]):
+        for behind in (b"", nothing, *BEHIND[suffix]["legal"]):
+            path.write_bytes(compress(first) + between + compress(second) + behind)
+            assert decompressed(path) == first + second, (between, behind)
+    assert run_of(tmp_path).to_end() == ["first"] * 1000 + ["second"] * 1000
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_what_is_no_member_is_damage_wherever_it_stands(tmp_path: Path, suffix: str) -> None:
+    path, compress = tmp_path / f"a{suffix}", COMPRESSIONS[suffix]
+    first, second = compress(b"first\n"), compress(b"second\n")
+    for garbage in BEHIND[suffix]["damage"]:
+        path.write_bytes(first + second + garbage)
+        assert is_damaged(path), garbage
+        path.write_bytes(first + garbage + b"---" + second)
+        assert is_damaged(path), garbage
+    path.write_bytes(first + b"garbage!")
+    with pytest.raises(CorruptFileError, match=rf"a{suffix} cannot be decompressed.*ignore_corrupt_files\(\)"):
+        run_of(tmp_path).to_end()
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_damage_of_a_later_member_is_noticed(tmp_path: Path, suffix: str) -> None:
+    lines = "".join(f"{line}\n" for line in LINES[:20]).encode()
+    first, second = COMPRESSIONS[suffix](lines), COMPRESSIONS[suffix](lines)
+    path = tmp_path / f"a{suffix}"
+    for length in range(1, len(second)):
+        path.write_bytes(first + second[:length])
+        assert is_damaged(path), length
+    has_checksum = suffix in (".gz", ".bz2", ".xz")
+    for at in range(len(second) if has_checksum else 4):
+        damaged = bytearray(second)
+        damaged[at] ^= 0x10
+        path.write_bytes(first + damaged)
+        assert is_damaged(path) or decompressed(path) == lines * 2, at
+
+
+@pytest.mark.parametrize(("suffix", "command"), [(".gz", "gzip"), (".bz2", "bzip2"), (".xz", "xz")])
+def test_what_the_commands_read_is_read(tmp_path: Path, suffix: str, command: str) -> None:
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+    path, one = tmp_path / f"a{suffix}", COMPRESSIONS[suffix](b"one\n")
+    options = ["--", "--check=none", "--block-size=1000", "-9"] if command == "xz" else ["--", "-1", "-9"]
+    for option in options:
+        packed = subprocess.run([command, "-c", option], input=TEXT[:5000], capture_output=True, check=True).stdout
+        path.write_bytes(packed + one)
+        assert decompressed(path) == TEXT[:5000] + b"one\n"
+    for behind in (b"", *BEHIND[suffix]["legal"], *BEHIND[suffix]["damage"]):
+        path.write_bytes(one + behind)
+        found = subprocess.run([command, "-dc", str(path)], capture_output=True, check=False)
+        if not is_damaged(path):
+            assert (found.returncode, found.stdout) == (0, decompressed(path)), behind
+        else:
+            assert found.returncode != 0 or b"trailing garbage" in found.stderr, behind
 
 
 def test_a_damaged_file_is_an_error_that_names_the_option(tmp_path: Path) -> None:
@@ -414,7 +502,7 @@ def test_a_file_that_may_not_be_read_is_told_and_neither_missing_nor_corrupt(
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
     monkeypatch.setattr(posix_files, "Path", type("Refusing", (type(Path()),), {"open": refuse}))
-    monkeypatch.setattr(streams, "_open_raw", refuse)
+    monkeypatch.setattr(posix_files.PosixFiles, "open", refuse)
     run = run_of(tmp_path, "ignore_missing_files", "ignore_corrupt_files")
     with pytest.raises(
         InfrastructureError, match=r"a(\.gz)? cannot be read .Permission denied.: let the user that runs"

@@ -117,6 +117,15 @@ ROWS = [
 ] + [Row(**dict.fromkeys(KIND.field_names))]  # fmt: skip
 
 
+@pytest.mark.parametrize("codec", ["bzip2", "xz"])
+def test_a_block_is_one_stream_and_nothing_else(codec: str) -> None:
+    packed = CODECS[codec].compress(b"records")
+    assert CODECS[codec].decompress(packed) == b"records"
+    for damaged in (packed + b"x", packed + packed, packed[:-1]):
+        with pytest.raises(ValueError, match="compressed data"):
+            CODECS[codec].decompress(damaged)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_fastavro_reads_what_is_written(tmp_path: Path, codec: str) -> None:
     run = SinkRun(sink(tmp_path, AvroBulkWriters.for_row_type(codec=codec)), KIND)

@@ -11,6 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from headrace.formats.compression import decompressed_block
+
 _CHECKSUM_BYTES: Final = 4
 _SIZE_BYTES: Final = 4
 
@@ -22,7 +24,7 @@ class Codec:
     Attributes:
         compress: gives what is stored of some bytes.
         decompress: gives the bytes of what is stored. It raises ``OSError``, ``ValueError`` or an error of its own
-            library when that is damaged: see :data:`DAMAGED`.
+            library when that is damaged: see :data:`headrace.formats.compression.DAMAGED`.
     """
 
     compress: Callable[[bytes], bytes]
@@ -35,7 +37,7 @@ def _deflate(data: bytes) -> bytes:
 
 
 def _inflate(data: bytes) -> bytes:
-    return zlib.decompress(data, -zlib.MAX_WBITS)
+    return zlib.decompress(data, -zlib.MAX_WBITS)  # fastavro leaves three bytes of zlib's checksum behind the data
 
 
 def _to_snappy(data: bytes) -> bytes:
@@ -88,11 +90,8 @@ CODECS: Final = {
     "deflate": Codec(_deflate, _inflate),
     "snappy": Codec(_to_snappy, _of_snappy),
     "zstandard": Codec(_to_zstandard, _of_zstandard),
-    "bzip2": Codec(bz2.compress, bz2.decompress),
-    "xz": Codec(lzma.compress, lzma.decompress),
+    "bzip2": Codec(bz2.compress, lambda data: decompressed_block(data, bz2.BZ2Decompressor())),
+    "xz": Codec(lzma.compress, lambda data: decompressed_block(data, lzma.LZMADecompressor())),
     "lz4": Codec(_to_lz4, _of_lz4),
 }
 """By the names that files have for them; ``lz4`` is no name of the specification, but fastavro has it."""
-
-DAMAGED: Final = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError)
-"""What is raised by what decompresses damaged data."""

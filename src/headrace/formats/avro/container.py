@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from headrace.common.errors import CorruptFileError
-from headrace.formats.avro.codecs import CODECS, DAMAGED
+from headrace.formats.avro.codecs import CODECS
 from headrace.formats.avro.varints import read_integer
+from headrace.formats.compression import DAMAGED
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from headrace.formats.lines.streams import ByteStream
+    from headrace.formats.compression import ByteStream
 
 _CHUNK = 1 << 20
 

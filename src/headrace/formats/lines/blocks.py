@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.formats.lines.streams import ByteStream
+    from headrace.formats.compression import ByteStream
     from headrace.storage.files import InputFile
 
 BLOCK_BYTES = 1 << 21

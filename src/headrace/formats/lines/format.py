@@ -10,10 +10,11 @@ from headrace.common.errors import BadRecordError, CorruptFileError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.formats.bad_records import BadRecords, refuse_unreadable
+from headrace.formats.compression import compression_of
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
-from headrace.formats.lines.streams import compression_of, is_line_safe, normal_charset, open_stream
+from headrace.formats.lines.streams import is_line_safe, normal_charset, open_stream
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:

@@ -1,0 +1,209 @@
+"""Compressed streams, read to their end: all that is in them, or an error."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from headrace.common.errors import CorruptFileError
+from headrace.storage.files import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from headrace.storage.files import InputFile
+
+DAMAGED: Final = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
+"""What is raised by what decompresses damaged data."""
+
+_COMPRESSIONS: Final = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".lz4": "lz4",
+    ".xz": "xz",
+}
+_STEP_BYTES: Final = 1 << 14
+"""How much is decompressed at once: what comes before damage is given, but for the step that meets it."""
+
+_READ_BYTES: Final = 1 << 16
+_ENDS_EARLY: Final = "the compressed data end before they are complete"
+
+
+class ByteStream(Protocol):
+    """Anything that bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+
+
+class Decompressor(Protocol):
+    """Reads one member, stream or frame; as those of :mod:`bz2` and :mod:`lzma`."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class _GzipDecompressor:
+    """What :mod:`zlib` reads of gzip, in the shape of the other decompressors."""
+
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(zlib.MAX_WBITS + 16)
+
+    @property
+    def eof(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._inner.unconsumed_tail
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._inner.unused_data
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
+        return self._inner.decompress(self._inner.unconsumed_tail + data, max(max_length, 0))
+
+
+def compression_of(path: str) -> str | None:
+    """The compression that a file's name tells, or None."""
+    return _COMPRESSIONS.get(Path(path).suffix.lower())
+
+
+@contextmanager
+def open_decompressed(file: InputFile) -> Iterator[ByteStream]:
+    """The bytes that are compressed in a file, from its beginning."""
+    compression = compression_of(file.path)
+    if compression is None:
+        with file.open() as raw:
+            yield raw
+    elif compression in _MEMBERS:
+        begin, padding = _MEMBERS[compression]
+        with file.open() as raw:
+            yield _Checked(_Members(raw, begin, padding), file.path)
+    else:
+        with pa.CompressedInputStream(file.open_for_arrow(), compression) as stream:
+            yield _Checked(stream, file.path)
+
+
+def decompressed_block(data: bytes, decompressor: Decompressor) -> bytes:
+    """What is compressed in some bytes, which are one member and nothing else.
+
+    Raises:
+        ValueError: when they are not; what else is raised is among :data:`DAMAGED`.
+    """
+    found = decompressor.decompress(data)
+    if not decompressor.eof:
+        raise ValueError(_ENDS_EARLY)
+    if decompressor.unused_data:
+        raise ValueError("something is behind the compressed data")
+    return found
+
+
+class _Members:
+    """Decompresses one member after the other, with zeros between and behind them if there are any.
+
+    Unlike those of the standard library it takes what is behind a member for the next one, or for damage.
+
+    Args:
+        raw: the compressed bytes.
+        begin: makes what reads the next member.
+        padding: of how many zeros there is any multiple behind a member.
+    """
+
+    def __init__(self, raw: ByteStream, begin: Callable[[], Decompressor], padding: int) -> None:
+        self._raw = raw
+        self._begin = begin
+        self._padding = padding
+        self._rest = b""
+        self._current = begin()
+
+    def read(self, size: int, /) -> bytes:
+        while True:
+            if self._current.eof:
+                self._rest = self._current.unused_data
+                if self._is_at_end():
+                    return b""
+                self._current = self._begin()
+            data, self._rest, at_end = self._rest, b"", False
+            if not data and self._current.needs_input:
+                data = self._raw.read(_READ_BYTES)
+                at_end = not data
+            found = self._current.decompress(data, size)
+            if found:
+                return found
+            if at_end and not self._current.eof:
+                raise EOFError(_ENDS_EARLY)
+
+    def _is_at_end(self) -> bool:
+        """Whether nothing is behind a member but padding, which is skipped."""
+        zeros = 0
+        while self._rest or (more := self._raw.read(_READ_BYTES)):
+            data = self._rest or more
+            self._rest = data.lstrip(b"\0")
+            zeros += len(data) - len(self._rest)
+            if self._rest:
+                break
+        if zeros % self._padding:
+            raise OSError(f"{zeros} zero bytes are behind the compressed data, which is no multiple of {self._padding}")
+        return not self._rest
+
+
+_MEMBERS: Final[dict[str, tuple[Callable[[], Decompressor], int]]] = {
+    "gzip": (_GzipDecompressor, 1),
+    "bz2": (bz2.BZ2Decompressor, 1),
+    "xz": (lzma.LZMADecompressor, 4),
+}
+"""By the name of a compression: what reads a member, and what padding is behind it; Arrow reads the others."""
+
+
+class _Checked:
+    """Tells damaged compressed data from a passing fault of the disk, and gives what comes before it."""
+
+    def __init__(self, stream: ByteStream, path: str) -> None:
+        self._stream = stream
+        self._path = path
+        self._damage: CorruptFileError | None = None
+
+    def read(self, size: int, /) -> bytes:
+        """The next ``size`` bytes, fewer at the end and before damage.
+
+        Raises:
+            CorruptFileError: when there is nothing before the damage any more.
+        """
+        data = bytearray()
+        while len(data) < size and (step := self._step(min(_STEP_BYTES, size - len(data)))):
+            data += step
+        if self._damage is not None and not data:
+            raise self._damage
+        return bytes(data)
+
+    def _step(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end and at damage."""
+        if self._damage is not None:
+            return b""
+        try:
+            return self._stream.read(size)
+        except DAMAGED as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            self._damage = CorruptFileError(f"{shown(self._path)} cannot be decompressed: {error}")
+            self._damage.__cause__ = error
+            return b""
