@@ -156,6 +156,57 @@ def test_a_watched_folder_that_is_gone_is_told_until_it_is_back(folder: Folder) 
     assert folder.epoch() == ["c"]
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("in/*.txt", "in/*.txt has no files to read"),
+        ("i*/a", "i*/a has no files to read"),
+        ("in", "in has no files to read; those that are empty or hidden are left out"),
+        (
+            "out [x]/*.txt",
+            "out [x]/*.txt is a pattern that matches no file, but {0}/out [x] exists: to read it write {1}",
+        ),
+        ("what?/[c]", "what?/[c] is a pattern that matches no file, but {0}/what? exists: to read it write {2}"),
+        ("out [x]", None),
+        ("out [[]x]/*.txt", None),
+        ("what?/b", None),
+    ],
+)
+def test_a_path_without_files_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str, told: str | None
+) -> None:
+    (tmp_path / "in").mkdir()
+    put(tmp_path / "in" / ".hidden")
+    put(tmp_path / "out [x]" / "a.txt")
+    put(tmp_path / "what?" / "b")
+    source = FileSource.for_record_stream_format(TextLineFormat(), tmp_path / path)
+    assert read_all(source.build(), tmp_path / ".state") == (["x"] if told is None else [])
+    escaped = [str(tmp_path / name) for name in ("out [[]x]/*.txt", "what[?]/[c]")]
+    expected = [] if told is None else [f"{tmp_path}/{told.format(tmp_path, *escaped)}"]
+    assert [record.message[: len(text)] for record, text in zip(caplog.records, expected, strict=True)] == expected
+    caplog.clear()
+    watch = SourceRun(source.monitor_continuously(1).build(), tmp_path / ".other", now=10**12)
+    watch.epoch()
+    assert [record.message[: len(text)] for record, text in zip(caplog.records, expected, strict=False)] == [
+        text for text in expected if "is a pattern" in text
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["nowhere/*.txt", "nowhere/deep/*/a", "in/a/*"])
+def test_a_pattern_in_a_folder_that_is_not_there_is_refused_unless_it_may_come(tmp_path: Path, pattern: str) -> None:
+    put(tmp_path / "in" / "b")
+    source = FileSource.for_record_stream_format(TextLineFormat(), tmp_path / pattern)
+    folder = str(tmp_path / pattern.split("/*", maxsplit=1)[0])
+    with pytest.raises(InvalidProgramError, match=f"there is no folder {folder}, in which {tmp_path}"):
+        read_all(source.build(), tmp_path / ".state")
+    watch = SourceRun(source.monitor_continuously(1).build(), tmp_path / ".other", now=10**12)
+    assert watch.epoch() == 0
+    put(tmp_path / pattern.replace("*", "a.txt"))
+    watch.now += 1000
+    watch.epoch()
+    assert watch.rows == ["x"]
+
+
 def test_a_pattern_may_come_to_match_nothing(tmp_path: Path) -> None:
     put(tmp_path / "in" / "a")
     built = FileSource.for_record_stream_format(TextLineFormat(), tmp_path / "i*").monitor_continuously(1).build()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import glob
+import itertools
 import os
 import re
 from pathlib import Path
@@ -11,6 +13,7 @@ from urllib.parse import unquote
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InfrastructureError, InvalidProgramError, InvalidTypeError, UnsupportedOperationError
+from headrace.common.logs import get_logger
 from headrace.storage import locations
 from headrace.storage.files import has_wildcards, is_hidden, matches, shown
 from headrace.storage.locations import HDFS, OBJECT_STORES, REMOTE, bucket_of, open_files, usual_spelling
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
     from headrace.storage.files import FileStatus, FileStore
     from headrace.storage.output import OutputTree
+
+logger = get_logger(__name__)
 
 _NAMES_OF_OURS = ("files-00000001.log", "000000000001.json", "1-0-1-0-0123456789abcdef.state", "1")
 """Names as files in a checkpoint directory have them."""
@@ -151,16 +156,47 @@ class InputPaths:
             return self.store_of(path).is_pattern(path)
         return names[: len(pattern)] == pattern and not any(map(is_hidden, names[len(pattern) :]))
 
-    def check_exist(self) -> None:
+    def check_exist(self, *, for_ever: bool) -> None:
         """Refuse paths that name nothing to read, which is a mistake more often than not; a pattern may match nothing.
+
+        Args:
+            for_ever: whether files are looked for again, so that the folder of a pattern may come later.
 
         Raises:
             InvalidProgramError: naming the path.
         """
         for path in self._paths:
             store = self.store_of(path)
-            if not store.is_pattern(path) and (problem := store.missing(path)) is not None:
-                raise InvalidProgramError(problem)
+            if not store.is_pattern(path):
+                if (problem := store.missing(path)) is not None:
+                    raise InvalidProgramError(problem)
+            elif not for_ever and store.is_lost(folder := _folder_of(path)):
+                raise InvalidProgramError(f"there is no folder {shown(folder)}, in which {shown(path)} may be")
+
+    def tell_of_nothing(self, *, for_ever: bool) -> None:
+        """Warn of paths without files, unless files are looked for again; of one that was no pattern, in any case."""
+        for path in self._paths:
+            store = self.store_of(path)
+            literal = self._literal(path) if store.is_pattern(path) else None
+            if (for_ever and literal is None) or any(True for _ in store.find(path)):
+                continue
+            if literal is None:
+                logger.warning("%s has no files to read; those that are empty or hidden are left out", shown(path))
+                continue
+            logger.warning(
+                "%s is a pattern that matches no file, but %s exists: to read it write %s, as *, ? and [...] stand for "
+                "other characters",
+                shown(path),
+                shown(literal),
+                shown(glob.escape(literal) + path[len(literal) :]),
+            )
+
+    def _literal(self, pattern: str) -> str | None:
+        """The longest beginning of a pattern that exists under that very name, if it has wildcards."""
+        parts = pattern.split("/")
+        beginnings = ("/".join(parts[:count]) for count in range(len(parts), 0, -1))
+        store = self.store_of(pattern)
+        return next((path for path in beginnings if has_wildcards(path) and store.exists(path)), None)
 
     def folders(self, seen: Iterable[str]) -> list[str]:
         """The paths that are or were folders, as far as can be told when they are gone."""
@@ -189,6 +225,13 @@ class InputPaths:
 def _parts(path: str) -> list[str]:
     """The names that a path is made of; of a POSIX path as links lead."""
     return (os.path.realpath(path) if path.startswith("/") else usual_spelling(path)).split("/")
+
+
+def _folder_of(pattern: str) -> str:
+    """The folder in which a pattern begins to stand for names."""
+    parts = pattern.split("/")
+    fixed = list(itertools.takewhile(lambda part: not has_wildcards(part), parts))
+    return "/".join(fixed) or "/"
 
 
 def unreadable(path: str, error: OSError) -> InfrastructureError:
