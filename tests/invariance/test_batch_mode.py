@@ -64,8 +64,7 @@ class Contents(ProcessWindowFunction):
 def windows(
     job: Job, given: list[list[Event]], assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any] | None
 ) -> WindowedStream:
-    # Records of one session may be a gap apart: its end must not be reached before the next of them is there.
-    windowed = job.source("events", given, 1).key_by("f0").window(assigner)
+    windowed = job.source("events", given, 0).key_by("f0").window(assigner)
     return windowed if trigger is None else windowed.trigger(trigger)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from headrace.common.output_tag import OutputTag
@@ -13,8 +14,11 @@ from headrace.datastream.aggregates import count, max, min, sum
 from headrace.datastream.functions import ProcessWindowFunction
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.windowed_stream import WindowedStream
+from headrace.windowing.assigner import WindowAssigner
+from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
+from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from tests.invariance.driver import EVENT, WHOLE, Cut, Event, Job, cuts, examples, multiset, run
 from tests.invariance.models import WindowModel, with_watermarks
 
 LATE = OutputTag("late", EVENT)
@@ -117,3 +121,78 @@ def _min(values: tuple[int, ...]) -> int:
 
 def _max(values: tuple[int, ...]) -> int:
     return sorted(values)[-1]
+
+
+# --- sessions of records exactly a gap apart -------------------------------------------------------------------------
+
+AHEAD = [("x", 0, -5), ("a", 1, 0), ("x", 0, 10)]
+BEHIND = [("x", 0, 10), ("a", 2, 10)]
+"""The last record is on time when both splits have come to 9, the last timestamp of the session that it continues."""
+
+GAP = EventTimeSessionWindows.with_gap(10)
+
+
+class OwnSessions(EventTimeSessionWindows):
+    """Merges as its base does, by a method of its own."""
+
+    def merge_windows(self, windows: Iterable[Any], callback: Any) -> None:
+        super().merge_windows(list(windows), callback)
+
+
+def values(stream: Any, assigner: WindowAssigner[Any, Any], lateness: int = 0) -> DataStream:
+    """Of each key and session: start, end, values."""
+    windowed = stream.key_by("f0").window(assigner).allowed_lateness(lateness).side_output_late_data(LATE)
+    return windowed.process(Contents(), CONTENTS)
+
+
+def counts(stream: Any, lateness: int) -> DataStream:
+    """The same with the number of values in their place."""
+    windowed = stream.key_by("f0").window(GAP).allowed_lateness(lateness).side_output_late_data(LATE)
+    return windowed.aggregate(count())
+
+
+def of_both(stream: Any, how: str) -> DataStream:
+    """The values of both records of each pair, or of all records; of a stream with itself."""
+    if how == "join":
+        windows = stream.join(stream).where("f0").equal_to("f0").window(GAP)
+        return windows.apply(lambda one, other: (one[0], 10 * one[1] + other[1]), output_type=PAIR)
+    windows = stream.co_group(stream).where("f0").equal_to("f0").window(GAP)
+    return windows.apply(lambda ones, others: [(ones[0][0], 10 * len(ones) + len(others))], output_type=PAIR)
+
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+CONTENTS_OF_ONE = [("a", 0, 20, "1,2")]
+SESSIONS: dict[str, tuple[Any, list[Any]]] = {
+    "columns": (lambda stream: counts(stream, 0), [("a", 0, 20, 2)]),
+    "columns, kept for late records": (lambda stream: counts(stream, 5), [("a", 0, 20, 2)]),
+    "contents": (lambda stream: values(stream, GAP), CONTENTS_OF_ONE),
+    "contents, kept for late records": (lambda stream: values(stream, GAP, 5), CONTENTS_OF_ONE),
+    "gaps of records": (
+        lambda stream: values(stream, EventTimeSessionWindows.with_dynamic_gap(lambda event: 10)),
+        CONTENTS_OF_ONE,
+    ),
+    "an own class": (lambda stream: values(stream, OwnSessions(10)), CONTENTS_OF_ONE),
+    "join": (lambda stream: of_both(stream, "join"), [("a", value) for value in (11, 12, 21, 22)]),
+    "co-group": (lambda stream: of_both(stream, "co-group"), [("a", 22)]),
+}
+
+
+@pytest.mark.parametrize("kind", SESSIONS)
+@pytest.mark.parametrize(
+    "cut", [WHOLE, Cut((1,)), Cut((2,), parallelism=(2, 1), restarts=frozenset({1, 2})), Cut((1, 2), batch=1)], ids=str
+)
+def test_sessions_of_records_exactly_a_gap_apart(kind: str, cut: Cut) -> None:
+    """However far one split is ahead, a record on time at the end of a session continues it; no result is late."""
+    define, expected = SESSIONS[kind]
+
+    def build(job: Job) -> None:
+        sessions = job.keyed("sessions", define(job.source("events", [AHEAD, BEHIND], 0)))
+        job.sink("out", sessions.filter(lambda row: row[0] == "a"))
+        again = sessions.filter(lambda row: row[0] == "a").key_by(lambda row: row[0], Types.STRING())
+        windowed = again.window(TumblingEventTimeWindows.of(20)).side_output_late_data(OutputTag("too late"))
+        rows = job.keyed("again", windowed.aggregate(count()))
+        job.sink("again", rows)
+
+    found = run(build, cut)
+    assert multiset(found["out"]) == multiset([(row, 19) for row in expected])
+    assert [(tuple(row), time) for row, time in found["again"]] == [(("a", 0, 20, len(expected)), 19)]

@@ -180,6 +180,11 @@ class ShowingModel(WindowModel):
         self._shown: dict[Any, list[Row]] = {}
         self._arrived: list[Row] = []
 
+    def behind(self, watermark: int) -> int:
+        """The event time of the windows: those that merge where they touch fire when no record at their end is left."""
+        lags = self._merges and self.assigner.is_event_time() and watermark not in (MIN, MAX)
+        return watermark - 1 if lags else watermark
+
     def arrive(self, key: Any, record: Row) -> None:
         """A record comes."""
         self._arrived.append(Row(**record.as_dict()))  # a row that is no other one
@@ -241,9 +246,9 @@ def play(
             model.advance_processing_time(event.clock)
         model.context.now = event.clock
         for watermark, record in times.run(source, event):
-            model.advance_watermark(watermark)
+            model.advance_watermark(model.behind(watermark))
             model.arrive(key(record), record)
-        model.advance_watermark(times.watermark)
+        model.advance_watermark(model.behind(times.watermark))
     if is_batch:
         _end_clock(model)
 

@@ -74,6 +74,7 @@ class OperatorSpec(ABC):
         state_kinds: the kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs.
         is_timeless: whether it does the same whatever the event time is.
         wants_common_time: whether it cannot run where every split has an event time of its own, before any shuffle.
+        event_time_lag: by how many milliseconds its event time is behind that of its inputs.
         is_deterministic: whether it gives the same for the same records whenever it runs; a service need not.
     """
 
@@ -82,6 +83,7 @@ class OperatorSpec(ABC):
     state_kinds: ClassVar[StateKinds] = NO_STATE
     is_timeless: ClassVar[bool] = False
     wants_common_time: ClassVar[bool] = False
+    event_time_lag: ClassVar[int] = 0
     is_deterministic: ClassVar[bool] = True
 
     @abstractmethod

@@ -12,6 +12,7 @@ from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
 from headrace.operators.window.stores import RESULT
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import window_serializer
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger
@@ -64,6 +65,14 @@ class TriggeredWindowSpec(WindowSpec):
     allowed_lateness: int
     late_tag: OutputTag | None
     accumulation_mode: AccumulationMode
+
+    @property
+    def event_time_lag(self) -> int:  # type: ignore[override]
+        """That of windows which merge where they touch: a record at the end of one is still part of it.
+
+        It is not late before the watermark reaches the end, so no window may fire earlier, at its last timestamp.
+        """
+        return 1 if isinstance(self.assigner, MergingWindowAssigner) and self.assigner.is_event_time() else 0
 
     @property
     def plain_trigger(self) -> Trigger[Any, Any]:
@@ -209,6 +218,10 @@ class ColumnarSpec(WindowSpec):
     """
 
     asked: AggregatedWindowSpec
+
+    @property
+    def event_time_lag(self) -> int:  # type: ignore[override]
+        return self.asked.event_time_lag
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the windows over such records."""

@@ -121,7 +121,7 @@ class StoredState:
         job_id, generation = self._manifest.job_id, self._manifest.generation
         for number in range(planned.parallelism):
             start = starts[planned.stage, number]
-            watermark = start.watermarks.get(planned.node.id, MIN_WATERMARK)
+            watermark = start.event_time_of(planned.node)
             states = open_state(self._plan, planned.stage, number, self._blob.state, start)
             try:
                 context = operator_context(self._plan, planned, number, states)

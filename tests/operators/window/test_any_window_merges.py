@@ -112,7 +112,7 @@ def test_a_merge_into_the_past_is_refused() -> None:
             if len(found := list(windows)) > 1:
                 callback.merge(found, TimeWindow(0, 1))
 
-    with pytest.raises(UserFunctionError, match="which is over already: the watermark is 7"):
+    with pytest.raises(UserFunctionError, match="which is over already: the event time is 6"):
         drive(Shrinking(100), show, [*at(1), 7, *at(20)])
 
 

@@ -54,7 +54,7 @@ def told(valve: WatermarkValve) -> list[Any]:
 
 
 def test_one_input_passes(valve: WatermarkValve) -> None:
-    valve.begin({7: 5}, 5)
+    valve.begin({7: 5}, 5, 5)
     valve.accept(7, edge(7), batch(("a", 5), ("b", 9)))
     valve.advance(7, 20)
     assert told(valve) == [("a", 5), ("b", 9), 20]
@@ -62,7 +62,7 @@ def test_one_input_passes(valve: WatermarkValve) -> None:
 
 
 def test_the_slower_of_two_counts(valve: WatermarkValve) -> None:
-    valve.begin({7: 5, EXCHANGE: 8}, 5)
+    valve.begin({7: 5, EXCHANGE: 8}, 5, 5)
     valve.accept(EXCHANGE, edge(1), batch(("a", 10), ("b", 30)))
     valve.advance(7, 20)
     valve.accept(EXCHANGE, edge(1), batch(("c", 40)))
@@ -72,8 +72,21 @@ def test_the_slower_of_two_counts(valve: WatermarkValve) -> None:
     assert told(valve) == [("a", 5), ("b", 5), 20, ("c", 20), ("d", 25), ("e", 40), 50, 60]
 
 
+def test_event_time_behind_that_of_the_inputs() -> None:
+    """It neither falls below where it was, nor is the end of the input put off."""
+    valve = WatermarkValve(Recorder(), lag=1)
+    valve.begin({7: MIN_WATERMARK}, MIN_WATERMARK, MIN_WATERMARK)
+    valve.accept(7, edge(7), batch(("a", MIN_WATERMARK), ("b", MIN_WATERMARK + 1), ("c", 5)))
+    valve.advance(7, 9)
+    assert (told(valve), valve.watermark) == ([("a", MIN_WATERMARK), ("b", MIN_WATERMARK), ("c", 4), 8], 9)
+    valve.begin({7: 9}, 9, 9)  # as a checkpoint has it of a time before there was a lag
+    valve.accept(7, edge(7), batch(("d", 9), ("e", 10), ("f", 11), ("g", MAX_WATERMARK)))
+    valve.advance(7, MAX_WATERMARK)
+    assert told(valve) == [("d", 9), ("e", 9), ("f", 10), ("g", MAX_WATERMARK), MAX_WATERMARK]
+
+
 def test_time_never_goes_back(valve: WatermarkValve) -> None:
-    valve.begin({7: MIN_WATERMARK, 8: 100}, 90)
+    valve.begin({7: MIN_WATERMARK, 8: 100}, 90, 90)
     valve.accept(7, edge(7), batch(("new", MIN_WATERMARK)))
     valve.accept(8, edge(8), batch(("old", 100)))
     valve.advance(7, 50)
@@ -82,7 +95,7 @@ def test_time_never_goes_back(valve: WatermarkValve) -> None:
 
 
 def test_an_idle_input_has_no_say(valve: WatermarkValve) -> None:
-    valve.begin({8: 10}, 10)
+    valve.begin({8: 10}, 10, 10)
     valve.accept(7, edge(7), batch(("a timer of an idle input", 3)))
     valve.advance(7, 3)
     valve.accept(8, edge(8), batch(("b", 12)))
@@ -121,7 +134,7 @@ def test_branches_that_merge_go_by_what_all_had_reached_at_each_record(valve: Wa
     output.forks[None] = Fork(WatermarkLog(lambda: 0), [branch.log for branch in branches], [merge])
     for branch in branches:
         output.add(None, branch)
-    valve.begin({0: 0, 1: 0}, 0)
+    valve.begin({0: 0, 1: 0}, 0, 0)
     records = ["5:1", "9:2", "3:30", "3:30", "20:40", "0:0"]
     for start in range(0, len(records), size):
         output.emit(batch(*((record, 0) for record in records[start : start + size])))

@@ -13,6 +13,7 @@ from headrace.runtime.task.dependencies import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.graph.nodes import Node
     from headrace.metrics.measurements import Measurements
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.failures import TaskFailure
@@ -87,7 +88,7 @@ class PartitionContext:
 
     Attributes:
         versions: the state to read; several after a change of parallelism.
-        watermarks: by node id, the event time that each operator has reached.
+        watermarks: by node id, the watermark that all inputs of each operator have reached.
         outputs: by node id, the watermark that each operator has passed on.
         adoptions: runs that were compacted in the background and now replace others.
         dealt: by uid, the operators whose state without keys is dealt out again, with the numbers of subtasks that they
@@ -103,12 +104,16 @@ class PartitionContext:
     generators: Mapping[int, Any] = field(default_factory=dict)
 
     def watermark_of(self, node: int) -> int:
-        """The event time that an operator has reached."""
+        """The watermark that all inputs of an operator have reached."""
         return self.watermarks.get(node, MIN_WATERMARK)
 
     def output_of(self, node: int) -> int:
         """The watermark that an operator has passed on."""
         return self.outputs.get(node, MIN_WATERMARK)
+
+    def event_time_of(self, node: Node) -> int:
+        """The event time that an operator has reached: that of its inputs, or, behind these, what it has passed on."""
+        return self.output_of(node.id) if node.spec.event_time_lag else self.watermark_of(node.id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class OperatorChain:
             if not planned.node.inputs:
                 self.sources[planned.node.id] = self._source(planned, reader_context)
             elif partition < planned.parallelism:
-                watermark = MIN_WATERMARK if start is None else start.watermark_of(planned.node.id)
+                watermark = MIN_WATERMARK if start is None else start.event_time_of(planned.node)
                 self.members[planned.node.id] = self._member(planned, maker, watermark)
         self._closing += [source.close for source in self.sources.values()]
         self._wire()
@@ -202,7 +202,7 @@ class OperatorChain:
             context=context,
             output=BroadcastingOutput(context, operator.maker),
             operator=operator,
-            valve=WatermarkValve(operator),
+            valve=WatermarkValve(operator, planned.node.spec.event_time_lag),
             checkpointed=checkpointed(planned.node.spec.functions),
         )
 

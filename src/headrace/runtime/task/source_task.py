@@ -139,7 +139,7 @@ class _SourcePath:
         for node, member in self._members.items():
             inputs = {edge.id: self._reached[edge.source].output.watermark for edge in self._inputs(member)}
             start = min(inputs.values())
-            member.valve.begin(inputs, start)
+            member.valve.begin(inputs, start, MIN_WATERMARK)
             if (timestamps := member.timestamps) is not None:
                 start = assignment.starts.get(node, MIN_WATERMARK)
                 timestamps.restore_generator(assignment.generators.get(node))

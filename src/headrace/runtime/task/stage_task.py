@@ -91,11 +91,11 @@ class StageTask:
         watermarks: dict[int, int] = {}
         for node, member in chain.members.items():
             reached, output = start.watermark_of(node), start.output_of(node)
-            watermarks[node] = reached
+            watermarks[node] = start.event_time_of(member.planned.node)
+            member.valve.begin(self._inputs(member, reached), reached, watermarks[node])
             if (timestamps := member.timestamps) is not None:
                 watermarks[node] = output
                 timestamps.restore_generator(start.generators.get(node))
-            member.valve.begin(self._inputs(member, reached), reached)
             member.output.watermark = output
             for sender in member.senders:
                 sender.begin_channel(chain.partition, 0, output, self._context.epoch)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace.common.constants import MIN_WATERMARK
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.row import symbols_of
 from headrace.graph.specs import CHANGES
@@ -14,6 +14,8 @@ from headrace.operators.user_code import record_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping
+
+    import numpy.typing as npt
 
     from headrace.common.batch import Batch
     from headrace.operators.base import Operator, OperatorContext
@@ -59,25 +61,33 @@ class WatermarkValve:
 
     Args:
         operator: the operator.
+        lag: by how many milliseconds its event time is behind that of its inputs.
+
+    Attributes:
+        watermark: what all inputs have reached.
     """
 
-    def __init__(self, operator: Operator) -> None:
+    def __init__(self, operator: Operator, lag: int = 0) -> None:
         self.operator = operator
         self.watermark = MIN_WATERMARK
         self.records = 0
+        self._lag = lag
+        self._event_time = MIN_WATERMARK
         self._inputs = Inputs()
         self._only: int | None = None
 
-    def begin(self, inputs: Mapping[int, int], watermark: int) -> None:
+    def begin(self, inputs: Mapping[int, int], watermark: int, event_time: int) -> None:
         """Start of an epoch, or of a piece of a split.
 
         Args:
             inputs: the watermark of each input that is not idle.
-            watermark: the event time that the operator has reached.
+            watermark: what all inputs have reached.
+            event_time: the event time that the operator has reached.
         """
         self._inputs.begin(inputs)
         self._only = None if len(inputs) > 1 else next(iter(inputs), None)
         self.watermark = watermark
+        self._event_time = event_time
 
     def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
         """Passes on records of one input, under no watermark that another input has not reached."""
@@ -113,13 +123,26 @@ class WatermarkValve:
         """One input has reached ``watermark``; an idle one has no say."""
         self._inputs.advance(source, watermark)
         self.watermark = max(self._inputs.slowest(), self.watermark)
-        self.operator.advance_watermark(self.watermark)
+        self.operator.advance_watermark(self._behind(self.watermark))
 
     def _pass(self, input_index: int, batch: Batch) -> None:
         self.watermark = batch.last_watermark
         if not self.operator.takes_changes:
             _refuse_changes(batch, self.operator.context)
+        if self._lag:
+            batch = batch.with_watermarks(self._all_behind(batch.watermarks))
         self.operator.process(input_index, batch)
+
+    def _behind(self, watermark: int) -> int:
+        """The operator's event time where its inputs have reached a watermark."""
+        if not self._lag or watermark == MAX_WATERMARK:
+            return watermark
+        return max(watermark - self._lag, self._event_time)
+
+    def _all_behind(self, watermarks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The same of many watermarks."""
+        behind = np.maximum(np.maximum(watermarks, MIN_WATERMARK + self._lag) - self._lag, self._event_time)
+        return np.where(watermarks == MAX_WATERMARK, MAX_WATERMARK, behind)
 
     def _limit(self, sources: Collection[int]) -> int | None:
         """What all inputs but these have reached; these come on their own, so it does not move meanwhile."""

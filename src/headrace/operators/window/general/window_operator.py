@@ -312,7 +312,7 @@ class WindowOperator(FunctionOperator):
     def _check_not_late(self, window: Any) -> None:
         now = self._lifetimes.now
         if self._lifetimes.end(window) <= now:
-            name = "watermark" if self._is_event_time else "processing time"
+            name = "event time" if self._is_event_time else "processing time"
             raise InvalidProgramError(
                 f"windows were merged into {window!r}, which is over already: the {name} is {now}. The window that "
                 f"{type(self._assigner).__name__}.merge_windows gives must not end before those that it is made of"
