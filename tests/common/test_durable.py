@@ -6,6 +6,7 @@ import ast
 import errno
 import os
 import resource
+import shutil
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -181,6 +182,51 @@ def test_the_answer_to_a_link_was_lost(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(os, "link", original)
     assert not create_exclusively(tmp_path / "file", b"other")
     assert (tmp_path / "file").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("way", ["write_file", "create_exclusively", "pieces"])
+def test_a_writer_that_stood_still_finds_its_file_removed(
+    way: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have taken it for that of a dead process."""
+    removed: list[str] = []
+
+    def remove_first(source: Path) -> None:
+        if len(removed) < times:
+            removed.append(source.name)
+            source.unlink()
+
+    for module, function in ((os, "link"), (Path, "replace")):
+        original = getattr(module, function)
+
+        def stand_still(source: Path, target: Path, original: Callable[..., object] = original) -> object:
+            remove_first(source)
+            return original(source, target)
+
+        monkeypatch.setattr(module, function, stand_still)
+    content = CONTENT * 300
+    if way == "create_exclusively":
+        assert create_exclusively(tmp_path / "file", content)
+    else:
+        pieces = [content[:1_000], content[1_000:]]
+        write_file(tmp_path / "file", iter(pieces) if way == "pieces" else pieces, durable=False)
+    assert (tmp_path / "file").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert len(set(removed)) == times
+
+
+def test_a_folder_that_goes_while_a_file_is_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+
+    def pieces() -> Iterator[bytes]:
+        yield b"1"
+        shutil.rmtree(tmp_path / "folder")
+        yield b"2"
+
+    with pytest.raises(FileNotFoundError):
+        write_file(tmp_path / "folder" / "file", pieces())
+    assert not list(tmp_path.iterdir())
 
 
 def test_names_of_unfinished_files() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from headrace.common.errors import LogError
@@ -99,6 +102,32 @@ def test_a_producer_that_stood_still_does_not_write_into_the_past(value: bytes) 
     Log(folder).maintain(fully=True)
     others_go_on(folder)
     assert f"memory/commits/{stale}" not in folder.files
+
+
+@pytest.mark.parametrize("value", [b"v", LARGE], ids=["inline", "file"])
+def test_a_producer_that_stood_still_while_others_cleaned_up(
+    value: bytes, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its commit record has no name yet, and is removed with what dead processes have left."""
+    log.create_topic("all")
+    link, unnamed = os.link, list[Path]()
+
+    def stand_still(source: Path, target: Path) -> None:
+        if not unnamed:
+            unnamed.append(source)
+            for _ in range(12):
+                with Producer(Log(log.folder)) as other:
+                    other.send("all", b"other")
+            Log(log.folder).maintain(fully=True)
+            assert not source.exists()
+        link(source, target)
+
+    with Producer(Log(log.folder)) as producer:
+        producer.send("all", value)
+        monkeypatch.setattr(os, "link", stand_still)
+        producer.flush()
+    assert len(unnamed) == 1
+    assert log.read("all").read_all().column("value").to_pylist() == [*[b"other"] * 12, value]
 
 
 def test_a_reader_that_stood_still_does_not_read_what_was_written_into_the_past() -> None:

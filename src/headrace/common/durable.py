@@ -19,12 +19,19 @@ import re
 import stat
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from typing_extensions import Buffer
+
+T = TypeVar("T")
+
+_TRIES: Final = 10
+"""How often a file is written anew that others have removed before it had its name."""
+
+_BLOCK_BYTES: Final = 1 << 20
 
 _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 
@@ -74,12 +81,7 @@ def write_file(
     Raises:
         OSError: when it cannot be written whole, and is not there then; or when it is, but not known to be durable.
     """
-    temporary = _written_beside(path, chunks, permissions, durable=durable)
-    try:
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    _written(path, chunks, permissions, lambda temporary: temporary.replace(path), durable=durable)
     if durable:
         sync_folder(path.parent)
 
@@ -93,11 +95,14 @@ def create_exclusively(path: Path, content: bytes, permissions: Permissions = Pe
     Raises:
         OSError: when that cannot be told, or the file cannot be written.
     """
-    temporary = _written_beside(path, (content,), permissions, durable=True)
-    try:
-        created = _link(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+
+    def link(temporary: Path) -> bool:
+        try:
+            return _link(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    created = _written(path, (content,), permissions, link, durable=True)
     if created:
         sync_folder(path.parent)
     return created
@@ -270,23 +275,50 @@ def _link(source: Path, target: Path) -> bool:
     return True
 
 
-def _written_beside(path: Path, chunks: Iterable[Buffer], permissions: Permissions, *, durable: bool) -> Path:
-    """A file with the content, under a temporary name in the same folder."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    descriptor = _create(temporary, permissions)
-    try:
-        with _naming(path), _closing(descriptor):
-            size = 0
-            for chunk in chunks:
-                write_all(descriptor, chunk)
-                size += _length(chunk)
-            _expect_size(descriptor, size, temporary)
-            if durable:
-                os.fsync(descriptor)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
+def _written(
+    path: Path, chunks: Iterable[Buffer], permissions: Permissions, name: Callable[[Path], T], *, durable: bool
+) -> T:
+    """Write a file under a temporary name in the same folder, and have it named.
+
+    While a process stands still, others may take what it has not named for that of a dead one, and remove it. The open
+    file has its content all the same, which is written anew.
+    """
+    with contextlib.ExitStack() as stack:
+        for left in range(_TRIES, 0, -1):
+            temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+            descriptor = _create(temporary, permissions)
+            try:
+                with _naming(path), _closing(descriptor):
+                    size = _fill(descriptor, chunks, temporary, durable=durable)
+                    kept = stack.enter_context(_closing(os.dup(descriptor)))
+                return name(temporary)
+            except FileNotFoundError:
+                if left == 1 or temporary.exists() or not path.parent.exists():
+                    temporary.unlink(missing_ok=True)
+                    raise
+                chunks = _content(kept, size)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+    raise AssertionError("the last try has returned or raised")
+
+
+def _fill(descriptor: int, chunks: Iterable[Buffer], path: Path, *, durable: bool) -> int:
+    """Write a whole file; how many bytes it has."""
+    size = 0
+    for chunk in chunks:
+        write_all(descriptor, chunk)
+        size += _length(chunk)
+    _expect_size(descriptor, size, path)
+    if durable:
+        os.fsync(descriptor)
+    return size
+
+
+def _content(descriptor: int, size: int) -> Iterator[bytes]:
+    """What is in an open file."""
+    for at in range(0, size, _BLOCK_BYTES):
+        yield os.pread(descriptor, _BLOCK_BYTES, at)
 
 
 @contextlib.contextmanager
@@ -301,16 +333,16 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _closing(descriptor: int) -> Iterator[None]:
+def _closing(descriptor: int) -> Iterator[int]:
     try:
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
 def _create(path: Path, permissions: Permissions) -> int:
     mode = permissions.of_files
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
     if mode is not None:
         os.fchmod(descriptor, mode)  # the umask may have taken from it
     return descriptor
