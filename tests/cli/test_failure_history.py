@@ -36,6 +36,16 @@ def test_it_shows_what_a_job_has_failed_with(tmp_path: Path, console: Console) -
     assert "epoch 8: InfrastructureError; the job ended" in second
 
 
+def test_a_job_that_waits_for_its_restart(tmp_path: Path, console: Console) -> None:
+    files = FailureHistory(PosixFolder(tmp_path))
+    for number in range(2):
+        files.add(JobFailure(0, 1_000_000 + number, 7, "InfrastructureError", "a node is gone", number, 60.0))
+    assert run_failures(str(tmp_path), {}, console, now=1_060_000) == 0
+    first, second = shown(console).split("2. ")
+    assert "restart 1 of the run followed in 1 min 00 s" in first
+    assert "RESTARTING: restart 2 of the run follows in 1 min 00 s" in second
+
+
 def test_a_directory_without_failures(tmp_path: Path, console: Console) -> None:
     (tmp_path / "generations").mkdir()
     (tmp_path / "generations" / "000000000000").write_text("")

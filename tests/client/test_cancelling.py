@@ -118,8 +118,26 @@ LONG_DELAY = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-de
 def test_before_a_failed_epoch_is_run_again(always_failing: threading.Event) -> None:
     client = endless(**LONG_DELAY)
     assert always_failing.wait(PATIENCE)
+    wait_until(lambda: client.get_job_status().result() is JobStatus.RESTARTING)
+    assert repr(client) == "JobClient('endless', RESTARTING)"
     client.cancel().result(timeout=PATIENCE)
     assert_cancelled(client)
+
+
+def test_a_job_that_has_begun_again_is_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, failed = LocalRuntime.run_epoch, threading.Event()
+
+    def run_epoch(self: LocalRuntime, context: EpochContext) -> list[TaskReport]:
+        if not failed.is_set():
+            failed.set()
+            raise InfrastructureError("a node is gone")
+        return original(self, context)
+
+    monkeypatch.setattr(LocalRuntime, "run_epoch", run_epoch)
+    client = endless(**LONG_DELAY | {"restart-strategy.fixed-delay.delay": "10 ms"})
+    wait_until(lambda: epochs(client))
+    assert client.get_job_status().result() is JobStatus.RUNNING
+    client.cancel().result(timeout=PATIENCE)
 
 
 def test_a_stop_before_a_failed_epoch_is_run_again_is_a_clean_one(always_failing: threading.Event) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headrace.client.progress import listener as listener_module
 from headrace.client.progress.job_progress import JobProgress, RateMeter
 from headrace.client.progress.lines import last_line, progress_line
 from headrace.client.progress.listener import LineListener, PanelListener, QuietListener, listener_for
@@ -19,6 +20,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
 from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
 from headrace.jobmanager.sources.progress import SourceProgress
+from headrace.jobmanager.watermark_progress import SplitProgress, WatermarkProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -196,6 +198,70 @@ def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> N
         "job 'j' ended at epoch 20: 20",
     ]
     assert listener.last_epochs == {"j": 20}
+
+
+def test_lines_become_rare_while_nothing_happens(
+    console: Console, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, "_LOOK_SECONDS", 1e6)  # here the test looks
+    listener = LineListener(console, clock)
+
+    def said_within(seconds: int) -> list[str]:
+        before = len(printed(console))
+        for _ in range(seconds):
+            clock.now += 1
+            listener.look()
+        return printed(console)[before:].splitlines()
+
+    listener.starting("Spark, master local[2]")
+    assert said_within(20) == [
+        "no job has begun yet: starting Spark, master local[2], 6.0 s",
+        "no job has begun yet: starting Spark, master local[2], 17.0 s",
+    ]
+    listener.job_started(JobStart("j", "id"))
+    assert said_within(5) == []
+    assert said_within(15) == ["j: no epoch yet, 6.0 s after its start", "j: no epoch yet, 17.0 s after its start"]
+    listener.epoch_completed(epoch(1))
+    idle = said_within(3600)
+    assert [line.rpartition(", ")[2] for line in idle[1:6]] == [
+        "last epoch 14.0 s ago",
+        "last epoch 35.0 s ago",
+        "last epoch 1 min 16 s ago",
+        "last epoch 2 min 37 s ago",
+        "last epoch 5 min 18 s ago",
+    ]
+    assert len(idle) == 16  # one every five minutes by then
+    listener.epoch_completed(epoch(2))
+    clock.now += 5
+    listener.epoch_completed(epoch(3))
+    assert printed(console).splitlines()[-1].startswith("j: epoch 3, ")
+    listener.epoch_failed(4, OSError("disk [full]"), 60.0)
+    assert said_within(6) == [progress_line(listener.jobs()[0])]
+    assert said_within(6) == []
+    listener.close()
+
+
+def test_a_job_that_waits_for_its_restart_says_so(job: JobProgress, terminal: Console, clock: ManualClock) -> None:
+    trouble = "; epoch 15 failed and is run again in 2.0 s: disk [full]"
+    job.failed(15, OSError("disk [full]"), 2.0)
+    assert progress_line(job) == f"fraud [v2]: RESTARTING, no epoch yet{trouble}"
+    terminal.print(panel(job))
+    assert "fraud [v2], RESTARTING, restored epoch 14, 0.0 s" in printed(terminal)
+    job.restarted()
+    assert progress_line(job) == f"fraud [v2]: no epoch yet{trouble}"
+    job.completed(epoch(15))
+    job.failed(16, OSError("disk [full]"), 2.0)
+    assert progress_line(job).startswith("fraud [v2]: RESTARTING, epoch 15, ")
+    job.completed(epoch(16))
+    assert "RESTARTING" not in progress_line(job) + job.standing
+
+
+def test_a_job_whose_splits_are_all_idle_says_so(job: JobProgress) -> None:
+    for idle, told in ((frozenset[int](), "UTC"), (frozenset([1]), "UTC, idle")):
+        splits = (SplitProgress("in", "0", {1: NOON}, idle), SplitProgress("in", "1", {1: NOON}, frozenset([1])))
+        progress = WatermarkProgress(None, None, splits)  # type: ignore[arg-type]
+        job.completed(epoch(15, event_time=progress))
+        assert job.facts["watermark"] == f"2015-05-17 12:00:00 {told}"
 
 
 def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Console, clock: ManualClock) -> None:

@@ -78,6 +78,7 @@ def test_when_all_splits_are_idle_the_furthest_counts() -> None:
         job.take("out")
         job.advance_processing_time(1000)
         job.run_epoch()
+        assert job.watermark("in") == 99  # and not the end of input
         job.push("in", ("a", 70), split=1)
         job.run_epoch()
         assert job.take("out") == [("a", 99)]

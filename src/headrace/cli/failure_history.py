@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from headrace.cli.failures import FAILED, OK
 from headrace.cli.tables import output
 from headrace.client.progress import wording
 from headrace.common.errors import CheckpointError
+from headrace.common.job_status import JobStatus
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
@@ -21,18 +23,22 @@ if TYPE_CHECKING:
     from headrace.common.job_failure import JobFailure
 
 
-def run_failures(location: str, options: Mapping[str, str], console: Console | None = None) -> int:
+def run_failures(
+    location: str, options: Mapping[str, str], console: Console | None = None, now: float | None = None
+) -> int:
     """Print the failures that a checkpoint directory knows of, the latest last.
 
     Args:
         location: the directory.
         options: what the client of an object store is told.
         console: where to print.
+        now: the time in milliseconds; that of the system when left out.
 
     Returns:
         The exit code: 1 when the directory cannot be read, or is none of checkpoints.
     """
     errors, console = console or Console(stderr=True), console or output()
+    now = time.time() * 1000 if now is None else now
     try:
         directory = open_storage(location, options=options)
         failures = FailureHistory(directory).read()
@@ -46,15 +52,19 @@ def run_failures(location: str, options: Mapping[str, str], console: Console | N
     if not failures:
         console.print(Text(f"{directory} knows of no failures"), soft_wrap=True)
     for failure in failures:
-        console.print(_headline(failure), soft_wrap=True)
+        waits = failure is failures[-1] and failure.time + (failure.restart_in or 0) * 1000 > now
+        console.print(_headline(failure, waits=waits), soft_wrap=True)
         for line in _details(failure):
             console.print(Text(f"  {line}"), soft_wrap=True)
     return OK
 
 
-def _headline(failure: JobFailure) -> Text:
+def _headline(failure: JobFailure, *, waits: bool) -> Text:
     if failure.restart_in is None:
         what_then = "the job ended"
+    elif waits:
+        delay = wording.span(failure.restart_in)
+        what_then = f"{JobStatus.RESTARTING.name}: restart {failure.restarts + 1} of the run follows in {delay}"
     else:
         what_then = f"restart {failure.restarts + 1} of the run followed in {wording.span(failure.restart_in)}"
     when = wording.point_in_time(failure.time)

@@ -95,7 +95,7 @@ class JobClient:
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """How the job fares now."""
-        return CompletableFuture.completed(self._status)
+        return CompletableFuture.completed(self._status_now())
 
     def cancel(self) -> CompletableFuture[None]:
         """Give up the epoch that runs and end the job; what was committed stays committed.
@@ -301,13 +301,18 @@ class JobClient:
     def _repr_html_(self) -> str:
         """What notebooks show: how the job fares, and its counters."""
         manifest = self._manager.manifest
-        facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._status.name}
+        facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._status_now().name}
         if manifest is not None:
             facts |= {"job": manifest.job_id, "epoch": manifest.epoch, **dict(sorted(manifest.counters.items()))}
         return framed(type(self).__name__, facts)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._manager.plan.name!r}, {self._status.name})"
+        return f"{type(self).__name__}({self._manager.plan.name!r}, {self._status_now().name})"
+
+    def _status_now(self) -> JobStatus:
+        """The status; one that runs may have failed, and wait until it begins again."""
+        status = self._status
+        return JobStatus.RESTARTING if status is JobStatus.RUNNING and self._manager.is_restarting else status
 
     def _run(self) -> None:
         started = time.monotonic()

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self
 
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
 from headrace.jobmanager.checkpoints.manifests import next_manifest
@@ -183,7 +184,7 @@ class JobExecution:
             running=ran - started,
             checkpointing=done - ran,
             waiting=waited - done,
-            watermark=min((source.watermark() for source in self.sources), default=0),
+            watermark=self._watermark(),
             processing_time=manifest.processing_time,
             state_bytes=manifest.state_bytes or 0,
             counters=manifest.counters,
@@ -191,6 +192,14 @@ class JobExecution:
             event_time=self.event_time(manifest),
             sources=self._readings(planned, reports),
         )
+
+    def _watermark(self) -> int:
+        """The lowest event time of the sources that count; the highest where all are idle."""
+        counting = [source.watermark() for source in self.sources if not source.is_idle()]
+        if counting or not self.sources:
+            return min(counting, default=0)
+        waiting = [source.watermark() for source in self.sources if any(source.unfinished())]
+        return max(waiting, default=MAX_WATERMARK)
 
     def _readings(self, planned: EpochPlan, reports: Sequence[TaskReport]) -> tuple[SourceProgress, ...]:
         """How far each source is behind when an epoch is complete."""

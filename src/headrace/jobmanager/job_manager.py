@@ -105,6 +105,11 @@ class JobManager:
         return self._savepoint_directory
 
     @property
+    def is_restarting(self) -> bool:
+        """Whether the job has failed and has not begun again yet."""
+        return self._supervisor.is_restarting
+
+    @property
     def latest(self) -> EpochStatistics | None:
         """The last epoch that this run has completed; None before the first one."""
         return self._latest

@@ -94,6 +94,7 @@ class ExecutionSupervisor:
         )
         self.recorder: FailureRecorder | None = None
         self.execution: JobExecution | None = None
+        self.is_restarting = False
         self._transient: list[PendingCommit] = []
 
     def restored(self) -> Manifest | None:
@@ -183,6 +184,7 @@ class ExecutionSupervisor:
                 self.checkpoints.check_owner()
             of_checkpoint = isinstance(failure, CheckpointFailedError) or self._is_checkpointing()
             epoch = self.checkpoints.known().epoch + 1
+            self.is_restarting = True
             if not self.failures.await_restart(failure, epoch, is_of_checkpoint=of_checkpoint):
                 return False
             try:
@@ -190,6 +192,7 @@ class ExecutionSupervisor:
             except Exception as another:
                 failure = another
             else:
+                self.is_restarting = False
                 return True
 
     def restart(self) -> None:

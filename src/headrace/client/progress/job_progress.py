@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.progress import wording
+from headrace.common.job_status import JobStatus
 from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ _RATE_SECONDS: Final = 10.0
 """The rate is an average over so much time: long enough not to flicker, short enough to show what happens now."""
 
 _TREND_EPOCHS: Final = 40
+
+_SILENCE_SECONDS: Final = 5.0
+"""After so long without an epoch displays say since when there was none."""
 
 
 def skipped_files(counters: Mapping[str, int]) -> str:
@@ -49,18 +54,22 @@ class RateMeter:
         self._clock = clock
         self._started = clock()
         self._reads: deque[_Read] = deque()
+        self._lock = threading.Lock()
 
     def add(self, records: int) -> None:
         """So many records have just been read."""
-        self._reads.append(_Read(self._clock(), records))
+        with self._lock:
+            self._reads.append(_Read(self._clock(), records))
 
     def rate(self) -> float:
-        """Records in a second; falls to 0 when nothing comes any more."""
+        """Records in a second; falls to 0 when nothing comes any more; whichever thread asks."""
         now = self._clock()
-        while self._reads and self._reads[0].at < now - _RATE_SECONDS:
-            self._reads.popleft()
+        with self._lock:
+            while self._reads and self._reads[0].at < now - _RATE_SECONDS:
+                self._reads.popleft()
+            records = sum(read.records for read in self._reads)
         elapsed = min(now - self._started, _RATE_SECONDS)
-        return sum(read.records for read in self._reads) / elapsed if elapsed > 0 else 0.0
+        return records / elapsed if elapsed > 0 else 0.0
 
 
 @dataclass(slots=True)
@@ -74,6 +83,7 @@ class JobProgress:
         records: how many records this run has read.
         latest: the last epoch; None before the first one.
         note: what went wrong last and is being repaired.
+        is_restarting: whether it has failed and has not begun again yet.
         trend: records a second of the last epochs.
     """
 
@@ -83,13 +93,15 @@ class JobProgress:
     records: int = 0
     latest: EpochStatistics | None = None
     note: str = ""
+    is_restarting: bool = False
     trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_EPOCHS))
     meter: RateMeter = field(init=False)
     started: float = field(init=False)
+    advanced: float = field(init=False)
 
     def __post_init__(self) -> None:
         self.meter = RateMeter(self.clock)
-        self.started = self.clock()
+        self.started = self.advanced = self.clock()
 
     @property
     def name(self) -> str:
@@ -100,6 +112,21 @@ class JobProgress:
     def seconds(self) -> float:
         """How long this run has taken up to now."""
         return self.clock() - self.started
+
+    @property
+    def silence(self) -> str:
+        """How long the job's last epoch, or its start, is ago; empty when it is no long time."""
+        seconds = self.clock() - self.advanced
+        if seconds < _SILENCE_SECONDS:
+            return ""
+        span = wording.span(seconds)
+        return f"{span} after its start" if self.latest is None else f"last epoch {span} ago"
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all of its splits are idle."""
+        splits = () if self.latest is None or self.latest.event_time is None else self.latest.event_time.splits
+        return bool(splits) and all(split.is_idle for split in splits)
 
     @property
     def late_records(self) -> int:
@@ -139,7 +166,8 @@ class JobProgress:
         """Where this run began, and how long ago."""
         restored = self.start.restored_epoch
         origin = "" if restored is None else f"restored epoch {restored}, "
-        return f"{origin}{wording.span(self.seconds)}"
+        status = f"{JobStatus.RESTARTING.name}, " if self.is_restarting else ""
+        return f"{status}{origin}{wording.span(self.seconds)}"
 
     @property
     def facts(self) -> dict[str, str]:
@@ -150,7 +178,7 @@ class JobProgress:
         facts = {
             "records": wording.number(self.records),
             RATE: wording.number(self.meter.rate()),
-            "watermark": wording.watermark(latest.watermark),
+            "watermark": wording.watermark(latest.watermark) + (", idle" if self.is_idle else ""),
             "its lag": "-" if latest.watermark_lag is None else wording.behind(latest.watermark_lag),
             "epoch": f"{latest.epoch} ({latest.seconds:.2f} s)",
             "state": wording.size(latest.state_bytes),
@@ -170,7 +198,8 @@ class JobProgress:
         self.epochs += 1
         self.records += statistics.records
         self.latest = statistics
-        self.note = ""
+        self.advanced = self.clock()
+        self.note, self.is_restarting = "", False
         self.meter.add(statistics.records)
         if statistics.seconds > 0:
             self.trend.append(statistics.records / statistics.seconds)
@@ -184,3 +213,8 @@ class JobProgress:
         """An epoch failed and is run again."""
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         self.note = f"epoch {epoch} failed and is run again in {retry_in:.1f} s: {reason}"
+        self.is_restarting = True
+
+    def restarted(self) -> None:
+        """The job has begun again; the epoch that failed is at work."""
+        self.is_restarting = False

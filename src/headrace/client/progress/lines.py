@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.client.progress import wording
+from headrace.common.job_status import JobStatus
 
 if TYPE_CHECKING:
     from headrace.client.progress.job_progress import JobProgress
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 def progress_line(job: JobProgress) -> str:
     """Where the job is now."""
     latest = job.latest
+    status = f"{JobStatus.RESTARTING.name}, " if job.is_restarting else ""
     if latest is None:
-        return f"{job.name}: no epoch yet"
+        return f"{job.name}: {status}{', '.join(filter(None, ('no epoch yet', job.silence)))}{_trouble(job)}"
     parts = [
         f"epoch {latest.epoch}",
         wording.count(job.records, "record"),
         wording.rate(job.meter.rate()),
-        f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}",
+        f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}{', idle' if job.is_idle else ''}",
         f"state {wording.size(latest.state_bytes)}",
         f"{wording.count(job.late_records, 'late record')} dropped",
     ]
@@ -32,7 +34,13 @@ def progress_line(job: JobProgress) -> str:
         parts.append(job.skipped_files)
     if latest.pending_commits:
         parts.append(wording.count(latest.pending_commits, "pending commit"))
-    return f"{job.name}: {', '.join(parts)}"
+    if job.silence:
+        parts.append(job.silence)
+    return f"{job.name}: {status}{', '.join(parts)}{_trouble(job)}"
+
+
+def _trouble(job: JobProgress) -> str:
+    return f"; {job.note}" if job.note else ""
 
 
 def last_line(job: JobProgress, end: JobEnd) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
+from headrace.client.progress import wording
 from headrace.client.progress.job_progress import JobProgress
 from headrace.client.progress.lines import last_line, progress_line
 from headrace.client.progress.live_panel import LivePanel
@@ -27,6 +28,11 @@ logger = get_logger(__name__)
 
 LINE_SECONDS: Final = 5.0
 """How often a job says where it is, when it says so in lines."""
+
+_LONGEST_LINE_SECONDS: Final = 300.0
+"""How often while nothing happens: each time it waits twice as long, up to this."""
+
+_LOOK_SECONDS: Final = 1.0
 
 
 class ProgressListener(JobListener):
@@ -88,6 +94,12 @@ class ProgressListener(JobListener):
         if job is not None:
             job.failed(epoch, error, retry_in)
 
+    def job_restarted(self, epoch: int) -> None:
+        """Note that the job has begun again."""
+        job = self._job()
+        if job is not None:
+            job.restarted()
+
     def job_ended(self, end: JobEnd) -> None:
         """The last line; nothing when the job never started."""
         with self._lock:
@@ -138,17 +150,74 @@ class QuietListener(ProgressListener):
 
 
 class LineListener(ProgressListener):
-    """One line every few seconds."""
+    """One line every few seconds; ever fewer while nothing happens, so that an idle job does not fill a log.
+
+    A thread of its own says where jobs are that complete no epoch: one waits for Spark, for input, for its restart, or
+    is in the midst of a long epoch.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, clock)
-        self._said: dict[str, float] = {}
+        self._paces: dict[str, tuple[float, float]] = {}  # by job: when it said its last line, and the pause behind it
+        self._pace_lock = threading.Lock()
+        self._waiting_since: float | None = None
+        self._over: threading.Event | None = None
+
+    def starting(self, what: str) -> None:
+        super().starting(what)
+        if self._waiting_since is None:
+            self._waiting_since = self._clock()
+            self._begin_looking()
+
+    def started(self) -> None:
+        self._waiting_since = None
+        self._begin_looking()
 
     def advanced(self, job: JobProgress) -> None:
-        now = self._clock()
-        if now - self._said.get(job.start.job_id, job.started) >= LINE_SECONDS:
-            self._said[job.start.job_id] = now
+        if self._is_due(job.start.job_id, job.started, happens=True):
             self.say(progress_line(job))
+
+    def ended(self) -> None:
+        if not self.jobs():
+            self.close()
+
+    def close(self) -> None:
+        with self._pace_lock:
+            over, self._over = self._over, None
+        if over is not None:
+            over.set()
+
+    def look(self) -> None:
+        """Say where jobs are that have said nothing for a while, and that none has begun yet."""
+        for job in self.jobs():
+            if self._is_due(job.start.job_id, job.started):
+                self.say(progress_line(job))
+        since = self._waiting_since
+        if since is not None and self._is_due("", since):
+            self.say(f"no job has begun yet: starting {self._starting}, {wording.span(self._clock() - since)}")
+
+    def _is_due(self, job: str, began: float, *, happens: bool = False) -> bool:
+        """Whether a line is due; what happens counts as news, and the next line is due soon."""
+        with self._pace_lock:
+            now = self._clock()
+            said, pause = self._paces.get(job, (began, LINE_SECONDS))
+            pause = LINE_SECONDS if happens else pause
+            due = now - said >= pause if happens else now - said > pause
+            if due and not happens:
+                pause = min(2 * pause, _LONGEST_LINE_SECONDS)
+            self._paces[job] = (now if due else said, pause)
+            return due
+
+    def _begin_looking(self) -> None:
+        with self._pace_lock:
+            if self._over is not None:
+                return
+            self._over = threading.Event()
+        threading.Thread(target=self._look_on, args=(self._over,), name="headrace-progress", daemon=True).start()
+
+    def _look_on(self, over: threading.Event) -> None:
+        while not over.wait(_LOOK_SECONDS):
+            self.look()
 
 
 class PanelListener(ProgressListener):

@@ -87,6 +87,10 @@ class NotebookListener(JobListener):
         if self._job is not None:
             self._job.failed(epoch, error, retry_in)
 
+    def job_restarted(self, epoch: int) -> None:
+        if self._job is not None:
+            self._job.restarted()
+
     def job_ended(self, end: JobEnd) -> None:
         if self._job is not None:
             self._last = last_line(self._job, end)

@@ -65,6 +65,7 @@ class SourceCoordinator:
         with self._named_in_errors:
             self._enumerator = self._source.create_enumerator(context)
         self._history = ReadingHistory(now)
+        self._told = MIN_WATERMARK
         self._splits: dict[str, Split] = {}
         self._finished: dict[str, None] = {}  # a set in the order in which they finished
         if snapshot is not None:
@@ -190,7 +191,7 @@ class SourceCoordinator:
         """
         if self._enumerator.is_processing_backlog(now):
             return True
-        watermark = self.watermark()
+        watermark = min((split.watermark for split in self._counting()), default=MAX_WATERMARK)
         return backlog_lag is not None and MIN_WATERMARK < watermark < now - backlog_lag
 
     @property
@@ -225,9 +226,24 @@ class SourceCoordinator:
             self._finished[split_id] = None
 
     def watermark(self) -> int:
-        """The lowest event time of the splits that count."""
-        counting = [split for split in self.unfinished() if not split.idle]
-        return min((split.watermark for split in counting), default=MAX_WATERMARK)
+        """The lowest event time of the splits that count; the highest where all are idle.
+
+        Where the next split has yet to come it is the last that was told.
+        """
+        if counting := self._counting():
+            self._told = min(split.watermark for split in counting)
+        elif idle := list(self.unfinished()):
+            self._told = max(split.watermark for split in idle)
+        elif self.is_complete():
+            return MAX_WATERMARK
+        return self._told
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits for its event time, for now or for good."""
+        return not self._counting() and (any(self.unfinished()) or self.is_complete())
+
+    def _counting(self) -> list[Split]:
+        return [split for split in self.unfinished() if not split.idle]
 
     def advance_watermark(self, split_id: str, watermark: int, now: int) -> None:
         """Say by hand how far a split's event time has come; the next epoch starts from there. It never goes back."""
