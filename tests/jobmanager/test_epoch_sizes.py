@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
+from statistics import fmean
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.jobmanager.epochs.size import EpochLimits, EpochSizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def test_the_first_epoch_has_the_size_that_is_configured() -> None:
@@ -31,8 +37,8 @@ def run(sizer: EpochSizer, epochs: int, fixed: float, each: float, cold: float =
 
 
 def best_rate(target: float, fixed: float, each: float) -> float:
-    """Records a second in epochs of the size that keeps to the target; half of it is for records at least."""
-    for_records = max(target - fixed, target / 2)
+    """Records a second in epochs that keep to the target, or of which half is for records where that is not enough."""
+    for_records = max(target - fixed, fixed)
     return for_records / each / (fixed + for_records)
 
 
@@ -44,11 +50,11 @@ COLD = st.floats(0.0, 20.0)
 @given(FIXED, EACH, COLD)
 def test_epochs_come_to_the_best_size_and_take_little_longer_on_the_way(fixed: float, each: float, cold: float) -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
-    times = run(sizer, 15, fixed, each, cold)
-    records = sizer.budget().records
-    assert records / (fixed + each * records) >= 0.9 * best_rate(1.0, fixed, each)
+    times = run(sizer, 50, fixed, each, cold)
+    read = (sum(times[-20:]) - 20 * fixed) / each
+    assert read / sum(times[-20:]) >= 0.9 * best_rate(1.0, fixed, each)
     assert max(times[1:]) <= fixed + 4.0
-    assert times[-1] <= max(1.1, fixed + 0.55)
+    assert times[-1] <= max(1.1, 2.1 * fixed)
 
 
 def test_a_cold_start_does_not_make_the_next_epoch_smaller_and_a_few_epochs_later_all_is_at_full_size() -> None:
@@ -120,12 +126,13 @@ def test_one_slow_epoch_is_forgotten(fixed: float, each: float, times_as_long: f
 
 
 @given(st.floats(0.0, 0.9), st.floats(1e-7, 1e-5))
-def test_records_that_have_become_ten_times_as_slow_make_epochs_smaller_at_once(fixed: float, each: float) -> None:
+def test_records_that_have_become_ten_times_as_slow_are_believed_after_four_epochs(fixed: float, each: float) -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
     run(sizer, 15, fixed, each)
-    _, second, *others = run(sizer, 8, fixed, 10 * each)
-    assert second <= 2.5
-    assert others[-1] <= max(1.1, fixed + 0.55)
+    slow = run(sizer, 10, fixed, 10 * each)
+    assert slow[1] <= 0.7 * slow[0]
+    assert slow[3] <= 3.5
+    assert slow[-1] <= max(1.1, 2.1 * fixed)
 
 
 @given(st.integers(0, 2**32), st.floats(0.05, 0.5), st.floats(1e-7, 1e-5))
@@ -147,14 +154,70 @@ def test_epochs_at_the_limit_notice_that_records_have_become_slow() -> None:
     """All of one size, so nothing tells what is fixed."""
     sizer = EpochSizer(EpochLimits(100_000, 10**9, 1.0, first_records=100_000))
     run(sizer, 20, 0.0, 1e-6)
-    run(sizer, 3, 0.0, 1e-4)
+    run(sizer, 4, 0.0, 1e-4)
     assert sizer.budget().records == pytest.approx(10_000, rel=0.3)
 
 
 def test_what_an_epoch_costs_whatever_its_size_does_not_make_it_smaller_and_smaller() -> None:
     sizer = EpochSizer(EpochLimits(10**9, 10**9, target_seconds=1.0))
     run(sizer, 30, 3.0, 1e-5)
-    assert sizer.budget().records == pytest.approx(50_000, rel=0.05)
+    assert sizer.budget().records == pytest.approx(300_000, rel=0.05)
+
+
+EACH_OF_MANY = 0.7 / 375_000
+"""Seconds a record, where 375,000 of them take a second with the 0.3 s that an epoch costs without any."""
+
+
+def some(noise: random.Random) -> Iterator[float]:
+    while True:
+        yield noise.choice((3.0, 8.0)) if noise.random() < 0.15 else 0.3
+
+
+def half(noise: random.Random) -> Iterator[float]:
+    while True:
+        yield noise.choice((0.3, 0.3, 3.0, 8.0))
+
+
+def by_turns(noise: random.Random) -> Iterator[float]:
+    while True:
+        yield from (0.3, noise.choice((3.0, 8.0)))
+
+
+def bursts(noise: random.Random) -> Iterator[float]:
+    while True:
+        yield from (0.3 for _ in range(noise.randint(1, 8)))
+        yield from (noise.choice((3.0, 8.0)) for _ in range(noise.randint(1, 4)))
+
+
+@pytest.mark.parametrize("trace", [some, half, by_turns, bursts])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_machine_that_is_busy_with_something_else_does_not_make_records_dear(
+    trace: Callable[[random.Random], Iterator[float]], seed: int
+) -> None:
+    """At least half of what epochs of the best size read, knowing the mean cost; and none has more than it may."""
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    sizes, fixed = [], []
+    for number, cost in enumerate(islice(trace(random.Random(seed)), 120)):
+        sizes.append(sizer.budget().records)
+        fixed.append(cost)
+        sizer.observe(sizes[-1], cost + sizes[-1] * EACH_OF_MANY + (0.0 if number else 5.0))
+    mean = fmean(fixed[10:])
+    rate = sum(sizes[10:]) / (sum(fixed[10:]) + sum(sizes[10:]) * EACH_OF_MANY)
+    assert rate >= 0.5 * best_rate(1.0, mean, EACH_OF_MANY)
+    assert max(sizes) * EACH_OF_MANY <= 2 * (1.0 + max(fixed))
+
+
+@pytest.mark.parametrize("disturbed", [3.0, 8.0, 60.0])
+def test_one_disturbed_epoch_takes_little_from_the_next_and_nothing_from_the_one_after(disturbed: float) -> None:
+    sizer = EpochSizer(EpochLimits(10**9, 10**9, 1.0))
+    run(sizer, 21, 0.3, EACH_OF_MANY)
+    before = sizer.budget().records
+    assert before == pytest.approx(375_000, rel=0.05)
+    sizer.observe(before, disturbed + before * EACH_OF_MANY)
+    after = sizer.budget().records
+    assert before > after >= 0.3 * before
+    sizer.observe(after, 0.3 + after * EACH_OF_MANY)
+    assert sizer.budget().records == pytest.approx(before, rel=0.05)
 
 
 def test_an_epoch_that_had_little_to_read_tells_nothing() -> None:

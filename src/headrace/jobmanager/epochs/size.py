@@ -5,22 +5,26 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common import options
 from headrace.connectors.source import ReadBudget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _GROWTH: Final = 8.0
 """An epoch has at most so many times the records of the one before: what was measured with few records says little
 about many."""
 
 _LONGEST: Final = 2.0
-"""No epoch is made so large that it could take longer than so many times what it should, if all of the last one's time
-went by its records."""
+"""No epoch is made so large that it could take longer than so many times what it should, if all of the quickest one's
+time went by its records. What it should take is the target, or what the shortest of the last ones took."""
+
+_SURE: Final = 0.75
+"""No epoch is made so small that it could not take so much of the target, if all of the quickest one's time went by its
+records; half of that after a slow epoch, and half of that again after two."""
 
 _COLD: Final = 4.0
 _MANY_RECORDS: Final = 250_000
@@ -43,8 +47,11 @@ _REMEMBERED: Final = 16
 """So many epochs tell together what is fixed."""
 
 _SURPRISE: Final = 2.0
-"""An epoch is odd when its records take so many times as long as expected, or as short. One that has so many times the
-records of all before is never odd for being short: it tells the cost of records better than those that were small."""
+"""An epoch is slow when its records take so many times as long as expected, and quick when they take so much less."""
+
+_CONVINCED: Final = 4
+"""So many slow epochs in a row are believed: fewer are as likely a machine that is busy with something else. The
+quickest of so many says within what bounds the next one is."""
 
 _NOISE: Final = 0.1
 """The share of an epoch's time that says nothing."""
@@ -89,24 +96,25 @@ class _Line(NamedTuple):
 class EpochCost:
     """What epochs cost: a fixed part and one for each record, learnt from epochs of different sizes.
 
-    It is the line through the last epochs, in the lower middle of all lines through two of them. An epoch far from it
-    counts at once as far as it was slow. It counts for good when the next one is far from the line, too: then what was
-    before is forgotten.
+    It is the line through the last epochs, in the lower middle of all lines through two of them. Whatever else a
+    machine does makes epochs longer, never shorter. So a quick epoch is believed at once. A slow one is not: either
+    its records were dear, or something disturbed it. Each of several slow epochs in a row moves the cost of a record
+    towards what they tell, so the next one has fewer records, and its own time shows which of both it is. The last of
+    them is believed.
 
     Args:
         target_seconds: how long epochs should take: differences that are small beside it are noise.
 
     Attributes:
-        fixed: seconds.
         each: seconds a record; 0 as long as nothing is known.
     """
 
     def __init__(self, target_seconds: float) -> None:
-        self.fixed = 0.0
         self.each = 0.0
         self._target = target_seconds
         self._epochs: deque[_Measured] = deque(maxlen=_REMEMBERED)
-        self._odd: _Measured | None = None
+        self._slow: list[_Measured] = []
+        self._latest: deque[_Measured] = deque(maxlen=_REMEMBERED)
         self._line = _Line(0.0, 0.0)
         self._is_known = False
 
@@ -120,27 +128,69 @@ class EpochCost:
         """Whether all epochs were so much alike that nothing tells the fixed cost from that of the records."""
         return len(self._epochs) > 1 and not self._is_known
 
+    @property
+    def fixed(self) -> float:
+        """Seconds that most epochs take for other things than their records."""
+        return self._line.fixed
+
+    @property
+    def slow(self) -> int:
+        """How many epochs in a row were slow, and are not believed."""
+        return len(self._slow)
+
+    @property
+    def overhead(self) -> float:
+        """Seconds of a mean epoch that are not for its records, all that disturbs it included, but for the worst."""
+        others = sorted(self._overheads())[:-1]
+        return max(self.fixed, fmean(others)) if others else self.fixed
+
+    @property
+    def quickest(self) -> float:
+        """Seconds a record of the quickest of the last epochs, its fixed cost included: no record takes more."""
+        return min(epoch.seconds / epoch.records for epoch in list(self._latest)[-_CONVINCED:])
+
+    @property
+    def shortest(self) -> float:
+        """Seconds of the shortest epoch that is remembered: the fixed cost is not more."""
+        return min(epoch.seconds for epoch in self._latest)
+
+    def _overheads(self) -> Iterator[float]:
+        return (max(0.0, epoch.seconds - self._line.each * epoch.records) for epoch in self._latest)
+
     def learn(self, records: int, seconds: float) -> None:
         """Learn from an epoch."""
-        epoch = _Measured(records, seconds)
-        if self._is_odd(epoch):
-            if self._odd is None:
-                self._odd = epoch
-                self.each = max(self.each, (seconds - self.fixed) / records)
-                return
+        epoch, expected = _Measured(records, seconds), self._line.each * records
+        self._latest.append(epoch)
+        found = seconds - self._line.fixed
+        is_odd = bool(self._epochs) and abs(found - expected) > _NOISE * max(self._target, seconds)
+        if is_odd and found > expected * _SURPRISE:
+            self._slow.append(epoch)
+            self._suspect()
+            return
+        self._slow.clear()
+        if is_odd and found < expected / _SURPRISE and self._expects(epoch):
             self._epochs.clear()
-            self._epochs.append(self._odd)
-        self._odd = None
+            if seconds < expected:
+                self._latest = deque([epoch], _REMEMBERED)
+            self._line = _Line(max(0.0, seconds - expected), self._line.each)
         self._epochs.append(epoch)
         self._draw(records)
 
-    def _is_odd(self, epoch: _Measured) -> bool:
-        if not self._epochs or not (self._is_known or self._slope([self._epochs[-1], epoch]) is None):
-            return False
-        expected, found = self._line.each * epoch.records, epoch.seconds - self._line.fixed
-        is_far = abs(found - expected) > _NOISE * max(self._target, epoch.seconds)
-        least = 0.0 if epoch.records > _SURPRISE * max(self._epochs).records else expected / _SURPRISE
-        return is_far and not least <= found <= expected * _SURPRISE
+    def _expects(self, epoch: _Measured) -> bool:
+        """Whether other epochs have told what it costs: those of its size, or those of different sizes."""
+        return self._is_known or self._slope([self._epochs[-1], epoch]) is None
+
+    def _suspect(self) -> None:
+        """Learn from slow epochs."""
+        line, slow = self._line, self._slow
+        slope = self._slope(slow)
+        told = min((each.seconds - line.fixed) / each.records for each in slow) if slope is None else slope
+        told = max(told, line.each)
+        self.each = line.each * (told / line.each) ** (len(slow) / _CONVINCED)
+        if len(slow) == _CONVINCED:
+            self._line = _Line(max(0.0, median(each.seconds - told * each.records for each in slow)), told)
+            self._epochs = deque(slow, _REMEMBERED)
+            slow.clear()
 
     def _draw(self, records: int) -> None:
         slope = self._slope(self._epochs)
@@ -152,19 +202,23 @@ class EpochCost:
         for_records = typical - fixed if slope is None else slope * records
         self._is_known = slope is not None
         self._line = _Line(fixed, max(for_records, typical * _LEAST_SHARE) / records)
-        self.fixed, self.each = self._line
+        self.each = self._line.each
 
     def _slope(self, epochs: Iterable[_Measured]) -> float | None:
         """Seconds a record by some epochs; None when they are too much alike to tell."""
+        slopes = self._slopes(epochs)
+        # Not the middle one: where they differ much, too small an epoch costs more than one that is somewhat too large.
+        return max(0.0, slopes[len(slopes) // 3]) if slopes else None
+
+    def _slopes(self, epochs: Iterable[_Measured]) -> list[float]:
+        """Seconds a record by any two epochs that tell, from the least on."""
         ordered = sorted(epochs)
-        slopes = sorted(
+        return sorted(
             (large.seconds - small.seconds) / (large.records - small.records)
             for number, large in enumerate(ordered)
             for small in ordered[:number]
             if self._tell(small, large)
         )
-        # Not the middle one: where they differ much, too small an epoch costs more than one that is somewhat too large.
-        return max(0.0, slopes[len(slopes) // 3]) if slopes else None
 
     def _tell(self, small: _Measured, large: _Measured) -> bool:
         """Whether two epochs tell a fixed cost from one a record: noise must not hide what the difference took."""
@@ -175,8 +229,9 @@ class EpochCost:
 class EpochSizer:
     """Sizes epochs by what the last ones took: flow control by pull.
 
-    Only the cost of the records shrinks with the epoch, so where the fixed part alone exceeds the target, making epochs
-    smaller would make all worse: records then get half the target on top of it.
+    Only the cost of the records shrinks with the epoch, so where the fixed part is most of the target, making epochs
+    smaller would make all worse: records then get as much time as an epoch costs without them. So a job that has much
+    to read gets at least half of what the machine can do.
 
     An epoch that has to be over earlier, since a timer is due, gets its share of the records of a whole one.
     """
@@ -208,7 +263,7 @@ class EpochSizer:
         """
         self._admitted = self._records
         if seconds_left is not None:
-            shortest = max(_SHORTEST_SECONDS, 3 * self._cost.fixed)
+            shortest = max(_SHORTEST_SECONDS, 3 * self._cost.overhead)
             share = self._for_records(max(seconds_left, shortest)) / self._for_records(self._target)
             self._admitted = max(min(self._records, _LEAST_RECORDS), int(self._records * min(share, 1.0)))
         return ReadBudget(self._admitted, self._limits.max_bytes)
@@ -224,26 +279,27 @@ class EpochSizer:
         if records < self._admitted // 2:
             return  # the input was the limit, so nothing calls for another size
         wanted = self._after_cold_start(seconds) if is_cold else self._by_cost(records, seconds)
-        self._records = int(min(max(wanted, self._least(records, seconds)), self._limits.max_records))
+        self._records = int(min(max(wanted, self._least(seconds / records)), self._limits.max_records))
 
-    def _least(self, records: int, seconds: float) -> int:
-        """How many records no epoch has less than, after one of so many that took so long."""
-        return max(1, int(min(_LEAST_RECORDS, records * self._target / seconds)))
+    def _least(self, each: float) -> int:
+        """How many records no epoch has less than; one took so many seconds at most."""
+        return max(1, int(min(_LEAST_RECORDS, self._target / (self._cost.each or each))))
 
     def _after_cold_start(self, seconds: float) -> float:
         most = _GROWTH if self._records < _MANY_RECORDS else math.inf
         return self._records * min(_COLD * self._target / seconds, most)
 
     def _by_cost(self, records: int, seconds: float) -> float:
-        for_records = self._for_records(self._target)
-        safe = max(records * _LONGEST * (self._cost.fixed + for_records) / seconds, self._records)
-        wanted = for_records / self._cost.each
-        if self._cost.is_first_guess and seconds < self._target / _LONGEST:
+        cost = self._cost
+        wanted = self._for_records(self._target) / cost.each
+        safe = max(_LONGEST * max(self._target, cost.shortest) / cost.quickest, self._records)
+        if cost.is_first_guess and seconds < self._target / _LONGEST:
             wanted = safe  # what is fixed of so short an epoch is not known yet, and it may be nearly all
-        wanted = min(wanted, self._records * _GROWTH, safe)
+        sure = _SURE * 0.5**cost.slow * self._target / cost.quickest
+        wanted = min(max(wanted, sure), self._records * _GROWTH, safe)
         is_alike = records * (1 - _TELLING) < wanted < records / (1 - _TELLING)
-        return wanted * (1 - 2 * _TELLING) if is_alike and self._cost.is_guessed else wanted
+        return wanted * (1 - 2 * _TELLING) if is_alike and cost.is_guessed else wanted
 
     def _for_records(self, seconds: float) -> float:
         """How much of an epoch of that length is for its records."""
-        return max(seconds - self._cost.fixed, seconds / 2)
+        return max(seconds - self._cost.fixed, self._cost.overhead)
