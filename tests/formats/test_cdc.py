@@ -159,7 +159,8 @@ def test_texts_of_canal_have_types() -> None:
                 "no image of the row as it is": [debezium(OLD, None, "u"), debezium(None, None, "c")],
                 "'x' is none of c, r, u, d": [debezium(OLD, NEW, "x")],
                 "None is none of": [debezium(OLD, NEW, None), {}, {"payload": debezium(None, OLD, "c")}],
-                "not a JSON object|JSON parse error": [b"[]", debezium(None, {"id": "x"}, "c")],
+                r"\[\] is not an object": [b"[]"],
+                "field 'after.id': \"x\" is not a whole number": [debezium(None, {"id": "x"}, "c")],
             },
         ),
         (
@@ -180,7 +181,7 @@ def test_texts_of_canal_have_types() -> None:
                 ],
                 "no image of the row as it is": [canal("INSERT", None), canal("INSERT", [OLD, None])],
                 "none of INSERT": [canal("ALTER", None)],
-                "changed from|Invalid": [canal("INSERT", [{"id": "x"}])],
+                "field 'data.id': 'x' is not a whole number": [canal("INSERT", [{"id": "x"}])],
             },
         ),
     ],
@@ -342,7 +343,7 @@ def test_metadata_by_other_names_and_for_each_row_of_a_message() -> None:
         debezium(None, OLD, "c") | {"source": "none"},
     ]
     rows, messages, rejected = read(reader, [{"schema": {"type": "struct"}, "payload": each} for each in payloads])
-    assert [row[-2:] for _, row in rows] == [(name, '{"type": "struct"}') for name in ("stock", "stock", "other")]
+    assert [row[-2:] for _, row in rows] == [(name, '{"type":"struct"}') for name in ("stock", "stock", "other")]
     assert messages == [0, 0, 1]
     assert list(rejected) == [2]
     with pytest.raises(InvalidProgramError, match=r"have no metadata 'source\.tabel'"):

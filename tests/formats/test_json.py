@@ -116,7 +116,7 @@ def test_values_without_fields(tmp_path: Path) -> None:
 
 BAD_LINES = [
     "null", "[1]", "5", '{"id": "1"}', '{"id": 1.5}', '{"id": 1', '{"id": 1}{"id": 2}', '{"id": 1} null',
-    '{"id": 1, "id": 2}', '{"name": "\udcff"}', "{'id': 1}", '{"name": 1}', '{"id": 99999999999999999999}',
+    '{"name": "\udcff"}', "{'id': 1}", '{"id": 99999999999999999999}',
 ]  # fmt: skip
 
 

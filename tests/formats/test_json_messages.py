@@ -113,8 +113,8 @@ def test_types_that_arrow_does_not_read() -> None:
         (b'{"id":1,"at":{"x":1,"y":null},"all":[{"x":1,"y":2}]}', None),
         (b'{"id":null,"at":null,"all":null}', None),
         (b'{"at":null,"all":null}', "id"),
-        (b'{"id":1,"at":{"x":1},"all":[]}', "y"),
-        (b'{"id":1,"at":null,"all":[null,{"y":1}]}', "x"),
+        (b'{"id":1,"at":{"x":1},"all":[]}', "at.y"),
+        (b'{"id":1,"at":null,"all":[null,{"y":1}]}', "all[1].x"),
     ],
 )
 def test_missing_fields(message: bytes, missing: str | None) -> None:

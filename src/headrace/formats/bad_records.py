@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
+
+_SHOWN: Final = 200
+"""How many characters of a bad value a reason shows."""
+
+
+class BadValueError(ValueError):
+    """A value of a record does not fit its field. Its text is the reason: which field, which value, what was expected.
+
+    Args:
+        value: the value, as the format spells it.
+        expected: what it should be, as ``a whole number from 0 to 9``.
+        path: the field; within nested records, lists and maps ``order.items[2].price``.
+    """
+
+    def __init__(self, value: str, expected: str, path: str = "") -> None:
+        super().__init__(value, expected, path)
+        self.value = value
+        self.expected = expected
+        self.path = path
+
+    def inside(self, segment: str) -> BadValueError:
+        """The same, seen from the record, or the list, in which the value is.
+
+        Args:
+            segment: the name of the field, or the place in brackets.
+        """
+        separator = "." if self.path and not self.path.startswith("[") else ""
+        return BadValueError(self.value, self.expected, f"{segment}{separator}{self.path}")
+
+    def __str__(self) -> str:
+        shown = self.value if len(self.value) <= _SHOWN else f"{self.value[:_SHOWN]}..."
+        text = f"{f'field {self.path!r}: ' if self.path else ''}{shown} is not {self.expected}"
+        return text.encode("utf-8", errors="backslashreplace").decode()  # there may be lone surrogates in it
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from headrace.common.values.handler import (
     StoredValue,
     TypeHandler,
     WrongValueError,
-    expect_json,
     one_array,
     shown_value,
     valid_mask,
@@ -36,7 +35,6 @@ class BasicHandler(TypeHandler):
     Attributes:
         value_class: the class of which the values come back; its instances go to Arrow as they are.
         expected: what the values have to be, for error messages.
-        json_as_string: whether JSON has the text of such a value, in a string.
         class_tells: whether every instance of the class is a coerced value.
         text_pattern: what a text of such a value looks like; what looks so may still be beyond the type.
         text_form: the same in words, for error messages.
@@ -49,7 +47,6 @@ class BasicHandler(TypeHandler):
     info: BasicTypeInfo
     value_class: ClassVar[type]
     expected: str
-    json_as_string: ClassVar[bool] = False
     class_tells: ClassVar[bool] = True
     text_pattern: ClassVar[re.Pattern[str]] = re.compile("(?s).*")
     text_form: str
@@ -130,12 +127,6 @@ class BasicHandler(TypeHandler):
             ArrowInvalid: when one of them has another form, or is no value of this type.
         """
         raise pa.ArrowInvalid("has no usual form")
-
-    def from_json(self, value: Any) -> Any:
-        if not self.json_as_string or value is None:
-            return value
-        expect_json(value, str, self.info.basic_type.name)
-        return self.parse(value)
 
 
 def refused_by(convert: Callable[[Any], Any], array: pa.Array) -> Mask | None:

@@ -15,7 +15,6 @@ from headrace.common.values.handler import (
     TypeHandler,
     WrongValueError,
     any_of,
-    expect_json,
     first_wrong,
     valid_mask,
 )
@@ -83,12 +82,6 @@ class SequenceHandler(NestedHandler):
     def text_of_present(self, value: Any) -> str:
         return f"[{', '.join(map(self._element.text, value))}]"
 
-    def from_json(self, value: Any) -> Any:
-        if value is None:
-            return None
-        expect_json(value, list, self.info)
-        return list(map(self._element.from_json, value))
-
 
 class MapHandler(NestedHandler):
     """MAP: dicts, also other mappings, in the order of their keys."""
@@ -139,12 +132,6 @@ class MapHandler(NestedHandler):
     def text_of_present(self, value: Any) -> str:
         key, item = self._key.text, self._value.text
         return f"{{{', '.join([f'{key(k)}={item(v)}' for k, v in value.items()])}}}"
-
-    def from_json(self, value: Any) -> Any:
-        if value is None:
-            return None
-        expect_json(value, dict, self.info)
-        return {self._key.parse(key): self._value.from_json(item) for key, item in value.items()}
 
 
 def _encode_part(handler: TypeHandler, values: list[Any], place: str) -> pa.Array:

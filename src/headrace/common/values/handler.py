@@ -178,16 +178,6 @@ class TypeHandler(ABC):
         """
         return self.encode([None if text is None else self.parse(text) for text in texts.to_pylist()])
 
-    def from_json(self, value: Any) -> Any:
-        """A value from what :mod:`json` makes of it, with numbers that have a fraction as ``Decimal``.
-
-        Composite values become tuples. What is not handled here is left to :meth:`encode`.
-
-        Raises:
-            ValueError: when it is no value of this type.
-        """
-        return value
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.info})"
 
@@ -249,16 +239,6 @@ def first_wrong(handler: TypeHandler, values: Sequence[Any]) -> tuple[int, Wrong
         except WrongValueError as error:
             return index, error
     return None
-
-
-def expect_json(value: Any, wanted: type, kind: Any) -> None:
-    """Refuse what is not what JSON has for a type.
-
-    Raises:
-        ValueError: when it is of another class.
-    """
-    if not isinstance(value, wanted):
-        raise ValueError(f"{value!r} is no value of type {kind}")
 
 
 def shown_value(value: object) -> str:

@@ -28,6 +28,9 @@ _EXACT_DOUBLES: Final = 2**53
 """Integers up to this are doubles."""
 
 _DIGITS: Final = re.compile("[+-]?[0-9]+")
+_MOST_DIGITS_OF_EXPONENT: Final = 1000
+"""``1e300000000`` would be three hundred million digits of a file."""
+
 _SINGLE: Final = Struct("<f")
 _PLAIN_FROM: Final = Decimal("0.001")
 _PLAIN_BELOW: Final = Decimal(10_000_000)
@@ -158,9 +161,6 @@ class DoubleHandler(_NumpyHandler):
         """As declared. A number beyond the largest one is infinite, as in Java."""
         return texts.cast(self.storage)
 
-    def from_json(self, value: Any) -> Any:
-        return float(value) if isinstance(value, Decimal | int) and not isinstance(value, bool) else value
-
 
 class FloatHandler(DoubleHandler):
     """FLOAT: floats, rounded to 32 bits."""
@@ -278,13 +278,16 @@ class BigDecHandler(BasicHandler):
         return stored_text(array)
 
     text_pattern = re.compile(r"(?ia:[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|s?nan[0-9]*|inf(?:inity)?))")
-    text_form = "a decimal number such as 12.5"
+    text_form = "a decimal number such as 12.5, whose exponent stands for 1,000 digits at most"
 
     def parse_matching(self, text: str) -> Decimal:
-        return Decimal(text)
-
-    def from_json(self, value: Any) -> Any:
-        return self.parse(value) if isinstance(value, str) else value
+        value = Decimal(text)
+        exponent = value.as_tuple().exponent
+        if isinstance(exponent, int):  # of a finite number, which without an exponent has so many digits
+            digits = max(value.adjusted(), 0) + max(-exponent, 0)
+            if digits > len(text) + _MOST_DIGITS_OF_EXPONENT:
+                raise ValueError(text)
+        return value
 
 
 def _each(convert: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:

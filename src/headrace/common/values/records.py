@@ -18,7 +18,6 @@ from headrace.common.values.handler import (
     TypeHandler,
     WrongValueError,
     any_of,
-    expect_json,
 )
 
 if TYPE_CHECKING:
@@ -120,13 +119,6 @@ class RecordHandler(NestedHandler):
     def joined_texts(self, separator: str, record: Any) -> str:
         """The texts of the fields of a record that can be iterated over."""
         return separator.join([field.text(value) for field, value in zip(self.fields, record, strict=True)])
-
-    def from_json(self, value: Any) -> Any:
-        if value is None:
-            return None
-        expect_json(value, dict, self.info)
-        pairs = zip(self.info.field_names, self.fields, strict=True)
-        return tuple([field.from_json(value.get(name)) for name, field in pairs])
 
 
 class TupleHandler(RecordHandler):

@@ -110,7 +110,6 @@ class BytesHandler(BasicHandler):
     __slots__ = ()
     value_class = bytes
     expected = "bytes"
-    json_as_string = True
 
     def convert(self, value: Any) -> bytes:
         if isinstance(value, bytes | bytearray | memoryview):

@@ -109,7 +109,6 @@ class DateHandler(_BoundedHandler):
     __slots__ = ()
     value_class = datetime.date
     expected = "a datetime.date, not a datetime"
-    json_as_string = True
     width = pa.int32()
     bounds = (_FIRST_DAY, _LAST_DAY)
     unit = "D"
@@ -139,7 +138,6 @@ class TimeHandler(_BoundedHandler):
     __slots__ = ()
     value_class = datetime.time
     expected = "a datetime.time without time zone"
-    json_as_string = True
     class_tells = False
     bounds = (0, _LAST_TIME)
     within = "a time of day, from 00:00 to 23:59:59.999999"
@@ -185,7 +183,6 @@ class TimestampHandler(_BoundedHandler):
         "a datetime without time zone (for those with one declare Types.TIMESTAMP_LTZ(), in a type hint"
         " Annotated[datetime, Types.TIMESTAMP_LTZ()])"
     )
-    json_as_string = True
     class_tells = False
 
     def convert(self, value: Any) -> datetime.datetime:
@@ -271,7 +268,6 @@ class InstantHandler(BasicHandler):
     __slots__ = ()
     value_class = Instant
     expected = "a headrace.common.time.Instant from the years 1678 to 2261"
-    json_as_string = True
 
     def encode_exact(self, values: Sequence[Any]) -> pa.Array:
         nanos = [None if value is None else value.seconds * NANOS_PER_SECOND + value.nanos for value in values]

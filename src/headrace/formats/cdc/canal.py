@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.values import handler_of
 from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, operations_of
 from headrace.formats.cdc.metadata import MetadataField, moment, numbers, text, texts
+from headrace.formats.json.columns import reader_of
 from headrace.formats.json.decoders import decoder_of
+from headrace.formats.json.documents import document_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -77,23 +79,19 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
         }
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
-        texts = RowTypeInfo((Types.STRING(),) * len(self.row_type.field_names), self.row_type.field_names)
-        try:
-            return self._parsed(decoder_of(self._envelope(texts)).messages(messages))
-        except ValueError:
-            return decoder_of(self._envelope(self.row_type)).messages(messages)
-
-    def _envelope(self, row: TypeInformation) -> TypeInformation:
+        row = RowTypeInfo((Types.STRING(),) * len(self.row_type.field_names), self.row_type.field_names)
         rows, text = Types.LIST(row), Types.STRING()
-        return Types.ROW_NAMED(["data", "old", "type", "database", "table"], [rows, rows, text, text, text])
+        envelope = Types.ROW_NAMED(["data", "old", "type", "database", "table"], [rows, rows, text, text, text])
+        return self._parsed(decoder_of(envelope).messages(messages))
 
     def _parsed(self, read: pa.RecordBatch) -> pa.RecordBatch:
         """With values of their types in place of texts."""
-        kinds = self.row_type.field_types
+        named = list(zip(self.row_type.field_names, self.row_type.field_types, strict=True))
         for index, name in enumerate(("data", "old")):
             lists = read.column(name)
             texts = lists.values
-            fields = [_parsed(kind, field) for kind, field in zip(kinds, texts.flatten(), strict=True)]
+            columns = zip(named, texts.flatten(), strict=True)
+            fields = [_parsed(kind, column, f"{name}.{field}") for (field, kind), column in columns]
             rows = pa.StructArray.from_arrays(fields, fields=list(self.row_type.arrow_type), mask=texts.is_null())
             whole = pa.ListArray.from_arrays(lists.offsets, rows, mask=lists.is_null())
             read = read.set_column(index, name, whole)
@@ -134,6 +132,14 @@ def _elements(
     return lists.values.take(pa.array(np.where(there, starts + place, 0), mask=~there))
 
 
-def _parsed(kind: TypeInformation, texts: pa.Array) -> pa.Array:
+def _parsed(kind: TypeInformation, texts: pa.Array, path: str) -> pa.Array:
     """Values of their texts; MySQL's booleans are the numbers 0 and 1."""
-    return texts.cast(pa.bool_()) if kind == Types.BOOLEAN() else handler_of(kind).parse_all(texts)
+    if kind == Types.BOOLEAN():
+        texts = pc.if_else(pc.equal(texts, "1"), "true", pc.if_else(pc.equal(texts, "0"), "false", texts))
+    try:
+        if isinstance(kind, BasicTypeInfo):
+            return handler_of(kind).parse_all(texts)
+        documents = [None if text is None else document_of(text.encode()) for text in texts.to_pylist()]
+        return reader_of(kind).of_documents(documents)
+    except ValueError as error:
+        raise ValueError(f"field {path!r}: {error}") from error

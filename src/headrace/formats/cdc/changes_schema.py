@@ -8,6 +8,7 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.metadata import chosen_metadata, row_type
@@ -66,6 +67,9 @@ class ChangesDeserializationSchema(DeserializationSchema):
         raise UnsupportedOperationError("a message of changes may be several rows: call deserialize_batch(...)")
 
     def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
+        """The rows of messages; an empty one is a tombstone, as in Flink, and gives none."""
+        is_empty = pc.equal(pc.binary_length(messages), 0)
+        messages = pc.if_else(is_empty, pa.scalar(None, messages.type), messages)
         read = decode_good_messages(self._decode_all, messages)
         assert read.columns is not None
         sources = np.arange(len(messages)) if read.messages is None else read.messages

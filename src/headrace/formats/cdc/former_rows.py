@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.cdc.images import Operation
+from headrace.formats.json.documents import document_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,7 +26,7 @@ def told_nulls(
     """
     suspicious = pc.match_substring(messages, b"null").to_numpy(zero_copy_only=False)
     for index in np.flatnonzero(suspicious[rows] & (operations == Operation.UPDATE)).tolist():
-        old = json.loads(messages[int(rows[index])].as_py()).get("old")
+        old = document_of(messages[int(rows[index])].as_py()).get("old")
         element = old[int(place[index])] if isinstance(old, list) and place[index] < len(old) else old
         if isinstance(element, dict):
             yield index, [name for name, value in element.items() if value is None]

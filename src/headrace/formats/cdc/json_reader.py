@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.errors import ConfigurationError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
+from headrace.formats.cdc.debezium_encodings import NANOS, DebeziumEncodings
 from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, operations_of
 from headrace.formats.cdc.metadata import (
     MetadataField,
-    document,
     moment,
     properties,
     text,
@@ -53,6 +54,7 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
         type_info: the type of the rows of the table.
         schema_include: whether messages are ``{"schema": ..., "payload": ...}``, as Kafka Connect writes them unless
             told otherwise.
+        time_unit: the unit of times that are numbers without a schema beside them: ``ms``, ``us`` or ``ns``.
         metadata: names of metadata, or fields by name and the metadata that each holds: ``schema``,
             ``ingestion-timestamp``, ``source.timestamp``, ``source.database``, ``source.schema``, ``source.table`` and
             ``source.properties``.
@@ -71,7 +73,7 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
     operations: ClassVar[Mapping[str, Operation]] = {"c": _INSERT, "r": _INSERT, "u": _UPDATE, "d": _DELETE}
     operation_field = "op"
     known_metadata: ClassVar[Mapping[str, MetadataField]] = {
-        "schema": document("schema"),
+        "schema": text("schema"),
         "ingestion-timestamp": moment("ts_ms", unit="ms"),
         "source.timestamp": moment("source", "ts_ms", unit="ms"),
         "source.database": text("source", "db"),
@@ -85,10 +87,14 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
         type_info: TypeInformation,
         *,
         schema_include: bool = False,
+        time_unit: Literal["ms", "us", "ns"] | None = None,
         metadata: Mapping[str, str] | Sequence[str] = (),
         ignore_parse_errors: bool = False,
     ) -> None:
+        if time_unit not in (None, *NANOS):
+            raise ConfigurationError(f"there is no unit of time {time_unit!r}: choose one of {', '.join(NANOS)}")
         super().__init__(type_info, metadata=metadata, ignore_parse_errors=ignore_parse_errors)
+        self._encodings = DebeziumEncodings(self.row_type, time_unit, schema_include)
         self._schema_include = schema_include
         if schema_include:
             inner = [f if f.path == ("schema",) else replace(f, path=("payload", *f.path)) for f in self._metadata]
@@ -96,9 +102,9 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         if not self._schema_include:
-            return super().decode(messages)
+            return decoder_of(self._envelope, self._encodings).messages(messages)
         whole = Types.ROW_NAMED(["payload"], [self._envelope])
-        payload = decoder_of(whole).messages(messages).column(0)
+        payload = decoder_of(whole, self._encodings).messages(messages).column(0)
         return pa.RecordBatch.from_arrays(payload.flatten(), names=["before", "after", "op"])
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.columns import values_to_array
-from headrace.common.typeinfo import TypeInformation, Types
+from headrace.common.typeinfo import MapTypeInfo, TypeInformation, Types
 from headrace.formats.json.decoders import decoder_of
 
 _MICROS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -24,20 +22,18 @@ class MetadataField:
     Attributes:
         path: where it stands in the document.
         kind: the type of the field.
-        stored: the type of what stands there, where columns of it can be read.
+        stored: the type of what stands there.
         unit: of what stands there in numbers or texts and is a moment: ``s``, ``ms`` or ``us``.
-        convert: makes the value of what stands there, where it is looked up document by document.
     """
 
     path: tuple[str, ...]
     kind: TypeInformation
-    stored: TypeInformation | None = None
+    stored: TypeInformation
     unit: str | None = None
-    convert: Callable[[Any], Any] | None = None
 
 
 def text(*path: str) -> MetadataField:
-    """A string."""
+    """A string; anything else as its text of JSON."""
     return MetadataField(path, Types.STRING(), Types.STRING())
 
 
@@ -58,17 +54,14 @@ def time_of_utc(*path: str) -> MetadataField:
 
 def numbers(*path: str) -> MetadataField:
     """Numbers by name."""
-    return MetadataField(path, Types.MAP(Types.STRING(), Types.INT()), convert=dict)
+    kind = Types.MAP(Types.STRING(), Types.INT())
+    return MetadataField(path, kind, kind)
 
 
 def properties(*path: str) -> MetadataField:
     """Whatever stands there, by name, as texts."""
-    return MetadataField(path, Types.MAP(Types.STRING(), Types.STRING()), convert=_as_texts)
-
-
-def document(*path: str) -> MetadataField:
-    """Whatever stands there, as one text of JSON."""
-    return MetadataField(path, Types.STRING(), convert=json.dumps)
+    kind = Types.MAP(Types.STRING(), Types.STRING())
+    return MetadataField(path, kind, kind)
 
 
 def metadata_columns(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]:
@@ -77,12 +70,14 @@ def metadata_columns(fields: Sequence[MetadataField], messages: pa.Array) -> lis
     Raises:
         ValueError: when a message cannot be read.
     """
-    in_columns = [field for field in fields if field.stored is not None]
-    read = iter(_read_in_columns(in_columns, messages))
-    return [_looked_up(field, messages) if field.stored is None else next(read) for field in fields]
+    alone = [field for field in fields if isinstance(field.kind, MapTypeInfo)]  # others may be within it
+    read = {field: column for field in alone for column in _read([field], messages)}
+    together = [field for field in fields if field not in read]
+    read |= zip(together, _read(together, messages), strict=True)
+    return [read[field] for field in fields]
 
 
-def _read_in_columns(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]:
+def _read(fields: Sequence[MetadataField], messages: pa.Array) -> list[pa.Array]:
     if not fields:
         return []
     tree: dict[str, Any] = {}
@@ -111,20 +106,3 @@ def _typed(field: MetadataField, array: pa.Array) -> pa.Array:
         return array
     micros = pc.multiply_checked(array.view(pa.int64()), _MICROS[field.unit])
     return micros.view(field.kind.storage_type)
-
-
-def _looked_up(field: MetadataField, messages: pa.Array) -> pa.Array:
-    assert field.convert is not None
-    values = []
-    for message in messages.to_pylist():
-        value = json.loads(message)
-        for name in field.path:
-            value = value.get(name) if isinstance(value, dict) else None
-        values.append(None if value is None else field.convert(value))
-    return values_to_array(field.kind, values)
-
-
-def _as_texts(found: Mapping[str, Any]) -> dict[str, str | None]:
-    return {
-        name: value if value is None or isinstance(value, str) else json.dumps(value) for name, value in found.items()
-    }

@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from headrace.common.columns import layout_of, values_to_array
-from headrace.common.typeinfo import (
-    BasicType,
-    BasicTypeInfo,
-    CompositeTypeInfo,
-    ListTypeInfo,
-    RowTypeInfo,
-    SequenceTypeInfo,
-)
-from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
-from headrace.common.values import handler_of
-from headrace.formats.json.values import by_position
+from headrace.common.columns import layout_of
+from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo
+from headrace.formats.bad_records import BadValueError
+from headrace.formats.json.columns import RecordReader, reader_of
+from headrace.formats.json.documents import BLANKS, BOM, MAX_DEPTH, document_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
 
-_NULL_RECORD = re.compile(rb"\}\s*null")
-"""A line that is ``null`` is a record of nulls to Arrow, and crashes the process when it is the first of a block."""
+    Places = npt.NDArray[np.intp]
 
-_TIMESTAMPS = frozenset({BasicType.SQL_TIMESTAMP, BasicType.TIMESTAMP_LTZ})
-_BY_ARROW = {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS | _TIMESTAMPS
-_AS_STRING = frozenset({BasicType.SQL_DATE, BasicType.SQL_TIME, BasicType.INSTANT})
-
-_NOT_FINITE = re.compile(rb'"(?:NaN|-?Infinity)"')
-"""Numbers that are strings, which Arrow does not read."""
-
-_BLANKS: Final = b" \t\r\n"
+_FEW: Final = 16
+"""So many messages are read one by one as fast as Arrow reads them."""
 
 
-class JsonDecoder(Protocol):
-    """Reads documents of one type, each of which is one record."""
+class JsonDecoder:
+    """Reads documents of one type, each of which is one record.
+
+    Arrow's reader is fast, and takes nothing that is not to be taken; where it refuses, and of types that it does not
+    know, documents are read one by one.
+
+    Args:
+        kind: the type.
+        prepare: makes another document of each that Arrow does not take.
+    """
+
+    def __init__(self, kind: TypeInformation, prepare: Callable[[Any], Any] | None = None) -> None:
+        self._reader = reader_of(kind)
+        self._prepare = prepare
+        self._schema = layout_of(kind).schema
+        raw = self._reader.raw if kind.is_composite else None
+        self._options = (
+            None
+            if raw is None
+            else arrow_json.ParseOptions(explicit_schema=pa.schema(list(raw)), unexpected_field_behavior="ignore")
+        )
 
     def lines(self, data: bytes) -> pa.RecordBatch:
         """The records of lines that each hold a document; empty lines are left out.
@@ -54,113 +56,83 @@ class JsonDecoder(Protocol):
         Raises:
             ValueError: when one of the lines cannot be read.
         """
+        if self._options is not None:
+            starts, ends = _lines_in(data)
+            if _are_braced(pa.py_buffer(data), starts, ends):
+                try:
+                    return self._by_arrow(pa.py_buffer(data), starts, ends)
+                except (ValueError, pa.ArrowException):
+                    pass  # each is judged alone
+        return self.messages(pa.array(lines_of(data), pa.binary()))
 
     def messages(self, messages: pa.Array) -> pa.RecordBatch:
         """The records of messages that each are a document, binary values of which none is null.
 
         Raises:
-            ValueError: when one of the messages cannot be read.
+            ValueError: when one of the messages cannot be read; of one that is alone, why.
         """
+        if self._options is None or len(messages) <= _FEW:
+            return self._by_documents(messages.to_pylist())
+        try:
+            return self._joined(messages.cast(pa.binary()))
+        except (ValueError, pa.ArrowException):
+            middle = len(messages) // 2
+            halves = messages.slice(0, middle), messages.slice(middle)
+            return pa.concat_batches(list(map(self.messages, halves)))
 
+    def _by_documents(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        documents = list(map(document_of, messages))
+        if self._prepare is not None:
+            documents = list(map(self._prepare, documents))
+        column = self._reader.of_documents(documents)
+        if not isinstance(self._reader.kind, CompositeTypeInfo):
+            return pa.RecordBatch.from_arrays([column], schema=self._schema)
+        if column.null_count:
+            raise BadValueError("null", "an object")
+        return pa.RecordBatch.from_arrays(column.flatten(), schema=self._schema)
 
-@lru_cache(maxsize=256)
-def decoder_of(kind: TypeInformation) -> JsonDecoder:
-    """What reads documents of a type that has columns."""
-    if not _fits_arrow(kind):
-        return _PythonDecoder(kind)
-    return _RealsDecoder(kind) if _has_reals(kind) else _ArrowDecoder(kind)
-
-
-def lines_of(data: bytes) -> list[str]:
-    """The lines that are not empty."""
-    return [line for line in str(data, "utf-8").split("\n") if line and not line.isspace()]
-
-
-class _PythonDecoder:
-    """Reads any type, document by document."""
-
-    def __init__(self, kind: TypeInformation) -> None:
-        self._type = kind
-        self._layout = layout_of(by_position(kind))
-        self._from_json = handler_of(kind).from_json
-
-    def lines(self, data: bytes) -> pa.RecordBatch:
-        return self._columns(lines_of(data))
-
-    def messages(self, messages: pa.Array) -> pa.RecordBatch:
-        return self._columns(str(message, "utf-8") for message in messages.to_pylist())
-
-    def _columns(self, texts: Iterable[str]) -> pa.RecordBatch:
-        documents = [json.loads(text, parse_float=Decimal) for text in texts]
-        if self._type.is_composite and any(document is None for document in documents):
-            raise ValueError("the document is null")
-        return self._layout.rows_to_columns(list(map(self._from_json, documents)))
-
-
-class _ArrowDecoder:
-    """Reads types that Arrow's reader knows."""
-
-    def __init__(self, kind: TypeInformation) -> None:
-        self._schema = layout_of(kind).schema
-        self._fields = list(zip(kind.field_names, kind.field_types, strict=True))
-        read_as = pa.schema([(name, pa.string() if _is_string(t) else t.storage_type) for name, t in self._fields])
-        self._options = arrow_json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
-
-    def lines(self, data: bytes) -> pa.RecordBatch:
-        data = data.lstrip(b" \t\r\n")
-        if data and (data[:1] != b"{" or _NULL_RECORD.search(data) is not None) and not _is_one_object(data):
-            raise ValueError("the line is not a JSON object")
-        return self._columns(pa.py_buffer(data), _lines_in(data))
-
-    def messages(self, messages: pa.Array) -> pa.RecordBatch:
-        """As declared; a message may have several lines.
+    def _joined(self, messages: pa.BinaryArray) -> pa.RecordBatch:
+        """A message may have several lines.
 
         Each begins with a brace and ends with one, so none can be the beginning of another one: what follows would
         begin with a comma. So there is one object in each when there are as many as messages.
         """
-        if not len(messages):
-            return self._columns(pa.py_buffer(b""), 0)
-        if not _are_braced(messages):
-            messages = _trimmed(messages)
-            if not _are_braced(messages):
+        offsets = _offsets(messages)
+        if not _are_braced(messages.buffers()[2], offsets[:-1], offsets[1:]):
+            trimmed = [each.removeprefix(BOM).strip(BLANKS) for each in messages.to_pylist()]
+            messages = pa.array(trimmed, pa.binary())
+            offsets = _offsets(messages)
+            if not _are_braced(messages.buffers()[2], offsets[:-1], offsets[1:]):
                 raise ValueError("the message is not a JSON object")
         as_one = pa.ListArray.from_arrays(pa.array([0, len(messages)], pa.int32()), messages)
-        return self._columns(pc.binary_join(as_one, b"\n").buffers()[2], len(messages))
+        places = np.arange(len(messages)) - offsets[0]
+        return self._by_arrow(pc.binary_join(as_one, b"\n").buffers()[2], offsets[:-1] + places, offsets[1:] + places)
 
-    def _columns(self, data: pa.Buffer, documents: int) -> pa.RecordBatch:
-        str(data, "utf-8")  # Arrow does not look
-        if not documents:
-            return pa.RecordBatch.from_pylist([], self._schema)
+    def _by_arrow(self, data: pa.Buffer, starts: Places, ends: Places) -> pa.RecordBatch:
+        """The records of documents that lie one behind the other.
+
+        Raises:
+            ValueError: when Arrow takes one of them for something else, or does not take it.
+        """
+        _refuse_what_only_arrow_takes(data, starts, ends)
         options = arrow_json.ReadOptions(use_threads=False, block_size=data.size + 1)
         table = arrow_json.read_json(data, read_options=options, parse_options=self._options)
-        if table.num_rows != documents:
+        if table.num_rows != len(starts):
             raise ValueError("there is not one JSON object, and nothing else")
-        columns = [_typed(_whole(table.column(name)), kind) for name, kind in self._fields]
+        assert isinstance(self._reader, RecordReader)
+        columns = [reader.of_raw(_whole(table.column(name))) for name, reader in self._reader.fields.items()]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-class _RealsDecoder(_ArrowDecoder):
-    """Reads types that Arrow's reader knows, where numbers may be none that are finite."""
+@lru_cache(maxsize=256)
+def decoder_of(kind: TypeInformation, prepare: Callable[[Any], Any] | None = None) -> JsonDecoder:
+    """What reads documents of a type that has columns; see :class:`JsonDecoder`."""
+    return JsonDecoder(kind, prepare)
 
-    def __init__(self, kind: TypeInformation) -> None:
-        super().__init__(kind)
-        self._any = _PythonDecoder(kind)
 
-    def lines(self, data: bytes) -> pa.RecordBatch:
-        try:
-            return super().lines(data)
-        except ValueError:
-            if _NOT_FINITE.search(data) is None:
-                raise
-            return self._any.lines(data)
-
-    def messages(self, messages: pa.Array) -> pa.RecordBatch:
-        try:
-            return super().messages(messages)
-        except ValueError:
-            if not any(map(_NOT_FINITE.search, messages.to_pylist())):
-                raise
-            return self._any.messages(messages)
+def lines_of(data: bytes) -> list[bytes]:
+    """The lines that are not empty."""
+    return [line for line in data.split(b"\n") if line.strip(BLANKS)]
 
 
 def refuse_missing_fields(messages: pa.Array, columns: pa.RecordBatch, kind: TypeInformation) -> None:
@@ -181,85 +153,59 @@ def refuse_missing_fields(messages: pa.Array, columns: pa.RecordBatch, kind: Typ
         elif column.null_count:
             suspicious |= column.is_null().to_numpy(zero_copy_only=False)
     for message in messages.filter(pa.array(suspicious)).to_pylist():
-        _refuse_missing(json.loads(message), kind)
+        _refuse_missing(document_of(message), kind, "")
 
 
-def _refuse_missing(document: Any, kind: Any) -> None:
+def _refuse_missing(document: Any, kind: Any, path: str) -> None:
     if isinstance(kind, CompositeTypeInfo) and isinstance(document, Mapping):
         for name, field in zip(kind.field_names, kind.field_types, strict=True):
+            inner = f"{path}.{name}".removeprefix(".")
             if name not in document:
-                raise ValueError(f"the field {name!r} is missing")
-            _refuse_missing(document[name], field)
-    elif isinstance(kind, SequenceTypeInfo) and isinstance(document, Sequence):
-        for element in document:
-            _refuse_missing(element, kind.element_type)
+                raise ValueError(f"the field {inner!r} is missing")
+            _refuse_missing(document[name], field, inner)
+    elif isinstance(kind, SequenceTypeInfo) and isinstance(document, list):
+        for place, element in enumerate(document):
+            _refuse_missing(element, kind.element_type, f"{path}[{place}]")
 
 
-def _are_braced(messages: pa.Array) -> bool:
-    """Whether each message begins with an opening brace and ends with a closing one."""
-    _, offsets, data = messages.cast(pa.binary()).buffers()
-    ends = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]
-    if (np.diff(ends) == 0).any():
+def _refuse_what_only_arrow_takes(data: pa.Buffer, starts: Places, ends: Places) -> None:
+    """Refuse documents that Arrow takes though they are none.
+
+    Raises:
+        ValueError: when there may be one.
+    """
+    str(data, "utf-8")
+    if (ends - starts).max() > MAX_DEPTH:
+        # Both brackets that open differ in one bit, which is left out here.
+        opened = np.flatnonzero((np.frombuffer(data, np.uint8) & 0b11011111) == ord("["))
+        if (np.searchsorted(opened, ends) - np.searchsorted(opened, starts)).max() > MAX_DEPTH:
+            raise ValueError("the document may be nested too deep")
+
+
+def _lines_in(data: bytes) -> tuple[Places, Places]:
+    """Where lines begin and end, without what ends them."""
+    characters = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(characters == ord("\n"))
+    starts = np.append(0, ends + 1)
+    if data.endswith(b"\n"):
+        starts = starts[:-1]
+    else:
+        ends = np.append(ends, len(data))
+    return starts, ends - (characters[ends - 1] == ord("\r")) if data else ends
+
+
+def _offsets(messages: pa.Array) -> Places:
+    offsets: Places = np.frombuffer(messages.buffers()[1], np.int32).astype(np.intp)
+    return offsets[messages.offset : messages.offset + len(messages) + 1]
+
+
+def _are_braced(data: pa.Buffer, starts: Places, ends: Places) -> bool:
+    """Whether each document begins with an opening brace and ends with a closing one."""
+    if not len(starts) or (ends <= starts).any():
         return False
     characters = np.frombuffer(data, np.uint8)
-    return bool((characters[ends[:-1]] == ord("{")).all() and (characters[ends[1:] - 1] == ord("}")).all())
-
-
-def _trimmed(messages: pa.Array) -> pa.Array:
-    return pa.array([message.strip(_BLANKS) for message in messages.to_pylist()], pa.binary())
-
-
-def _is_one_object(data: bytes) -> bool:
-    """Whether there is nothing but one object, so that what looks like a null after it is part of a string."""
-    try:
-        return isinstance(json.loads(data), dict)
-    except ValueError:
-        return False
-
-
-def _typed(column: pa.Array, kind: TypeInformation) -> pa.Array:
-    """A column under its type; dates and times are still strings."""
-    if not _is_string(kind):
-        return column
-    parse = handler_of(kind).parse
-    return values_to_array(kind, [None if text is None else parse(text) for text in column.to_pylist()])
-
-
-def _lines_in(data: bytes) -> int:
-    """How many lines are not empty."""
-    if not data:
-        return 0
-    if b"\n\n" in data or b"\n\r\n" in data or b"\n " in data or data[:1].isspace():
-        return sum(1 for line in data.split(b"\n") if line and not line.isspace())
-    return data.count(b"\n") + (not data.endswith(b"\n"))
+    return bool((characters[starts] == ord("{")).all() and (characters[ends - 1] == ord("}")).all())
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _is_string(kind: TypeInformation) -> bool:
-    return isinstance(kind, BasicTypeInfo) and kind.basic_type in _AS_STRING
-
-
-def _fits_arrow(kind: TypeInformation) -> bool:
-    """Whether Arrow's reader reads records of this type as they are meant."""
-    if not isinstance(kind, CompositeTypeInfo) or (isinstance(kind, RowTypeInfo) and kind.changelog):
-        return False
-    return all(_is_string(field) or _value_fits(field) for field in kind.field_types)
-
-
-def _value_fits(kind: Any) -> bool:
-    if isinstance(kind, BasicTypeInfo):
-        return kind.basic_type in _BY_ARROW
-    if isinstance(kind, ListTypeInfo):
-        return _value_fits(kind.element_type)
-    return isinstance(kind, CompositeTypeInfo) and _fits_arrow(kind) and not any(map(_is_string, kind.field_types))
-
-
-def _has_reals(kind: Any) -> bool:
-    if isinstance(kind, CompositeTypeInfo):
-        return any(map(_has_reals, kind.field_types))
-    if isinstance(kind, ListTypeInfo):
-        return _has_reals(kind.element_type)
-    return isinstance(kind, BasicTypeInfo) and kind.basic_type in FLOATS

@@ -9,6 +9,7 @@ from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.formats.file_format import Decoded
 from headrace.formats.json.decoders import decoder_of, lines_of
+from headrace.formats.json.documents import BOM, refuse_deep
 from headrace.formats.lines.format import LineFormat, type_of_fields
 
 if TYPE_CHECKING:
@@ -64,4 +65,9 @@ class JsonLinesFormat(LineFormat[T_co]):
 
 
 def _decode_objects(data: bytes) -> Decoded:
-    return Decoded(rows=[json.loads(line) for line in lines_of(data)])
+    return Decoded(rows=[_object(line) for line in lines_of(data)])
+
+
+def _object(line: bytes) -> Any:
+    refuse_deep(line)
+    return json.loads(str(line.removeprefix(BOM), "utf-8"))

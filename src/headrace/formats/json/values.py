@@ -14,9 +14,7 @@ from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.time import Instant
 from headrace.common.typeinfo import (
     CompositeTypeInfo,
-    ListTypeInfo,
     MapTypeInfo,
-    RowTypeInfo,
     SequenceTypeInfo,
     TypeInformation,
     Types,
@@ -90,19 +88,6 @@ def _object_text(value: Any, kind: CompositeTypeInfo, style: JsonStyle) -> str:
             if field is not None or not style.ignore_null_fields
         ]
     )
-
-
-def by_position(kind: TypeInformation) -> TypeInformation:
-    """A type with the same columns whose composite values are tuples: it makes columns without making records."""
-    if isinstance(kind, CompositeTypeInfo):
-        changelog = isinstance(kind, RowTypeInfo) and kind.changelog
-        return RowTypeInfo(tuple(map(by_position, kind.field_types)), kind.field_names, changelog)
-    if isinstance(kind, SequenceTypeInfo):
-        inner = by_position(kind.element_type)
-        return kind if inner == kind.element_type else ListTypeInfo(inner)
-    if isinstance(kind, MapTypeInfo):
-        return MapTypeInfo(by_position(kind.key_type), by_position(kind.value_type))
-    return kind
 
 
 def string_text(value: str) -> str:
