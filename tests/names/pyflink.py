@@ -84,6 +84,11 @@ def _split(name: str) -> tuple[ModuleType | None, list[str]]:
 
 
 @cache
+def _parents() -> frozenset[str]:
+    """All that names of PyFlink are in: modules and classes."""
+    return frozenset(name[:end] for name in NAMES for end, char in enumerate(name) if char == ".")
+
+
 def name_is_module(name: str) -> bool:
     """Whether this is a module of PyFlink: something that has names, and is no class and no function."""
-    return name.rsplit(".", maxsplit=1)[-1].islower() and any(each.startswith(f"{name}.") for each in NAMES)
+    return name.rsplit(".", maxsplit=1)[-1].islower() and name in _parents()
