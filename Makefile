@@ -9,8 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.14
-DOCS_INSTALLED := $(VENV)/.docs-installed
-EXTRAS := spark,jdk,dev
+EXTRAS := spark,jdk,dev,docs
 CODE := src tests $(wildcard examples benchmarks docs)
 
 DEMO := $(BIN)/python -m headrace run examples/card_fraud/demo.py
@@ -41,10 +40,6 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 
-$(DOCS_INSTALLED): $(INSTALLED)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	@touch $@
-
 demo: venv ## card fraud: a producer, a job on a local Spark and a consumer, with a log between them
 	@$(DEMO)
 
@@ -73,10 +68,10 @@ test-soak: venv ## an hour of a job with state that expires and savepoints: memo
 bench: venv ## the benchmarks
 	@$(BENCH)
 
-docs: $(DOCS_INSTALLED) ## the site of the documentation, in site; its links are checked
+docs: venv ## the site of the documentation, in site; its links are checked
 	@$(BIN)/mkdocs build --strict
 
-docs-live: $(DOCS_INSTALLED) ## the site at http://127.0.0.1:8000, built anew with every change
+docs-live: venv ## the site at http://127.0.0.1:8000, built anew with every change
 	@$(BIN)/mkdocs serve
 
 dist: venv ## the wheel and the source distribution, in dist

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import (
@@ -49,6 +49,10 @@ class GenericRecordAvroTypeInfo(DictTypeInfo):
         >>> GenericRecordAvroTypeInfo(AvroSchema.parse_string(order)).get_field_names()
         ['id']
     """
+
+    if TYPE_CHECKING:
+
+        def __init__(self, schema: GivenSchema) -> None: ...
 
     def __new__(cls, schema: GivenSchema) -> TypeInformation:  # type: ignore[misc]
         """The type of dicts that other programs declare too, so that no second kind of type has to be known."""
