@@ -184,12 +184,14 @@ def test_dependencies(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     env.set_python_requirements("/requirements.txt", "/packages")
     jars = [first.as_uri(), f"{second}", f"{tmp_path}/b*.jar", "hdfs://prod/c.jar", "local:/d.jar"]
     env.add_jars(*jars)
+    env.add_classpaths(first.as_uri(), f"{second}", "hdfs://prod/e.jar")
+    everywhere = [first.as_uri().replace("file://", "local:"), f"local:{second}", "hdfs://prod/e.jar"]
     assert env.get_configuration().to_dict() == {
         "python.files": "/a.py,/b.zip",
         "python.archives": "/env.zip,/data.zip#data",
         "python.executable": "env.zip/bin/python",
         "python.requirements": "/requirements.txt#/packages",
-        "spark.jars": ",".join(jars),
+        "spark.jars": ",".join(jars + everywhere),
     }
     env.get_configuration().validate()
 
@@ -218,6 +220,8 @@ def test_jars_of_flink_and_missing_ones_are_left_out(
         (folder / "flink-json.jar").touch()
     with pytest.warns(UserWarning, match=f"add_jars: .* has no effect: {reason.format(folder)}"):
         env.add_jars(path.format(folder))
+    with pytest.warns(UserWarning, match="add_classpaths: .* has no effect"):
+        env.add_classpaths(path.format(folder))
     assert env.get_configuration().to_dict() == {}
 
 

@@ -123,7 +123,7 @@ HOLDS: Final[dict[str, dict[str, str]]] = {
         **_each("test_get_set_buffer_timeout test_operation_chaining test_enable_changelog_state_backend", KEPT),
         "test_is_changelog_state_backend_enabled": KEPT,
         "test_get_set_default_local_parallelism": DECLARED + "test_local_parallelism",
-        "test_add_jars_basic": ENVIRONMENT + "test_dependencies",
+        **_each("test_add_jars_basic test_add_classpaths_basic", ENVIRONMENT + "test_dependencies"),
         **_each(
             "test_get_checkpoint_config test_get_set_checkpoint_interval test_get_set_checkpointing_mode",
             ENVIRONMENT + "test_checkpoints",
@@ -275,7 +275,7 @@ NEEDS: Final[dict[str, dict[str, str]]] = {
         **_each("test_execute test_add_python_file test_add_python_file_2", "table"),
         **_each("test_add_custom_source", "StreamExecutionEnvironment.add_source"),
         "test_add_jars": "datastream.connectors.FlinkKafkaConsumer",
-        **_each("test_add_classpaths test_add_classpaths_basic", "StreamExecutionEnvironment.add_classpaths"),
+        "test_add_classpaths": "datastream.connectors.FlinkKafkaConsumer",
     },
     "connectors/test_file_system": {
         "test_stream_file_sink": "datastream.connectors.file_system.StreamingFileSink",

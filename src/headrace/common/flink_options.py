@@ -309,7 +309,7 @@ _WITH_HEADRACE: Final = "give the master of Spark, with headrace.spark.master or
 REFUSED_OPTIONS: Final[dict[str, str]] = {
     "python.pythonpath": "use python.files, or add_python_file(...)",
     "pipeline.jars": "use add_jars(...), or spark.jars",
-    "pipeline.classpaths": "use spark.driver.extraClassPath and spark.executor.extraClassPath",
+    "pipeline.classpaths": "use add_classpaths(...), or spark.driver.extraClassPath and spark.executor.extraClassPath",
     "pipeline.global-job-parameters": "set each parameter as a key of its own, or use set_global_job_parameters(...)",
     "pipeline.jobvertex-parallelism-overrides": "call set_parallelism(...) on the operators",
     "execution.target": _WITH_HEADRACE,

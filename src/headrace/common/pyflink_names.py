@@ -153,9 +153,6 @@ MEMBERS: Final[dict[str, dict[str, Missing]]] = {
     },
     "StreamExecutionEnvironment": {
         "add_source": _OLD_SOURCE,
-        "add_classpaths": Missing(
-            "DS-12", "use add_jars(...), or set spark.driver.extraClassPath and that of spark.executor"
-        ),
     },
     "JobClient": {},
 }

@@ -15,6 +15,8 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from headrace.common.configuration import Configuration
 
 SPARK_JARS: Final = "spark.jars"
@@ -128,19 +130,38 @@ class Dependencies:
         Raises:
             InvalidProgramError: when it has a comma in its name.
         """
-        for path in jars_path:
-            expect(path, str, "add_jars")
-            reason = _why_left_out(path)
-            if reason is None:
-                self._append(SPARK_JARS, path)
-            else:
-                warn_caller(f"add_jars: {path!r} has no effect: {reason}")
+        for path in _useful_jars(jars_path, "add_jars"):
+            self._append(SPARK_JARS, path)
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Adds Java libraries that lie at the same place on every machine, so that nothing is copied.
+
+        Args:
+            classpaths: URLs of jars, or paths; what is left out is left out as by :meth:`add_jars`.
+
+        Raises:
+            InvalidProgramError: as there.
+        """
+        for path in _useful_jars(classpaths, "add_classpaths"):
+            parts = urlsplit(path)
+            self._append(SPARK_JARS, f"local:{parts.path}" if parts.scheme in ("", "file") else path)
 
     def _append(self, key: str, value: str) -> None:
         if "," in value:
             raise InvalidProgramError(f"{value!r}: a comma cannot be part of a path here, it stands between two")
         before = self._configuration.get_string(key, "")
         self._configuration.set(key, f"{before},{value}" if before else value)
+
+
+def _useful_jars(paths: Iterable[str], method: str) -> Iterator[str]:
+    """Those that Spark is to have, with a warning for each of the others."""
+    for path in paths:
+        expect(path, str, method)
+        reason = _why_left_out(path)
+        if reason is None:
+            yield path
+        else:
+            warn_caller(f"{method}: {path!r} has no effect: {reason}")
 
 
 def _why_left_out(path: str) -> str | None:
