@@ -223,8 +223,11 @@ def test_what_cannot_be_read_says_why() -> None:
     schema = record(e={"type": "enum", "name": "E", "symbols": ["A"]}, u=["null", "int"])
     reader = reader_of(schema)
     for message, reason in [
-        (b"\x00\x00x", "left over"), (b"\x00", "too early"), (b"\x02\x00", "no symbol"), (b"\x00\x04", "no branch"),
-        (b"\x00\x02" + b"\xff" * 12, "64 bits"), (b"\x00\x02\xfe\xff\xff\xff\x1f", "32 bits"),
+        (b"\x00\x00x", "left over"), (b"\x00", "too early"),
+        (b"\x02\x00", "field 'e': got 1, expected the number of a symbol of E, 0 to 0"),
+        (b"\x00\x04", "field 'u': got 2, expected the number of a branch of the union, 0 to 1"),
+        (b"\x00\x02" + b"\xff" * 12, "64 bits"),
+        (b"\x00\x02\xfe\xff\xff\xff\x1f", "field 'u': got 4294967295, expected an int of 32 bits"),
     ]:  # fmt: skip
         ((index, told),) = reader.deserialize_batch(pa.array([message])).rejected
         assert index == 0

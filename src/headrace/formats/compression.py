@@ -35,6 +35,7 @@ _STEP_BYTES: Final = 1 << 14
 """How much is decompressed at once: what comes before damage is given, but for the step that meets it."""
 
 _READ_BYTES: Final = 1 << 16
+_XZ_MEMORY: Final = 256 << 20
 _ENDS_EARLY: Final = "the compressed data end before they are complete"
 
 
@@ -45,19 +46,23 @@ class ByteStream(Protocol):
         """At most ``size`` bytes; none at the end."""
 
 
-class Decompressor(Protocol):
-    """Reads one member, stream or frame; as those of :mod:`bz2` and :mod:`lzma`."""
+class Stream(Protocol):
+    """Reads one member, stream or frame; as those of :mod:`zlib`."""
 
     @property
     def eof(self) -> bool: ...
 
     @property
-    def needs_input(self) -> bool: ...
-
-    @property
     def unused_data(self) -> bytes: ...
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class Decompressor(Stream, Protocol):
+    """The same, as those of :mod:`bz2` and :mod:`lzma`: what has not been read yet is kept."""
+
+    @property
+    def needs_input(self) -> bool: ...
 
 
 class _GzipDecompressor:
@@ -103,18 +108,36 @@ def open_decompressed(file: InputFile) -> Iterator[ByteStream]:
             yield _Checked(stream, file.path)
 
 
-def decompressed_block(data: bytes, decompressor: Decompressor) -> bytes:
-    """What is compressed in some bytes, which are one member and nothing else.
+def decompressed_block(data: bytes, decompressor: Stream, most: int, *, alone: bool = True) -> bytes:
+    """What is compressed in some bytes, which are one member.
+
+    Args:
+        data: the bytes.
+        decompressor: a new one.
+        most: how many bytes there may be.
+        alone: whether nothing else is behind the member.
 
     Raises:
         ValueError: when they are not; what else is raised is among :data:`DAMAGED`.
     """
-    found = decompressor.decompress(data)
+    found = decompressor.decompress(data, most + 1)
+    if len(found) > most:
+        raise too_large(most)
     if not decompressor.eof:
         raise ValueError(_ENDS_EARLY)
-    if decompressor.unused_data:
+    if alone and decompressor.unused_data:
         raise ValueError("something is behind the compressed data")
     return found
+
+
+def too_large(most: int) -> ValueError:
+    """The error for a block of more than so many bytes."""
+    return ValueError(f"it has more than {most} bytes, which is too much for one block of this size")
+
+
+def xz_decompressor() -> lzma.LZMADecompressor:
+    """What reads a stream of xz, which says itself how much memory that takes: 65 MiB with the highest preset."""
+    return lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
 
 
 class _Members:
@@ -169,7 +192,7 @@ class _Members:
 _MEMBERS: Final[dict[str, tuple[Callable[[], Decompressor], int]]] = {
     "gzip": (_GzipDecompressor, 1),
     "bz2": (bz2.BZ2Decompressor, 1),
-    "xz": (lzma.LZMADecompressor, 4),
+    "xz": (xz_decompressor, 4),
 }
 """By the name of a compression: what reads a member, and what padding is behind it; Arrow reads the others."""
 

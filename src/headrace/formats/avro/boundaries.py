@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
-from headrace.formats.avro.varints import read_integer
+from headrace.formats.avro.varints import FREE_ITEMS, read_integer
 
 Step = tuple[int, Any]
 """What to do about a part of a record, and what that takes."""
@@ -42,38 +42,51 @@ _PRIMITIVES: Final[dict[str, list[Step]]] = {
 
 
 class Boundaries:
-    """Finds the records of blocks.
+    """Finds the records of blocks, and other values that follow each other.
 
     Args:
         writer: the schema that they were written with.
+        with_keys: whether a string is before each of them, as in maps.
     """
 
-    def __init__(self, writer: Node) -> None:
-        self._steps = _merged(_steps_of(writer))
+    def __init__(self, writer: Node, *, with_keys: bool = False) -> None:
+        self._steps = _merged([*_PRIMITIVES["string"][:with_keys], *_steps_of(writer)])
 
-    def of(self, data: bytes, count: int) -> npt.NDArray[np.int64]:
+    def of(self, data: bytes, count: int, stored: int) -> npt.NDArray[np.int64]:
         """Where each record of a block begins; the last position is the end of the block.
 
         Args:
             data: the block.
             count: how many records it should have.
+            stored: how many bytes it takes in the file.
 
         Raises:
             ValueError: when it does not hold so many.
         """
-        if count > len(data) and self._steps:
+        if count > (len(data) if self._steps else FREE_ITEMS * stored):
             raise ValueError(f"{count} records do not fit into {len(data)} bytes")
-        positions = [0]
-        position, steps, add = 0, self._steps, positions.append
+        positions = self.find(data, 0, count)
+        if positions[-1] != len(data):
+            raise ValueError(f"it does not hold {count} records of its schema")
+        return np.array(positions, np.int64)
+
+    def find(self, data: bytes, position: int, count: int) -> list[int]:
+        """Where so many values begin, from a position on, and where the last one ends.
+
+        Raises:
+            ValueError: when there are not so many.
+        """
+        positions = [position]
+        steps, add = self._steps, positions.append
         try:
             for _ in range(count):
                 position = _skip(steps, data, position)
                 add(position)
         except IndexError:
-            position = -1
-        if position != len(data):
-            raise ValueError(f"it does not hold {count} records of its schema")
-        return np.array(positions, np.int64)
+            position = len(data) + 1
+        if position > len(data):
+            raise ValueError(f"there are not {count} values of the schema: it was cut, or written with another schema")
+        return positions
 
 
 def _skip(steps: tuple[Step, ...], data: bytes, position: int) -> int:
@@ -93,13 +106,23 @@ def _skip(steps: tuple[Step, ...], data: bytes, position: int) -> int:
             position += what
         elif kind == _UNION:
             number = data[position]
-            if number & 1:
-                raise ValueError("a union has no branch of such a number")
-            branch = what[number >> 1]
-            position = _skip(branch, data, position + 1) if branch else position + 1
+            if number > 127 or number & 1:
+                branch, position = _long_branch(what, data, position)
+            else:  # the usual one
+                branch, position = what[number >> 1], position + 1
+            if branch:
+                position = _skip(branch, data, position)
         else:
             position = what(data, position)
     return position
+
+
+def _long_branch(branches: list[tuple[Step, ...]], data: bytes, position: int) -> tuple[tuple[Step, ...], int]:
+    """The branch of a number that is written in more bytes than it needs, and the position behind the number."""
+    number, position = read_integer(data, position)
+    if not 0 <= number < len(branches):
+        raise ValueError("a union has no branch of such a number")
+    return branches[number], position
 
 
 def _skip_binary(data: bytes, position: int) -> int:
@@ -135,6 +158,8 @@ def _merged(steps: list[Step]) -> tuple[Step, ...]:
     """Steps of known width become one where they follow each other."""
     merged: list[Step] = []
     for kind, what in steps:
+        if kind == _WIDTH and not what:
+            continue
         if kind == _WIDTH and merged and merged[-1][0] == _WIDTH:
             merged[-1] = (_WIDTH, merged[-1][1] + what)
         else:
@@ -147,10 +172,8 @@ def _step_of_union(branches: list[tuple[Step, ...]]) -> Step:
         return _UNION, branches
 
     def skip(data: bytes, position: int) -> int:
-        number, position = read_integer(data, position)
-        if not 0 <= number < len(branches):
-            raise ValueError("a union has no branch of such a number")
-        return _skip(branches[number], data, position)
+        branch, position = _long_branch(branches, data, position)
+        return _skip(branch, data, position)
 
     return _CALL, skip
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.formats.compression import decompressed_block
+from headrace.formats.compression import decompressed_block, too_large, xz_decompressor
 
 _CHECKSUM_BYTES: Final = 4
 _SIZE_BYTES: Final = 4
@@ -24,11 +24,11 @@ class Codec:
     Attributes:
         compress: gives what is stored of some bytes.
         decompress: gives the bytes of what is stored. It raises ``OSError``, ``ValueError`` or an error of its own
-            library when that is damaged: see :data:`headrace.formats.compression.DAMAGED`.
+            library when that is damaged, or more than so many bytes: see :data:`headrace.formats.compression.DAMAGED`.
     """
 
     compress: Callable[[bytes], bytes]
-    decompress: Callable[[bytes], bytes]
+    decompress: Callable[[bytes, int], bytes]
 
 
 def _deflate(data: bytes) -> bytes:
@@ -36,8 +36,16 @@ def _deflate(data: bytes) -> bytes:
     return packer.compress(data) + packer.flush()
 
 
-def _inflate(data: bytes) -> bytes:
-    return zlib.decompress(data, -zlib.MAX_WBITS)  # fastavro leaves three bytes of zlib's checksum behind the data
+def _inflate(data: bytes, most: int) -> bytes:
+    # fastavro leaves three bytes of zlib's checksum behind the data
+    return decompressed_block(data, zlib.decompressobj(-zlib.MAX_WBITS), most, alone=False)
+
+
+def _sized(data: bytes, size: int, most: int, codec: str) -> bytes:
+    if size > most:
+        raise too_large(most)
+    found: bytes = pa.Codec(codec).decompress(data, size, asbytes=True)
+    return found
 
 
 def _to_snappy(data: bytes) -> bytes:
@@ -45,9 +53,9 @@ def _to_snappy(data: bytes) -> bytes:
     return packed + zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "big")
 
 
-def _of_snappy(data: bytes) -> bytes:
+def _of_snappy(data: bytes, most: int) -> bytes:
     packed, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-    found: bytes = pa.Codec("snappy").decompress(packed, _snappy_size(packed), asbytes=True)
+    found = _sized(packed, _snappy_size(packed), most, "snappy")
     if zlib.crc32(found) != int.from_bytes(checksum, "big"):
         raise ValueError("its checksum is another one")
     return found
@@ -68,9 +76,11 @@ def _to_zstandard(data: bytes) -> bytes:
     return packed
 
 
-def _of_zstandard(data: bytes) -> bytes:
+def _of_zstandard(data: bytes, most: int) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        found: bytes = stream.read()
+        found: bytes = stream.read(most + 1)
+    if len(found) > most:
+        raise too_large(most)
     return found
 
 
@@ -79,19 +89,17 @@ def _to_lz4(data: bytes) -> bytes:
     return len(data).to_bytes(_SIZE_BYTES, "little") + packed
 
 
-def _of_lz4(data: bytes) -> bytes:
-    size = int.from_bytes(data[:_SIZE_BYTES], "little")
-    found: bytes = pa.Codec("lz4_raw").decompress(data[_SIZE_BYTES:], size, asbytes=True)
-    return found
+def _of_lz4(data: bytes, most: int) -> bytes:
+    return _sized(data[_SIZE_BYTES:], int.from_bytes(data[:_SIZE_BYTES], "little"), most, "lz4_raw")
 
 
 CODECS: Final = {
-    "null": Codec(bytes, bytes),
+    "null": Codec(bytes, lambda data, _: data),
     "deflate": Codec(_deflate, _inflate),
     "snappy": Codec(_to_snappy, _of_snappy),
     "zstandard": Codec(_to_zstandard, _of_zstandard),
-    "bzip2": Codec(bz2.compress, lambda data: decompressed_block(data, bz2.BZ2Decompressor())),
-    "xz": Codec(lzma.compress, lambda data: decompressed_block(data, lzma.LZMADecompressor())),
+    "bzip2": Codec(bz2.compress, lambda data, most: decompressed_block(data, bz2.BZ2Decompressor(), most)),
+    "xz": Codec(lzma.compress, lambda data, most: decompressed_block(data, xz_decompressor(), most)),
     "lz4": Codec(_to_lz4, _of_lz4),
 }
 """By the names that files have for them; ``lz4`` is no name of the specification, but fastavro has it."""

@@ -36,7 +36,9 @@ _WINDOW_BYTES: Final = 1 << 20
 _NUMBERS_BYTES: Final = 20
 """Of the two numbers in front of a block, at most."""
 
-_MOST_BYTES: Final = (1 << 31) - 1
+_MOST_BYTES: Final = 64 << 20
+_MOST_TIMES: Final = 16
+"""What a block is decompressed to: at most so many bytes, or so many times its size where that is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +166,9 @@ def _block(window: _Window, header: Header, at: int) -> FileBlock:
 
 def _decompressed(header: Header, stored: bytes, behind: int) -> bytes:
     try:
-        data = CODECS[header.codec].decompress(stored)
+        data = CODECS[header.codec].decompress(stored, max(_MOST_BYTES, _MOST_TIMES * len(stored)))
     except DAMAGED as error:
         raise _DamagedBlockError(f"what is compressed with {header.codec} cannot be read: {error}", behind) from error
-    if len(data) > _MOST_BYTES:
-        raise _DamagedBlockError("it has more than 2 GiB", behind)
     return data
 
 

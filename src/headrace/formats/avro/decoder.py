@@ -10,8 +10,8 @@ What is read where the schemas of writer and reader differ is in :mod:`headrace.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,9 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
+from headrace.common.values.basic import refused_by
 from headrace.formats.avro.logical import of_stored
-from headrace.formats.avro.varints import MOST_BYTES, binary_array, read_varints, unzigzag
+from headrace.formats.avro.varints import FREE_ITEMS, MOST_BYTES, binary_array, read_varints, unzigzag
 from headrace.formats.bad_records import inside_field
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.int64]
 
 
+_MANY: Final = 1 << 40
+"""More items than any message may have."""
+
+_FEW_MESSAGES: Final = 64
+"""Elements of fewer messages are found one by one, and then read together; of more, one of each is read at a time."""
+
+_NOT_SAID: Final = -1
+_SMALLEST: Final = -(2**63)
+_SHOWN: Final = 200
+_OTHER_SIZE: Final = "a block of an array or a map does not have the size that it says"
 _TOO_EARLY: Final = "it ends too early: it was cut, or written with another schema"
 
 
@@ -44,13 +55,17 @@ class Cursor:
         data: the bytes of all messages, and some more.
         position: where the next value of each message begins.
         end: where each message ends.
+        free: how many items without any bytes may follow in each of the messages that there are in all.
+        message: which of them each is.
     """
 
-    __slots__ = ("_data", "_end", "position")
+    __slots__ = ("_data", "_end", "_free", "_message", "position")
 
-    def __init__(self, data: npt.NDArray[np.uint8], position: Rows, end: Rows) -> None:
+    def __init__(self, data: npt.NDArray[np.uint8], position: Rows, end: Rows, free: Rows, message: Rows) -> None:
         self._data = data
         self._end = end
+        self._free = free
+        self._message = message
         self.position = position
 
     @staticmethod
@@ -64,18 +79,56 @@ class Cursor:
         held = np.zeros(int(bounds[-1]) + MOST_BYTES, np.uint8)
         if data is not None:
             held[:-MOST_BYTES] = np.frombuffer(data, np.uint8)[: int(bounds[-1])]
-        return Cursor(held, bounds[:-1] + skip, bounds[1:])
+        return Cursor(held, bounds[:-1] + skip, bounds[1:], FREE_ITEMS * np.diff(bounds), np.arange(len(messages)))
 
     def __len__(self) -> int:
         return len(self.position)
 
     def some(self, rows: Rows) -> Cursor:
         """Where it stands in some of the messages; to be given back to :meth:`go_on`."""
-        return Cursor(self._data, self.position[rows], self._end[rows])
+        return Cursor(self._data, self.position[rows], self._end[rows], self._free, self._message[rows])
 
     def go_on(self, rows: Rows, cursor: Cursor) -> None:
         """Go on where the cursor of some of the messages stands."""
         self.position[rows] = cursor.position
+
+    def items(self, counts: Rows, width: int) -> Cursor:
+        """Where so many items of each message begin, each of so many bytes; goes on behind them.
+
+        Raises:
+            ValueError: when there is no room for them.
+        """
+        if width:
+            if (counts > (self._end - self.position) // width).any():
+                raise ValueError(_TOO_EARLY)
+        elif len(self):
+            self._take_free(counts)
+        rows = np.repeat(np.arange(len(self)), counts)
+        items = self.some(rows)
+        items.position += width * (np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts))
+        self.position = self.position + width * counts
+        return items
+
+    def found_items(self, counts: Rows, find: Callable[[bytes, int, int], list[int]]) -> tuple[Cursor, Rows]:
+        """As :meth:`items`, of those that a function finds in the rest of each message; also where each ends."""
+        starts, ends = [], []
+        for row, count in enumerate(counts.tolist()):
+            begin = int(self.position[row])
+            rest = self._data[begin : self._end[row]].tobytes()
+            places = np.array(find(rest, 0, count), np.int64) + begin
+            starts.append(places[:-1])
+            ends.append(places[1:])
+            self.position[row] = places[-1]
+        items = self.some(np.repeat(np.arange(len(self)), counts))
+        items.position = np.concatenate(starts)
+        return items, np.concatenate(ends)
+
+    def _take_free(self, counts: Rows) -> None:
+        left = self._free - np.bincount(self._message, np.minimum(counts, _MANY), len(self._free)).astype(np.int64)
+        if (left < 0).any():
+            told = f"there are {counts.max()} items without any bytes"
+            raise ValueError(f"{told}, and of those at most {FREE_ITEMS} for each byte of a message are read")
+        self._free[:] = left
 
     def integers(self) -> npt.NDArray[np.int64]:
         """The next integer of each message."""
@@ -87,6 +140,8 @@ class Cursor:
         """The next ``size`` bytes of each message, a row for each."""
         start, self.position = self.position, self.position + size
         self._check_end()
+        if not len(self):
+            return np.zeros((0, size), np.uint8)
         rows: npt.NDArray[np.uint8] = self._data[start[:, None] + np.arange(size)]
         return rows
 
@@ -111,8 +166,19 @@ class Cursor:
             raise ValueError(_TOO_EARLY)
 
 
+def _refuse(wrong: npt.NDArray[np.bool_], values: npt.NDArray[Any], expected: str) -> None:
+    if wrong.any():
+        raise ValueError(f"got {values[wrong][0]}, expected {expected}: it was written with another schema")
+
+
 class Decoder(ABC):
-    """Reads one value of each message."""
+    """Reads one value of each message.
+
+    Attributes:
+        width: how many bytes each value takes; None where they differ.
+    """
+
+    width: int | None = None
 
     @abstractmethod
     def read(self, cursor: Cursor) -> pa.Array:
@@ -126,6 +192,8 @@ class Decoder(ABC):
 class NullDecoder(Decoder):
     """Nothing at all."""
 
+    width = 0
+
     def __init__(self, storage: pa.DataType) -> None:
         self._storage = storage
 
@@ -136,10 +204,11 @@ class NullDecoder(Decoder):
 class BooleanDecoder(Decoder):
     """Booleans, a byte each."""
 
+    width = 1
+
     def read(self, cursor: Cursor) -> pa.Array:
         values = cursor.blocks(1)[:, 0]
-        if (values > 1).any():
-            raise ValueError("a boolean is neither 0 nor 1: it was written with another schema")
+        _refuse(values > 1, values, "0 or 1, for a boolean")
         return pa.array(values.astype(np.bool_))
 
 
@@ -153,8 +222,7 @@ class IntegerDecoder(Decoder):
         values = cursor.integers()
         if self._is_int:
             narrow = values.astype(np.int32)
-            if (narrow != values).any():
-                raise ValueError("an int has more than 32 bits: it was written with another schema")
+            _refuse(narrow != values, values, "an int of 32 bits")
             return pa.array(narrow)
         return pa.array(values)
 
@@ -164,6 +232,7 @@ class RealDecoder(Decoder):
 
     def __init__(self, kind: str) -> None:
         self._format = np.dtype("<f4" if kind == "float" else "<f8")
+        self.width = self._format.itemsize
 
     def read(self, cursor: Cursor) -> pa.Array:
         return pa.array(cursor.blocks(self._format.itemsize).reshape(-1).view(self._format))
@@ -180,14 +249,20 @@ class TextDecoder(Decoder):
     """Strings."""
 
     def read(self, cursor: Cursor) -> pa.Array:
-        return cursor.binaries().cast(pa.string())  # refuses what is no UTF-8
+        values = cursor.binaries()
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            mask = refused_by(bytes.decode, values)
+            shown = values.filter(pa.array(mask))[0].as_py()[:_SHOWN]
+            raise ValueError(f"got {shown!r}, expected a str that UTF-8 can encode") from None
 
 
 class FixedDecoder(Decoder):
     """Bytes of one length."""
 
     def __init__(self, size: int) -> None:
-        self._size = size
+        self._size = self.width = size
 
     def read(self, cursor: Cursor) -> pa.Array:
         data = cursor.blocks(self._size)
@@ -204,8 +279,8 @@ class EnumDecoder(Decoder):
 
     def read(self, cursor: Cursor) -> pa.Array:
         places = cursor.integers()
-        if ((places < 0) | (places >= len(self._known))).any():
-            raise ValueError(f"{self._writer.name} has no symbol of such a number: it was written with another schema")
+        last = len(self._known) - 1
+        _refuse((places < 0) | (places > last), places, f"the number of a symbol of {self._writer.name}, 0 to {last}")
         values = self._symbols.take(pa.array(places))
         if values.null_count:
             unknown = self._writer.symbols[
@@ -226,6 +301,7 @@ class ConvertedDecoder(Decoder):
     def __init__(self, inner: Decoder, node: Primitive | Fixed) -> None:
         self._inner = inner
         self._node = node
+        self.width = inner.width
 
     def read(self, cursor: Cursor) -> pa.Array:
         return of_stored(self._node, self._inner.read(cursor))
@@ -236,6 +312,7 @@ class SkippingDecoder(Decoder):
 
     def __init__(self, inner: Decoder) -> None:
         self._inner = inner
+        self.width = inner.width
 
     def read(self, cursor: Cursor) -> pa.Array:
         self._inner.read(cursor)
@@ -257,6 +334,8 @@ class RecordDecoder(Decoder):
         self._steps = steps
         self._missing = missing
         self._fields = fields
+        widths = [decoder.width for _, decoder, _ in steps]
+        self.width = None if None in widths else sum(filter(None, widths))
 
     def read_fields(self, cursor: Cursor) -> list[pa.Array]:
         """An array for each of the reader's fields."""
@@ -275,43 +354,73 @@ class RecordDecoder(Decoder):
 
 
 class ArrayDecoder(Decoder):
-    """Arrays: of all messages the first element, then of all the second one."""
+    """Arrays: of all messages the first element, then of all the second one, unless there is a quicker way.
 
-    def __init__(self, element: Decoder, storage: pa.DataType) -> None:
+    Args:
+        element: reads the elements.
+        storage: the type of the arrays.
+        find: where so many elements begin in some bytes, from a position on, and where the last one ends.
+    """
+
+    def __init__(self, element: Decoder, storage: pa.DataType, find: Callable[[bytes, int, int], list[int]]) -> None:
         self._element = element
         self._storage = storage
+        self._find = find
 
     def read(self, cursor: Cursor) -> pa.Array:
         rows_read: list[Rows] = []
         parts: list[pa.Array] = []
-        left = np.zeros(len(cursor), np.int64)
+        left, ends = np.zeros(len(cursor), np.int64), np.full(len(cursor), _NOT_SAID, np.int64)
         open_ = np.arange(len(cursor))
         while len(open_):
-            left[open_] = self._begin_blocks(cursor, open_, left[open_])
+            self._begin_blocks(cursor, open_, left, ends)
             open_ = open_[left[open_] > 0]
             if len(open_):
                 some = cursor.some(open_)
-                parts.append(self._element.read(some))
-                rows_read.append(open_)
+                counts = self._counts(left[open_])
+                parts.append(self._elements(some, counts))
+                rows_read.append(np.repeat(open_, counts))
                 cursor.go_on(open_, some)
-                left[open_] -= 1
+                left[open_] -= counts
         return self._lists(len(cursor), rows_read, parts)
 
-    def _begin_blocks(self, cursor: Cursor, rows: Rows, left: Rows) -> Rows:
-        """How many elements are left, once the next block has begun where one has ended; 0 at the end."""
-        ended = np.flatnonzero(left == 0)
-        if len(ended):
-            some = cursor.some(rows[ended])
-            counts = some.integers()
-            sized = np.flatnonzero(counts < 0)
-            if len(sized):  # a negative count says that the size of the block follows
-                sizes = some.some(sized)
-                sizes.integers()
-                some.go_on(sized, sizes)
-            cursor.go_on(rows[ended], some)
-            left = left.copy()
-            left[ended] = np.abs(counts)
-        return left
+    def _counts(self, left: Rows) -> Rows:
+        """How many of the elements that are left of some messages are read next."""
+        few = left.sum(dtype=np.float64) <= _FEW_MESSAGES * float(left.max())
+        return left if few or self._element.width is not None else np.ones(len(left), np.int64)
+
+    def _elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
+        """The next elements of each message."""
+        if self._element.width is not None:
+            return self._element.read(cursor.items(counts, self._element.width))
+        if counts.max() == 1:
+            return self._element.read(cursor)
+        items, ends = cursor.found_items(counts, self._find)
+        elements = self._element.read(items)
+        if (items.position != ends).any():
+            raise ValueError(_OTHER_SIZE)
+        return elements
+
+    def _begin_blocks(self, cursor: Cursor, rows: Rows, left: Rows, ends: Rows) -> None:
+        """Set how many elements are left, once the next block has begun where one has ended; 0 at the end."""
+        ended = rows[left[rows] == 0]
+        if not len(ended):
+            return
+        some = cursor.some(ended)
+        if ((ends[ended] != _NOT_SAID) & (ends[ended] != some.position)).any():
+            raise ValueError(_OTHER_SIZE)
+        counts = some.integers()
+        _refuse(counts == _SMALLEST, counts, "a number of elements")
+        ends[ended] = _NOT_SAID
+        sized = np.flatnonzero(counts < 0)
+        if len(sized):  # a negative count says that the size of the block follows
+            sizes = some.some(sized)
+            told = sizes.integers()
+            _refuse((told < 0) | (told >= _MANY), told, "the size of a block")
+            some.go_on(sized, sizes)
+            ends[ended[sized]] = sizes.position + told
+        cursor.go_on(ended, some)
+        left[ended] = np.abs(counts)
 
     def _lists(self, count: int, rows_read: list[Rows], parts: list[pa.Array]) -> pa.Array:
         rows = np.concatenate(rows_read) if rows_read else np.zeros(0, np.int64)
@@ -327,8 +436,8 @@ class ArrayDecoder(Decoder):
 class MapDecoder(ArrayDecoder):
     """Maps: keys and values as the elements of an array."""
 
-    def __init__(self, value: Decoder, storage: pa.DataType) -> None:
-        super().__init__(_Entry(value), storage)
+    def __init__(self, value: Decoder, storage: pa.DataType, find: Callable[[bytes, int, int], list[int]]) -> None:
+        super().__init__(_Entry(value), storage, find)
 
     def _nested(self, offsets: pa.Array, elements: pa.Array | None) -> pa.Array:
         if elements is None:
@@ -362,8 +471,8 @@ class UnionDecoder(Decoder):
 
     def read(self, cursor: Cursor) -> pa.Array:
         chosen = cursor.integers()
-        if ((chosen < 0) | (chosen >= len(self._branches))).any():
-            raise ValueError("a union has no branch of such a number: it was written with another schema")
+        last = len(self._branches) - 1
+        _refuse((chosen < 0) | (chosen > last), chosen, f"the number of a branch of the union, 0 to {last}")
         parts, rows_read = [], []
         for number, branch in enumerate(self._branches):
             rows = np.flatnonzero(chosen == number)
@@ -387,6 +496,7 @@ class ObjectDecoder(Decoder):
     def __init__(self, inner: Decoder, kind: TypeInformation) -> None:
         self._inner = inner
         self._type = kind
+        self.width = inner.width
 
     def read(self, cursor: Cursor) -> pa.Array:
         values = self._inner.read(cursor)

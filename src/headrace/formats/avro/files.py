@@ -189,7 +189,7 @@ class _Blocks:
     def add(self, block: FileBlock) -> CorruptFileError | None:
         """Take a block; gives what is wrong with one that has not the records that it should."""
         try:
-            starts = self._boundaries.of(block.data, block.count)
+            starts = self._boundaries.of(block.data, block.count, block.stored)
         except ValueError as error:
             return CorruptFileError(f"{self._path} is damaged: in the block at byte {block.offset}, {error}")
         self._blocks.append(block)

@@ -38,6 +38,9 @@ _MICROS: Final = {
 """Microseconds in one of what is stored."""
 
 _MOST_MICROS: Final = 2**63 - 1
+_MOST_DECIMAL_BYTES: Final = 4096
+"""More take a time that grows with the square of their number."""
+
 _EXACT: Final = Context(prec=10_000)
 
 
@@ -100,6 +103,8 @@ def _each(convert: Callable[[bytes, int], str], value: bytes | None, scale: int)
 
 
 def _decimal_text(value: bytes, scale: int) -> str:
+    if len(value) > _MOST_DECIMAL_BYTES:
+        raise ValueError(f"got {len(value)} bytes, expected a decimal of at most {_MOST_DECIMAL_BYTES}")
     return str(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT))
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
+from headrace.formats.avro.boundaries import Boundaries
 from headrace.formats.avro.decoder import (
     ArrayDecoder,
     BinaryDecoder,
@@ -265,6 +266,10 @@ _RESOLVED: Final[dict[tuple[type, type], Callable[[Any, Any], Decoder]]] = {
     (Fixed, Fixed): _fixed,
     (Enum, Enum): EnumDecoder,
     (Record, Record): _record,
-    (Array, Array): lambda w, r: ArrayDecoder(decoder_of(w.items, r.items), r.type_info.storage_type),
-    (Map, Map): lambda w, r: MapDecoder(decoder_of(w.values, r.values), r.type_info.storage_type),
+    (Array, Array): lambda w, r: ArrayDecoder(
+        decoder_of(w.items, r.items), r.type_info.storage_type, Boundaries(w.items).find
+    ),
+    (Map, Map): lambda w, r: MapDecoder(
+        decoder_of(w.values, r.values), r.type_info.storage_type, Boundaries(w.values, with_keys=True).find
+    ),
 }

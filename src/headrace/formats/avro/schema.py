@@ -225,7 +225,45 @@ def _parsed(texts: tuple[str, ...], legacy_timestamp_mapping: bool, as_dicts: bo
     except ValueError as error:
         hint = "" if texts[-1].lstrip()[:1] in ("{", "[", '"') else "; that of a file is AvroSchema.parse_file(path)"
         raise InvalidProgramError(f"the schema of Avro is no JSON: {error}{hint}") from None
-    return [parser.node(document, "") for document in documents][-1]
+    except RecursionError:
+        raise InvalidProgramError(_TOO_LARGE) from None
+    try:
+        node = [parser.node(document, "") for document in documents][-1]
+        parts, levels = _measured(node, {})
+    except InvalidProgramError:
+        raise
+    except RecursionError:
+        raise InvalidProgramError(_TOO_LARGE) from None
+    except (TypeError, AttributeError, ValueError) as error:
+        raise InvalidProgramError(f"{texts[-1][:_SHOWN]} is no schema of Avro: {error}") from error
+    if parts > _MOST_PARTS or levels > _MOST_LEVELS:
+        raise InvalidProgramError(_TOO_LARGE)
+    return node
+
+
+def _measured(node: Node, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many parts values of a schema have, and on how many levels; a type that is named twice counts twice."""
+    if id(node) not in known:
+        match node:
+            case Record():
+                inner = [field.node for field in node.fields]
+            case Union():
+                inner = list(node.branches)
+            case Array():
+                inner = [node.items]
+            case Map():
+                inner = [node.values]
+            case _:
+                inner = []
+        found = [_measured(part, known) for part in inner]
+        known[id(node)] = 1 + sum(parts for parts, _ in found), 1 + max((levels for _, levels in found), default=0)
+    return known[id(node)]
+
+
+_MOST_PARTS: Final = 20_000
+_MOST_LEVELS: Final = 100
+_SHOWN: Final = 200
+_TOO_LARGE: Final = f"the schema of Avro is too large: it has more than {_MOST_PARTS} parts, or {_MOST_LEVELS} levels"
 
 
 _PRIMITIVES: Final[dict[str, TypeInformation]] = {
@@ -304,7 +342,10 @@ class _Parser:
             node = Enum(name, tuple(document["symbols"]), document.get("default"))
         elif kind == "fixed":
             logical, type_info = self._logical("fixed", document)
-            node = Fixed(name, document["size"], type_info or Types.BYTES(), logical, document.get("scale", 0))
+            size = document["size"]
+            if not isinstance(size, int) or not 0 <= size < 1 << 31:
+                raise InvalidProgramError(f"{name} is fixed, and {size!r} is no number of bytes")
+            node = Fixed(name, size, type_info or Types.BYTES(), logical, document.get("scale", 0))
         else:
             fields = tuple(self._field(field, name.rpartition(".")[0]) for field in document["fields"])
             node = Record(name, fields, self._as_dicts)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MOST_BYTES = 10
 """Bytes of the longest integer of 64 bits."""
 
+FREE_ITEMS = 64
+"""Items that take no bytes, such as null, may be so many for each byte around them: else a few bytes are billions."""
+
 
 def read_varints(data: Bytes, positions: Positions) -> tuple[npt.NDArray[np.uint64], Positions]:
     """The integers that begin at some positions, and the positions behind them.

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
     from headrace.formats.protobuf.schema import ProtobufSchema
 
+_MOST_GROUPS: Final = 1000
+"""So many groups within groups are no danger to ptars, which ends the process by an overflow of its stack at many more;
+Google's library refuses more than 100."""
+
 _FILE: Final = "headrace.proto"
 _PACKAGE: Final = "headrace"
+_BEGINS_GROUP: Final = 3
 
 
 @lru_cache(maxsize=256)
@@ -72,7 +77,7 @@ class WireFormat:
             ValueError: when one of them is no message.
         """
         try:
-            columns = self._handler.array_to_record_batch(messages)
+            columns = self._handler.array_to_record_batch(_harmless(messages))
         except ValueError:  # what ptars does not read, the other library may
             return self.read_with_doubt(messages), False
         other = pc.not_equal(self._handler.record_batch_to_array(columns), messages)
@@ -106,6 +111,18 @@ class WireFormat:
         parsed.DiscardUnknownFields()
         written: bytes = parsed.SerializePartialToString(deterministic=True)
         return written
+
+
+def _harmless(messages: pa.Array) -> pa.Array:
+    """The messages, with empty ones for those that may nest groups too deeply, or hold long texts."""
+    long = np.flatnonzero(pc.greater(pc.binary_length(messages), _MOST_GROUPS).to_numpy(zero_copy_only=False))
+    if not len(long):
+        return messages
+    bad = np.zeros(len(messages), np.bool_)
+    for index in long.tolist():
+        tags = np.frombuffer(messages[index].as_buffer(), np.uint8)
+        bad[index] = np.count_nonzero((tags & 7) == _BEGINS_GROUP) > _MOST_GROUPS
+    return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), messages) if bad.any() else messages
 
 
 def _add_description(pool: Any, descriptor: Descriptor) -> str:
