@@ -23,7 +23,7 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
-from headrace.common.values import handler_of
+from headrace.common.values import basic_handler_of
 from headrace.formats.column_text import bytes_of, join_text
 from headrace.formats.csv.extra_values import ExtraValues
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
@@ -57,7 +57,6 @@ _BY_ARROW: Final[frozenset[Any]] = frozenset(
     map(BasicTypeInfo, {BasicType.STRING, BasicType.BOOLEAN} | WHOLE_NUMBERS | FLOATS)
 )
 _WITH_BLANKS = frozenset({BasicType.STRING, BasicType.CHAR})
-_HEXADECIMAL = re.compile(b"0[xX]")
 
 
 @hides_engine_of_methods
@@ -296,7 +295,7 @@ class CsvDecoder:
             return self._read_columns(self._extra_values.fold(data, self._boundary or Newlines()))
 
     def _read_columns(self, data: bytes) -> pa.Table:
-        if not (self._has_integers and _HEXADECIMAL.search(data) is not None):
+        if not (self._has_integers and _may_be_hexadecimal(data)):
             with suppress(pa.ArrowInvalid):
                 return self._read_with(self._fast, data)
         return self._read_with(self._slow, data)
@@ -329,7 +328,7 @@ class CsvDecoder:
 
     def _refuse_returns(self, data: bytes) -> None:
         """Refuse lines with a carriage return that is not between quotes: to Arrow they are several."""
-        if _LONE_RETURN.search(data) is not None:
+        if b"\r" in data and _LONE_RETURN.search(data) is not None:
             for line in self._lines_of(data):
                 if b"\r" in line and self._line_with_returns.fullmatch(line) is None:
                     raise ValueError("there is a carriage return outside quotes")
@@ -337,8 +336,9 @@ class CsvDecoder:
     def _records_in(self, data: bytes) -> int:
         """How many records there are to be, one for each line that is not empty."""
         if self._boundary is not None:
-            return sum(1 for line in self._lines_of(data) if line.strip(b"\r\n"))
-        blank = b"\n\n" in data or b"\n\r\n" in data or data[:1] in (b"\n", b"\r")
+            spans = pairwise([0, *self._boundary.all(data)])
+            return sum(1 for start, end in spans if end - start > 2 or data[start:end].strip(b"\r\n"))
+        blank = b"\n\n" in data or (b"\r" in data and b"\n\r\n" in data) or data[:1] in (b"\n", b"\r")
         return data.count(b"\n") - (_blank_lines(data) if blank else 0)
 
     def _guarded(self, data: bytes) -> tuple[bytes, int]:
@@ -369,9 +369,12 @@ class CsvDecoder:
 
     def _values(self, texts: pa.Array, kind: Any) -> pa.Array:
         """Values of their texts; blanks around them do not count, unless they may be part of the value."""
-        if self._schema.null_value is None and kind != Types.STRING():
+        handler = basic_handler_of(kind)
+        with suppress(pa.ArrowInvalid):
+            return handler.cast_texts(texts)  # as is usual: nothing is missing, and nothing odd
+        if self._schema.null_value is None:
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-        return handler_of(kind).parse_all(texts if kind.basic_type in _WITH_BLANKS else pc.utf8_trim(texts, " \t"))
+        return handler.parse_all(texts if kind.basic_type in _WITH_BLANKS else pc.utf8_trim(texts, " \t"))
 
     def _lists(self, texts: pa.Array, column: CsvColumn) -> pa.Array:
         """Lists of the elements in texts; an empty text is an empty list."""
@@ -414,6 +417,15 @@ def _cells(line: bytes, schema: CsvSchema) -> list[str]:
         text, delimiter=schema.delimiter, quotechar=schema.quote, escapechar=schema.escape, quoting=quoting
     )
     return next(reader, [])
+
+
+def _may_be_hexadecimal(data: bytes) -> bool:
+    """Whether there is ``0x`` in some data; to search for two bytes takes twice as long."""
+    if b"x" not in data and b"X" not in data:
+        return False
+    characters = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero((characters | 0x20) == ord("x"))
+    return bool((characters[places - 1] == ord("0")).any())
 
 
 def _blank_lines(data: bytes) -> int:
