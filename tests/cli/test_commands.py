@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import headrace
@@ -15,7 +17,7 @@ from headrace.cli import doctor
 from headrace.cli.main import app
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from rich.console import Console
@@ -45,6 +47,25 @@ def test_version_is_an_option_as_well() -> None:
 def test_without_a_command_it_shows_help() -> None:
     result = invoke()
     assert all(name in result.output for name in ("run", "explain", "doctor", "checkpoints", "version"))
+
+
+def commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """A command and all below it."""
+    yield path, command
+    for name, each in getattr(command, "commands", {}).items():
+        yield from commands(each, *path, name)
+
+
+def test_help_shows_what_is_in_brackets() -> None:
+    found = {}
+    for path, command in commands(get_command(app)):
+        texts = " ".join(text or "" for text in [command.help, *(getattr(each, "help", "") for each in command.params)])
+        if names := re.findall(r"\w+\\?\[\w[^\]]*\]", texts):
+            found[path] = names
+            shown = invoke(*path, "--help").output
+            assert all(name.replace("\\", "") in shown for name in names)
+    assert found[("kafka",)] == ["headrace\\[kafka-broker]"]
+    assert "needs headrace[kafka-broker]" in re.sub(r"[\s│]+", " ", invoke("--help").output)
 
 
 def test_run_runs_a_program_and_says_how_it_went(script: Callable[..., Path]) -> None:

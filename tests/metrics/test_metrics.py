@@ -74,6 +74,29 @@ def test_each_kind() -> None:
         }
 
 
+def test_operators_of_one_name_are_told_apart() -> None:
+    def build(harness: JobHarness) -> None:
+        numbers = harness.add_source("in", Types.LONG())
+        evens = numbers.filter(lambda number: number % 2 == 0)
+        for stream, uid in ((numbers, "all"), (evens, "evens")):
+            mapped = stream.map(Measure(), output_type=Types.LONG()).name("measure").uid(uid)
+            harness.add_sink(f"out of {uid}", mapped)
+
+    with JobHarness(build, fresh_functions=False) as harness:
+        harness.push_all("in", [4, 5, 6])
+        harness.run_epoch()
+        shown = harness.metrics()
+    for name, of_all, of_evens in (
+        ("numRecordsIn", 3, 2),
+        ("seen", 3, 2),
+        ("0.last", 6, 6),
+        ("numbers.sizes.sum", 15, 10),
+    ):
+        assert (shown[f"measure (all).{name}"], shown[f"measure (evens).{name}"]) == (of_all, of_evens)
+    assert not [name for name in shown if name.startswith("measure.")]
+    assert shown["Filter.numRecordsIn"] == 3
+
+
 def test_they_go_on_from_epoch_to_epoch() -> None:
     with JobHarness(measuring, fresh_functions=False) as harness:
         harness.push_all("in", [4, 5])

@@ -18,7 +18,7 @@ from headrace.common.errors import HeadraceError
 from headrace.common.java import cache_directory
 
 kafka = typer.Typer(
-    help="A real Kafka on this machine, for trying things out; needs headrace[kafka-broker].", no_args_is_help=True
+    help="A real Kafka on this machine, for trying things out; needs headrace\\[kafka-broker].", no_args_is_help=True
 )
 
 _Data = Annotated[

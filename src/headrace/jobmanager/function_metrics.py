@@ -55,7 +55,7 @@ class Rate:
 
 def measured_by(plan: JobPlan, reports: Iterable[TaskReport]) -> Iterator[tuple[str, int, Measurements]]:
     """Of each operator in each task that has metrics its name, the task's number, and what they have come to."""
-    names = {operator.node.id: operator.node.name for operator in plan.operators()}
+    names = plan.shown_names()
     for report in reports:
         for node, measured in report.metrics.items():
             yield names[node], report.partition, measured

@@ -80,8 +80,9 @@ class WatermarkProgress:
         ahead of the slowest one of its group.
         """
         found: dict[str, int] = {}
+        names = self.plan.shown_names()
         for planned, operator in self._operators():
-            name = planned.node.name
+            name = names[planned.node.id]
             found[f"{name}.{INPUT_WATERMARK}"] = operator.watermark
             found[f"{name}.{OUTPUT_WATERMARK}"] = operator.output
             if operator.output not in (MIN_WATERMARK, MAX_WATERMARK):
@@ -156,4 +157,4 @@ class WatermarkProgress:
             slowest = min(map(min, members.values()))
             if slowest > MIN_WATERMARK:
                 for node, reached in members.items():
-                    yield f"{self.plan.operator(node).node.name}.{ALIGNMENT_DRIFT}", max(reached) - slowest
+                    yield f"{self.plan.shown_names()[node]}.{ALIGNMENT_DRIFT}", max(reached) - slowest

@@ -60,7 +60,8 @@ _NO_RESULTS: Final = "the function has to yield its results, or return a list of
 _NO_VALUE: Final = "a state without a value gives None: write (state.value() or 0), say, where one is needed"
 
 _NO_TIMESTAMP: Final = (
-    "ctx.timestamp() is None: the records have no timestamps; call assign_timestamps_and_watermarks(...) before"
+    "ctx.timestamp() is None: the records have no timestamps; call assign_timestamps_and_watermarks(...) before. What "
+    "a timer of processing time emits, or is called for, has none either"
 )
 
 

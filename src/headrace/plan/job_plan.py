@@ -7,6 +7,7 @@ and every source is read once.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -209,6 +210,14 @@ class JobPlan:
         """All operators, stage by stage."""
         for stage in self.stages:
             yield from stage.operators
+
+    def shown_names(self) -> dict[int, str]:
+        """By node id, what displays and metrics call operators: by their names; of equal ones the uid is told too."""
+        shared = Counter(operator.node.name for operator in self.operators())
+        return {
+            each.node.id: each.node.name if shared[each.node.name] == 1 else f"{each.node.name} ({each.uid})"
+            for each in self.operators()
+        }
 
     def operator(self, node_id: int) -> PlannedOperator:
         """The operator of a node of the graph."""

@@ -89,7 +89,7 @@ def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskRe
     counters = Counter(totals)
     counters["numRecordsRead"] += read
     counters["numEpochs"] += 1
-    names = {operator.node.id: operator.node.name for operator in plan.operators()}
+    names = plan.shown_names()
     for report in reports:
         for node, records in report.records.items():
             counters[f"{names[node]}.{RECORDS_IN}"] += records

@@ -54,6 +54,7 @@ class SourceCoordinator:
         assert isinstance(planned.node.spec, SourceSpec)
         self.planned = planned
         self._source = planned.node.spec.source
+        self._name = plan.shown_names()[planned.node.id]
         self._identity = identity_of(self._source)
         self._timestamps = timestamps_operators(plan, planned)
         timeouts = ((node, strategy.idle_timeout) for node, strategy in self._timestamps.items())
@@ -147,9 +148,7 @@ class SourceCoordinator:
         """How far each split has come."""
         for split in self.unfinished():
             watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self._timestamps}
-            yield SplitProgress(
-                self.planned.node.name, split.split_id, watermarks, split.idle, is_held_back=split.is_held_back
-            )
+            yield SplitProgress(self._name, split.split_id, watermarks, split.idle, is_held_back=split.is_held_back)
 
     def has_read(
         self, plans: Iterable[SplitPlan], reports: Iterable[TaskReport], fetched_at: int, emitted_at: int
@@ -172,7 +171,7 @@ class SourceCoordinator:
         """How far the source is behind; ``backlog_lag`` as in :meth:`is_processing_backlog`."""
         splits = (self._enumerator.pending(split.split_id, split.position, now) for split in self.unfinished())
         return SourceProgress(
-            self.planned.node.name,
+            self._name,
             self._history.total(splits),
             self.watermark(),
             self._history.idle_since,
