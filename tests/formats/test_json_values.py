@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headrace.common import JsonRowDeserializationSchema, Row, Types
 from headrace.common.columns import layout_of
@@ -24,6 +26,7 @@ from headrace.datastream.formats.cdc import (
     OggJsonDeserializationSchema,
 )
 from headrace.formats.json import JsonLinesFormat
+from headrace.formats.json.columns import reader_of
 from headrace.formats.json.decoders import decoder_of
 
 BAD = object()
@@ -282,6 +285,32 @@ def test_documents(text: bytes, number: int | None, beside: Any) -> None:
         rows = layout_of(schema.get_produced_type()).columns_to_rows(read.columns)
         assert [row.v for row in rows if row.v] == ([] if number is None else [number])
         assert [index for index, _ in read.rejected] == ([before] if number is None else [])
+
+
+ARROW_READS = [kind for kind, _ in VALUES if reader_of(kind).raw is not None]
+EVERY = Types.ROW_NAMED([f"f{place}" for place in range(len(ARROW_READS))], ARROW_READS)
+TEXTS = [text for _, values in VALUES for text in values if len(text) < 100]
+
+
+@st.composite
+def odd_messages(draw: st.DrawFn) -> bytes:
+    """Objects of values of any type under any names, at times with a byte that is wrong."""
+    members = draw(st.lists(st.tuples(st.integers(0, len(ARROW_READS)), st.sampled_from(TEXTS)), max_size=3))
+    message = "{" + ", ".join([f'"f{name}": {text}' for name, text in members]) + "}"
+    place, odd = draw(st.integers(0, len(message))), draw(st.sampled_from(["", "", *'{}[]",:\\\n\r NI-+.0e\0é']))
+    return (message[:place] + odd + message[place + draw(st.integers(0, 1)) * bool(odd) :]).encode()
+
+
+@given(st.lists(odd_messages(), min_size=1, max_size=4))
+@settings(deadline=None, max_examples=100)
+def test_a_message_is_judged_alone_whatever_is_read_with_it(messages: list[bytes]) -> None:
+    schema = JsonRowDeserializationSchema(EVERY)
+    alone = [schema.deserialize_batch(pa.array([message])) for message in messages]
+    together = schema.deserialize_batch(pa.array([*messages, *[FILLER] * 20]))
+    assert together.columns is not None
+    rows = [row for read in alone if read.columns is not None for row in read.columns.to_pylist()]
+    assert str(together.columns.to_pylist()[: len(rows)]) == str(rows)
+    assert list(together.rejected) == [(n, reason) for n, read in enumerate(alone) for _, reason in read.rejected]
 
 
 @pytest.mark.parametrize(
