@@ -43,8 +43,7 @@ from headrace.runtime.local.runtime import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
 from headrace.state import importing
-from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.runs import range_merging
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
@@ -79,6 +78,7 @@ class Cut:
         recovers: whether the job manager goes on by itself after such a fault; else another one does.
         through_tables: whether what a life goes on from has been through the files of a savepoint, in pieces of a few
             rows each.
+        backends: what keeps state in one life after the other, round and round; more than one go through tables.
     """
 
     shares: tuple[int, ...] = (1 << 30,)
@@ -93,6 +93,11 @@ class Cut:
     faults: frozenset[int] = frozenset()
     recovers: bool = False
     through_tables: bool = False
+    backends: tuple[str, ...] = (DEFAULT_BACKEND,)
+
+    def backend(self, life: int) -> str:
+        """What keeps state in a life of the job."""
+        return self.backends[life % len(self.backends)]
 
 
 WHOLE = Cut()
@@ -115,6 +120,7 @@ deaths = st.builds(
     cuts,
     faults=st.frozensets(st.integers(1, 12), max_size=2),
     recovers=st.booleans(),
+    backends=st.sampled_from([(DEFAULT_BACKEND,), (ROCKSDB_BACKEND,), (DEFAULT_BACKEND, ROCKSDB_BACKEND)]),
 )
 """The same, and sinks fail in the middle of epochs: what tasks have done until then is undone."""
 
@@ -344,17 +350,21 @@ class RestartedStore(TemporaryStore):
         crashes: whether the next manifest is prevented.
         begins: is called when a job goes on.
         through_tables: whether what it goes on from has been through the files of a savepoint.
+        backend: what keeps the state of the job that goes on.
     """
 
     def __init__(self, begins: Callable[[], None], *, through_tables: bool) -> None:
         super().__init__()
         self.through_tables = through_tables
+        self.backend = self._written_by = DEFAULT_BACKEND
         self._manifests: list[bytes] = []
         self.crashes = False
         self.begins = begins
 
     def latest(self) -> Manifest | None:
-        return Manifest.from_bytes(self._manifests[-1], "in memory") if self._manifests else None
+        if not self._manifests:
+            return None
+        return replace(Manifest.from_bytes(self._manifests[-1], "in memory"), state_backend=self.backend)
 
     def take_over(self, previous: Manifest) -> Manifest:
         mine = replace(previous, epoch=previous.epoch + 1, generation=previous.generation + 1)
@@ -374,17 +384,18 @@ class RestartedStore(TemporaryStore):
             self.crashes = False
             raise CrashError
         self._manifests.append(manifest.to_bytes())
+        self._written_by = self.backend
         super().write(manifest)
 
     def _transplanted(self, manifest: Manifest) -> Manifest:
-        backend, folder = HashMapStateBackend(DEFAULT_BACKEND), self.storage.folder(f"savepoint-{manifest.epoch}")
+        folder = self.storage.folder(f"savepoint-{manifest.epoch}")
         folder.make()
         folder.create(IN_PROGRESS, b"")
-        export = Export(backend, self.state, folder, manifest.processing_time)
+        export = Export(STATE_BACKENDS.load(self._written_by), self.state, folder, manifest.processing_time)
         versions = [part.version for stage in manifest.stages for part in stage.partitions if part.version]
         tables = [table for version in versions for table in export(version)]
         uids = {uid for stage in manifest.stages for uid in stage.operators}
-        work = Import(backend, self.state, folder)
+        work = Import(STATE_BACKENDS.load(self.backend), self.state, folder)
         return with_versions(manifest, map(work, tasks_of(tables, manifest, uids, 0)))
 
     def close(self) -> None:
@@ -406,13 +417,15 @@ def run(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = Fals
 def run_recorded(build: Callable[[Job], None], cut: Cut = WHOLE, *, is_batch: bool = False) -> tuple[Outputs, History]:
     """The same, with what happened meanwhile."""
     clock, history = ManualClock(), History()
-    store = RestartedStore(lambda: history.began(clock.now()), through_tables=cut.through_tables)
+    through_tables = cut.through_tables or len(set(cut.backends)) > 1
+    store = RestartedStore(lambda: history.began(clock.now()), through_tables=through_tables)
     outputs: Outputs = defaultdict(list)
     turns = _Turns(count(1), set(cut.restarts), set(cut.crashes))
     FaultySink.faults, FaultySink.writes = set(cut.faults), 0
     try:
         for life in count():
-            job = Job(_environment(cut, is_batch=is_batch), cut, life)
+            store.backend = cut.backend(life)
+            job = Job(_environment(cut, store.backend, is_batch=is_batch), cut, life)
             build(job)
             manager = _manager(job, store, clock)
             try:
@@ -482,8 +495,9 @@ def _live(
             return False
 
 
-def _environment(cut: Cut, *, is_batch: bool) -> StreamExecutionEnvironment:
+def _environment(cut: Cut, backend: str, *, is_batch: bool) -> StreamExecutionEnvironment:
     configuration = Configuration()
+    configuration.set(options.STATE_BACKEND, backend)
     mode = RuntimeExecutionMode.BATCH if is_batch else RuntimeExecutionMode.STREAMING
     configuration.set(options.RUNTIME_MODE, mode)
     configuration.set(options.FRESH_FUNCTIONS, cut.fresh)
@@ -513,13 +527,16 @@ def multiset(records: Sequence[tuple[Any, int]]) -> list[Any]:
     return sorted(((*(tuple(record)), timestamp) for record, timestamp in records), key=repr)
 
 
-def examples(number: int, **strategies: Any) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """A test of so many examples, and a slow one of ten times as many."""
+def examples(
+    number: int, many: int | None = None, **strategies: Any
+) -> Callable[[Callable[..., None]], Callable[[int], None]]:
+    """A test of so many examples, and a slow one of many: ten times as many unless that is said."""
+    slow = pytest.param(many or 10 * number, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
 
     def decorate(check: Callable[..., None]) -> Callable[[int], None]:
-        @pytest.mark.parametrize("times", [1, pytest.param(10, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
-        def test(times: int) -> None:
-            bounds = settings(max_examples=number * times, deadline=None, suppress_health_check=list(HealthCheck))
+        @pytest.mark.parametrize("drawn", [number, slow])
+        def test(drawn: int) -> None:
+            bounds = settings(max_examples=drawn, deadline=None, suppress_health_check=list(HealthCheck))
             bounds(given(**strategies)(check))()  # of what given() makes: a function takes settings only once
 
         test.__name__ = test.__qualname__ = check.__name__

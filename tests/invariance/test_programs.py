@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import strategies as st
 
+from headrace.common import Configuration, options
 from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
+from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
+from headrace.operators import keyed_process
+from headrace.operators.join import find_pairs
+from headrace.state.runs import spilling
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, examples, multiset, run
+from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, run
+from tests.invariance.random_programs import IntervalJoin, Program, WindowJoin, random_program
 from tests.invariance.test_branches import one_split
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SIDE = OutputTag("side", EVENT)
 LATE = OutputTag("late", EVENT)
@@ -150,3 +161,62 @@ def test_a_program_gives_the_same_however_its_input_is_cut(
 ) -> None:
     build = program(seed, events, bound)
     assert outcome(build, cut) == outcome(build, ONE_BY_ONE)
+
+
+# --- what programs give is known -------------------------------------------------------------------------------------
+
+MANY = int(os.environ.get("HEADRACE_PROGRAMS", "2000"))
+"""How many programs the slow test draws."""
+
+
+@pytest.fixture
+def a_few_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_pairs, "PAIRS", 5)
+    monkeypatch.setattr(spilling, "SPILLED_BYTES", 500)  # about ten records
+    monkeypatch.setattr(keyed_process, "MOST_CALLED", 3)
+
+
+def given_by(found: dict[str, list[Any]]) -> dict[str, list[Event]]:
+    """What has reached each sink that got something."""
+    return {name: sorted(tuple(record) for record, _ in records) for name, records in found.items() if records}
+
+
+@pytest.mark.usefixtures("a_few_records_at_a_time")
+@examples(25, MANY, program=st.randoms(use_true_random=False).map(random_program), cut=deaths, is_batch=st.booleans())
+def test_a_program_gives_what_its_records_say(program: Program, cut: Cut, is_batch: bool) -> None:
+    """Cut, killed, restored at another parallelism and by another backend, in both modes: see ``random_programs``."""
+    found = run(program.build, cut, is_batch=is_batch)
+    assert given_by(found) == program.expected()
+
+
+@pytest.mark.usefixtures("a_few_records_at_a_time")
+def test_tables_that_two_subtasks_have_shared_count_once() -> None:
+    """At two subtasks both have the table of the first epoch; the one that comes after them has it twice."""
+    splits = [[("a", number, number) for number in range(7)]]
+    join = IntervalJoin((0, 1), (5, 84))  # the times are from 5 ms before to 5 ms behind one another
+    program = Program([(splits, 0), (splits, 0)], [join], [*splits, *splits, join.model(*splits, *splits)])
+    cut = Cut(shares=(3,), parallelism=(1, 2), restarts=frozenset({1, 2}), inline_threshold=0)
+    assert given_by(run(program.build, cut)) == program.expected()
+
+
+def test_a_sink_that_fails_behind_a_join_in_columns_is_no_failure_of_the_join() -> None:
+    splits = [[("a", number, 5 * number) for number in range(6)]]
+    join = WindowJoin((0, 1), (0, 4))
+    program = Program([(splits, 0), (splits, 0)], [join], [*splits, *splits, join.model(*splits, *splits)])
+    assert given_by(run(program.build, Cut(faults=frozenset({1})))) == program.expected()
+
+
+@pytest.mark.spark
+def test_programs_on_spark(spark: SparkSession) -> None:
+    """Several beside each other in one job."""
+    programs = {f"p{seed}-": random_program(Random(seed)) for seed in range(8)}
+    settings = Configuration()
+    settings.set(options.RUNTIME, "spark")
+    job = Job(StreamExecutionEnvironment.get_execution_environment(settings), Cut((4,), (2,), parallelism=(2, 1)), 0)
+    for name, program in programs.items():
+        program.build(job, name)
+    job.env.execute()
+    expected: dict[str, list[Event]] = {}
+    for name, program in programs.items():
+        expected |= program.expected(name)
+    assert given_by({name: sink.records for name, sink in job.sinks.items()}) == expected

@@ -5,7 +5,6 @@ Of streams of different sources: whatever the order, time is that of both.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +22,7 @@ from headrace.datastream import (
     KeyedCoProcessFunction,
     RuntimeContext,
 )
-from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.operators import keyed_process, process
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.process import ProcessOperator
@@ -69,30 +68,6 @@ class Mark(CoMapFunction):
     def map2(self, value: Event) -> Event:
         key, number, time = value
         return key, number + BY_SECOND, time
-
-
-class Met(KeyedCoProcessFunction):
-    """At each record's timer: how many records of either input have come to its key by that time."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.times = [
-            runtime_context.get_list_state(ListStateDescriptor(name, Types.LONG())) for name in ("first", "second")
-        ]
-
-    def process_element1(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
-        return self.note(0, value, ctx)
-
-    def process_element2(self, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
-        return self.note(1, value, ctx)
-
-    def note(self, number: int, value: Event, ctx: KeyedCoProcessFunction.Context) -> list[Any]:
-        self.times[number].add(value[2])
-        ctx.timer_service().register_event_time_timer(value[2] + value[1])
-        return []
-
-    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
-        first, second = (sum(time <= timestamp for time in times.get()) for times in self.times)
-        yield ctx.get_current_key(), timestamp, first, second
 
 
 def by_both(events: Sequence[Event], ways: Sequence[Branch]) -> list[tuple[int, Event]]:
@@ -150,8 +125,6 @@ def test_inputs_within_a_chain(events: list[Event], bound: int, ways: list[Branc
     assert found == {key: [row[:3] for row in rows] for key, rows in test_rolling.expected(marked).items()}
 
 
-MET = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
-
 DISORDER = 5
 """How far a record may be behind the newest one before it."""
 
@@ -168,26 +141,6 @@ def _at_times(steps: Sequence[tuple[str, int, int, int]]) -> list[Event]:
         newest += step
         events.append((key, value, newest - behind))
     return events
-
-
-@examples(25, first=splits_in_bounds(2), second=splits_in_bounds(2), cut=deaths)
-def test_streams_of_two_sources(first: list[list[Event]], second: list[list[Event]], cut: Cut) -> None:
-    def build(job: Job) -> None:
-        sources = [job.source(name, splits, DISORDER) for name, splits in (("first", first), ("second", second))]
-        one, other = (source.key_by(lambda event: event[0]) for source in sources)
-        job.sink("out", job.keyed("met", one.connect(other).process(Met(), MET)))
-
-    times: dict[str, list[list[int]]] = defaultdict(lambda: [[], []])
-    timers = set()
-    for number, splits in enumerate((first, second)):
-        for key, value, time in (event for split in splits for event in split):
-            times[key][number].append(time)
-            timers.add((key, time + value))
-    expected = [
-        ((key, timer, *(sum(time <= timer for time in of_input) for of_input in times[key])), timer)
-        for key, timer in timers
-    ]
-    assert multiset(run(build, cut)["out"]) == multiset(expected)
 
 
 class MapNumbers(CoMapFunction):
@@ -314,3 +267,54 @@ def test_streams_that_take_turns_are_handed_over_together(
 
     assert sorted(run(build)["out"]) == [(("a", 0 if time else NOTHING, time), time) for time in range(0, 200, 2)]
     assert handed_over == [64, 64, 64, 8]
+
+
+# --- broadcast state, where records and what is broadcast come in any order ------------------------------------------
+
+RULES = MapStateDescriptor("rules", Types.TUPLE([Types.STRING(), Types.LONG()]), Types.LONG())
+"""How many there are of a key and a time."""
+
+TOLD = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.LONG()])
+
+
+def add(rule: Event, ctx: Any) -> None:
+    key, _, time = rule
+    rules = ctx.get_broadcast_state(RULES)
+    rules.put((key, time), (rules.get((key, time)) or 0) + 1)
+
+
+def known(ctx: Any, until: int) -> int:
+    """How many rules there are up to a time."""
+    return sum(count for (_, time), count in ctx.get_broadcast_state(RULES).items() if time <= until)
+
+
+class WithoutKeys(BroadcastProcessFunction):
+    """At each record: how many rules there are up to the event time that it meets, and how many in all."""
+
+    def process_element(self, value: Event, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[Any]:
+        watermark = ctx.current_watermark()
+        yield value[0], watermark, known(ctx, watermark), known(ctx, 1 << 62)
+
+    def process_broadcast_element(self, value: Event, ctx: BroadcastProcessFunction.Context) -> None:
+        add(value, ctx)
+
+
+@examples(20, records=splits_in_bounds(2), rules=splits_in_bounds(2), is_batch=st.booleans(), cut=deaths)
+def test_a_stream_without_keys_meets_rules(
+    records: list[list[Event]], rules: list[list[Event]], is_batch: bool, cut: Cut
+) -> None:
+    """A record meets all rules up to its watermark; in batch mode all that there are."""
+
+    def build(job: Job) -> None:
+        connected = job.source("records", records, DISORDER).connect(
+            job.source("rules", rules, DISORDER).broadcast(RULES)
+        )
+        job.sink("out", job.keyed("function", connected.process(WithoutKeys(), TOLD)))
+
+    found, times = run(build, cut, is_batch=is_batch)["out"], [rule[2] for split in rules for rule in split]
+    for (_, watermark, by_then, in_all), _ in found:
+        assert by_then == sum(time <= watermark for time in times)
+        assert by_then <= in_all <= len(times)
+        assert in_all == len(times) or not is_batch
+    shown = [((row[0],), time) for row, time in found]
+    assert multiset(shown) == multiset([((key,), time) for split in records for key, _, time in split])

@@ -184,11 +184,15 @@ class WindowOperator(FunctionOperator):
                     self._keyed.current = key
                     self._add(element, timestamp, windows)
         except BaseException as error:
-            raise user_error(error, self.context, element) from error
+            raise self._failure(error, element) from error
         finally:
             self._keyed.current = NO_KEY
         self._time.watermark = self._keyed.event_time = int(batch.watermarks[-1])
         self._flush()
+
+    def _failure(self, error: BaseException, element: Any) -> BaseException:
+        """What is told of an error at an element, or in a window that fired before it."""
+        return user_error(error, self.context, element)
 
     def advance_watermark(self, watermark: int) -> None:
         reached = self._time.watermark
