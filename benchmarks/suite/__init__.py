@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.suite.asynchronous import AsyncBenchmark
 from benchmarks.suite.backpressure import BackpressureBenchmark
 from benchmarks.suite.batch import BatchBenchmark
-from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark
+from benchmarks.suite.catch_up import CatchUpBenchmark, LimitBenchmark, NeighbourBenchmark
 from benchmarks.suite.connected import ConnectedBenchmark
 from benchmarks.suite.count_trigger import CountTriggerBenchmark
 from benchmarks.suite.growth import GrowthBenchmark
@@ -53,6 +53,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     LargeStateBenchmark(),
     CatchUpBenchmark(),
     LimitBenchmark(),
+    NeighbourBenchmark(),
     LargeEpochsBenchmark(),
     BatchBenchmark(),
     KafkaBenchmark(),

@@ -1,9 +1,17 @@
-"""Catching up with a backlog in epochs that headrace sizes itself: beside the best fixed size, and beside the limit."""
+"""Catching up with a backlog in epochs of headrace's own size: beside the best fixed size, the limit, a neighbour."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import fmean
 from typing import TYPE_CHECKING
+
+import psutil
 
 from benchmarks.data import RandomKeys
 from benchmarks.findings import Finding, Target
@@ -26,6 +34,21 @@ _SIZES = (500_000, 1_000_000, 2_000_000, 4_000_000)
 _SHARES = ((10_000, 0.35), (1_000_000, 0.40))
 """Keys, and what share of the limit is asked."""
 
+_NEIGHBOUR = """
+import random, sys, time
+share, bursts = float(sys.argv[1]), random.Random(7)
+while True:
+    end = time.monotonic() + bursts.uniform(1.0, 4.0)
+    while time.monotonic() < end:
+        slice_end = time.monotonic() + 0.02 * share
+        while time.monotonic() < slice_end:
+            pass
+        time.sleep(0.02 * (1 - share))
+    time.sleep(bursts.uniform(1.0, 4.0))
+"""
+"""A program that keeps a share of one core busy, in bursts that begin and end at the same times whatever the share."""
+
+_CORES_TAKEN = (1.0, 0.5)
 _DEFAULT = "default settings"
 _PROGRAM = "headrace_window"
 
@@ -79,6 +102,50 @@ class LimitBenchmark:
                 found,
                 "of the records/s of one batch on two threads, without event time, state or checkpoints",
             )
+
+
+class NeighbourBenchmark:
+    """What share of its throughput a job keeps beside a neighbour, of what the neighbour leaves it."""
+
+    name = "neighbour"
+    title = "Catching up with a backlog, beside a neighbour that takes a core and a half in bursts"
+
+    def run(self, lab: Lab, scale: Scale) -> Iterator[Finding]:
+        records = scale.choose(scale.events * _TIMES_THE_EVENTS, scale.events)
+        work = Backlog(RandomKeys(scale.files, records // scale.files, _KEYS), records, truth)
+        alone, beside = (
+            Runs(work, Contestant(name, _PROGRAM, {"default_sizes": True})) for name in ("alone", "beside it")
+        )
+        left: list[float] = []
+        for _ in range(scale.rounds):
+            alone.add_one(lab)
+            with _neighbour(left):
+                beside.add_one(lab)
+        found = {each.name: each.measured() for each in (alone, beside)}
+        yield Finding(
+            self.name,
+            f"windows, {_KEYS:,} int keys, {records:,} records",
+            rate(found[beside.name]) / rate(found[alone.name]) / fmean(left),
+            "x",
+            Target(0.5, at_least=True),
+            found,
+            f"times the records/s of the job alone, for the {fmean(left):.0%} of processor time that were left to it",
+        )
+
+
+@contextmanager
+def _neighbour(left: list[float]) -> Iterator[None]:
+    """Keep processors busy; in the end ``left`` is told the share of their time that was left to others."""
+    commands = ([sys.executable, "-c", _NEIGHBOUR, str(share)] for share in _CORES_TAKEN)
+    started, processes = time.monotonic(), [subprocess.Popen(command) for command in commands]
+    try:
+        yield
+    finally:
+        used = sum(sum(psutil.Process(process.pid).cpu_times()[:2]) for process in processes)
+        left.append(1 - used / (time.monotonic() - started) / (os.cpu_count() or 1))
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def _name(size: int) -> str:
