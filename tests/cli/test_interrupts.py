@@ -79,7 +79,7 @@ def test_a_signal_that_reaches_another_thread_counts(job: FakeJob) -> None:
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        assert ready.acquire(timeout=10)
+        assert ready.acquire(timeout=200)
         thread.join()
     assert job.calls == ["stop"]
 

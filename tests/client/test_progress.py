@@ -304,16 +304,16 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
 
     def run(name: str, records: int) -> None:
         listener.job_started(JobStart(name, name))
-        barrier.wait(10)
+        barrier.wait(200)
         listener.epoch_completed(epoch(1, records))
-        barrier.wait(10)
+        barrier.wait(200)
         listener.job_ended(JobEnd(1))
 
     threads = [threading.Thread(target=run, args=("a", 10)), threading.Thread(target=run, args=("b", 20))]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(200)
     assert "job 'a' ended at epoch 1: 10 records" in printed(console)
     assert "job 'b' ended at epoch 1: 20 records" in printed(console)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -200,3 +201,49 @@ def test_functions_of_keyed_streams_have_it() -> None:
     both = keyed.connect(keyed).flat_map(AsksCoFlatMap(), str)
     for stream in (both, keyed.map(AsksMap(), str), keyed.process(Keyed(), str)):
         assert stream.get_type() == Types.STRING()
+
+
+@dataclass
+class Stats:
+    count: int
+    total: float
+
+
+class OfDataclass(KeyedProcessFunction):
+    def open(self, runtime_context: Any) -> None:
+        self.stats = runtime_context.get_state(ValueStateDescriptor("stats", Types.DATACLASS(Stats)))  # type: ignore[attr-defined]
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return []
+
+
+class Misspelt(OfDataclass):
+    def open(self, runtime_context: Any) -> None:
+        self.stats = runtime_context.get_state(ValueStateDescriptor("stats", Types.STRNG()))  # type: ignore[attr-defined]
+
+
+class NotCalled(OfDataclass):
+    def open(self, runtime_context: Any) -> None:
+        self.stats = runtime_context.get_state(ValueStateDescriptor("stats", Types.LONG))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (OfDataclass(), r"Types has no DATACLASS: .*give the class itself .*Types.of\(Stats\)"),
+        (Misspelt(), r"Types has no STRNG: did you mean Types.STRING\?"),
+        (NotCalled(), r"Types.LONG is a function: write Types.LONG\(\)"),
+    ],
+)
+def test_types_that_do_not_exist_are_told_with_the_line(function: Any, text: str) -> None:
+    keyed = StreamExecutionEnvironment.get_execution_environment().from_collection([1]).key_by(lambda value: value)
+    line = type(function).open.__code__.co_firstlineno + 1
+    with pytest.raises(InvalidProgramError, match=text) as told:
+        keyed.process(function)
+    assert f"test_state_misuse.py:{line}): " in str(told.value)
+
+
+def test_types_by_a_wrong_name_are_told_anywhere() -> None:
+    with pytest.raises(AttributeError, match="Types has no DATACLASS: For a dataclass"):
+        Types.DATACLASS(Stats)  # type: ignore[attr-defined]
+    assert not hasattr(Types, "DATACLASS")

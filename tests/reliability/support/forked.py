@@ -49,7 +49,7 @@ class Forked(Running):
     def clean_up(self) -> None:
         if self._fork.is_alive():
             os.kill(self._pid, signal.SIGKILL)
-        self._fork.join(30)
+        self._fork.join(200)
 
 
 class Forks:

@@ -157,7 +157,7 @@ class Running:
     def clean_up(self) -> None:
         """End everything that it has started."""
         os.killpg(self._pid, signal.SIGKILL)
-        self._process.wait(30)
+        self._process.wait(200)
 
 
 class Launcher:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
@@ -28,8 +29,17 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import K, T, V
 
 
+class _TypesByName(type):
+    """Says what to write in place of a name that is none of a type."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> NoReturn:
+            raise AttributeError(no_such_type(name), name=name, obj=cls)
+
+
 @hides_engine_of_methods
-class Types:
+class Types(metaclass=_TypesByName):
     """Makes type information, under PyFlink's names.
 
     Wherever a type is asked for, a Python class or type hint does as well: ``Types.LIST(int)``. A value that does not
@@ -229,3 +239,16 @@ def _all(kinds: Sequence[Any]) -> tuple[TypeInformation, ...]:
     if isinstance(kinds, str | TypeInformation | type):
         raise InvalidTypeError(f"expected a list of field types, got {kinds!r}")
     return tuple(map(type_of_hint, kinds))
+
+
+def no_such_type(name: str) -> str | None:
+    """The words about a name that :class:`Types` does not have; None for one that it has."""
+    known = [each for each in vars(Types) if not each.startswith("_")]
+    if name in known or name.startswith("__"):
+        return None if name in known else f"Types has no {name}"
+    close = get_close_matches(name.upper(), known, n=1)
+    meant = f"did you mean Types.{close[0]}? " if close else ""
+    return (
+        f"Types has no {name}: {meant}For a dataclass, a named tuple or a TypedDict give the class itself "
+        f'(ValueStateDescriptor("stats", Stats)), or Types.of(Stats)'
+    )

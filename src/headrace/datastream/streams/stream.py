@@ -9,7 +9,7 @@ from headrace.common.function_types import Role
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
-from headrace.datastream.streams.state_misuse import check_asks_for_no_state_of_keys
+from headrace.datastream.streams.state_misuse import check_asks_for_no_state_of_keys, check_types_exist
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.graph.nodes import Edge
 
@@ -79,6 +79,7 @@ class Stream(OperatorHandle, Generic[T_co]):
             origin: where the type of the results comes from; where that of this stream does, unless it is said.
         """
         check_asks_for_no_state_of_keys(spec)
+        check_types_exist(spec)
         streams = enumerate((self, *more))
         edges = tuple(replace(edge, input_index=index) for index, stream in streams for edge in stream._edges)
         node = self._transformations.add(spec, name, edges)
