@@ -130,7 +130,8 @@ def windows(job: Job, stream: DataStream, *, is_late_wanted: bool) -> DataStream
 
 
 @examples(
-    150,
+    50,
+    1500,
     events=one_split,
     bound=bounds,
     ways=st.lists(branches, min_size=2, max_size=3),
@@ -161,7 +162,7 @@ def test_branches(
 
 
 @examples(
-    60, events=one_split, bound=bounds, inner=st.lists(branches, min_size=2, max_size=2), outer=branches, cut=cuts
+    20, 600, events=one_split, bound=bounds, inner=st.lists(branches, min_size=2, max_size=2), outer=branches, cut=cuts
 )
 def test_a_union_within_a_union(events: list[Event], bound: int, inner: list[Branch], outer: Branch, cut: Cut) -> None:
     """What comes together early comes together with a third branch later."""
@@ -174,7 +175,9 @@ def test_a_union_within_a_union(events: list[Event], bound: int, inner: list[Bra
     assert multiset(run(build, cut)["out"]) == windows_of(model_of(events, bound, [*inner, outer]))
 
 
-@examples(60, events=one_split, bound=bounds, again=bounds, ways=st.lists(branches, min_size=2, max_size=3), cut=cuts)
+@examples(
+    20, 600, events=one_split, bound=bounds, again=bounds, ways=st.lists(branches, min_size=2, max_size=3), cut=cuts
+)
 def test_watermarks_made_of_a_union(events: list[Event], bound: int, again: int, ways: list[Branch], cut: Cut) -> None:
     """The order in which branches come together decides over these: it is that in which the records set out."""
 
@@ -198,7 +201,7 @@ def test_watermarks_made_of_a_union(events: list[Event], bound: int, again: int,
     assert multiset(run(build, cut)["out"]) == windows_of(model)
 
 
-@examples(60, events=one_split, bound=bounds, ways=st.lists(branches, min_size=2, max_size=3), cut=cuts)
+@examples(20, 600, events=one_split, bound=bounds, ways=st.lists(branches, min_size=2, max_size=3), cut=cuts)
 def test_the_order_of_records(events: list[Event], bound: int, ways: list[Branch], cut: Cut) -> None:
     """A key has the records of all branches in the order in which they set out."""
 
@@ -213,7 +216,7 @@ def test_the_order_of_records(events: list[Event], bound: int, ways: list[Branch
     assert found == {key: [row[:3] for row in rows] for key, rows in test_rolling.expected(copies).items()}
 
 
-@examples(60, events=one_split, bound=bounds, ways=st.lists(branches, min_size=2, max_size=3), cut=cuts)
+@examples(20, 600, events=one_split, bound=bounds, ways=st.lists(branches, min_size=2, max_size=3), cut=cuts)
 def test_branches_behind_a_shuffle(events: list[Event], bound: int, ways: list[Branch], cut: Cut) -> None:
     """One task sees all records there, in the order of the split, so the same holds."""
 
@@ -226,7 +229,8 @@ def test_branches_behind_a_shuffle(events: list[Event], bound: int, ways: list[B
 
 
 @examples(
-    60,
+    20,
+    600,
     events=one_split,
     bound=bounds,
     united=st.sampled_from(["two operators", "two outputs", "two depths"]),
@@ -266,7 +270,7 @@ def test_pieces_of_a_stream_that_meets_itself_behind_a_shuffle(pieces: int) -> N
     assert multiset(run(build, Cut(pieces=(pieces,)))["out"]) == windows_of(model)
 
 
-@examples(60, events=one_split, own=bounds, is_chained=st.booleans(), cut=cuts)
+@examples(20, 600, events=one_split, own=bounds, is_chained=st.booleans(), cut=cuts)
 def test_a_branch_behind_a_shuffle_and_one_before_it(events: list[Event], own: int, is_chained: bool, cut: Cut) -> None:
     """Nothing is late that is on time in its own branch, whichever branch is ahead."""
     events = sorted(events, key=lambda event: event[2])
@@ -284,7 +288,7 @@ def test_a_branch_behind_a_shuffle_and_one_before_it(events: list[Event], own: i
     assert not outputs["late"]
 
 
-@examples(40, events=one_split, bound=bounds, cut=cuts)
+@examples(15, 400, events=one_split, bound=bounds, cut=cuts)
 def test_a_stream_with_its_own_side_output(events: list[Event], bound: int, cut: Cut) -> None:
     """With a part of itself, which comes through a side output, and with all of itself once more."""
 
@@ -297,7 +301,7 @@ def test_a_stream_with_its_own_side_output(events: list[Event], bound: int, cut:
     assert multiset(run(build, cut)["out"]) == windows_of(model_of(events, bound, [Branch(), Branch()]))
 
 
-@examples(40, left=one_split, right=one_split, bound=bounds, cut=cuts)
+@examples(15, 400, left=one_split, right=one_split, bound=bounds, cut=cuts)
 def test_branches_of_a_union_of_sources(left: list[Event], right: list[Event], bound: int, cut: Cut) -> None:
     """Nothing is late, whoever is ahead."""
     left, right = (sorted(events, key=lambda event: event[2]) for events in (left, right))

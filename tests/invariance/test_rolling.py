@@ -27,7 +27,7 @@ def expected(split: list[Event]) -> dict[str, list[Any]]:
     return results
 
 
-@examples(30, split=events, cut=cuts)
+@examples(10, 300, split=events, cut=cuts)
 def test_reduce(split: list[Event], cut: Cut) -> None:
     def build(job: Job) -> None:
         keyed = job.source("events", [split], 3).key_by(lambda event: event[0])
@@ -42,7 +42,7 @@ def in_digits(one: int | None, other: int | None) -> int | None:
     return None if together % 3 == 1 else together % 1000
 
 
-@examples(30, split=st.lists(st.none() | st.integers(0, 9), max_size=30), cut=cuts, is_batch=st.booleans())
+@examples(10, 300, split=st.lists(st.none() | st.integers(0, 9), max_size=30), cut=cuts, is_batch=st.booleans())
 def test_none_is_reduced_like_any_other_record(split: list[int | None], cut: Cut, is_batch: bool) -> None:
     def build(job: Job) -> None:
         records = [(key, number, time) for time, number in enumerate(split) for key in "ab"]
@@ -54,7 +54,7 @@ def test_none_is_reduced_like_any_other_record(split: list[int | None], cut: Cut
     assert found == (results[-1:] if is_batch else results)
 
 
-@examples(30, split=events, cut=cuts)
+@examples(10, 300, split=events, cut=cuts)
 def test_reduce_in_batch_mode(split: list[Event], cut: Cut) -> None:
     def build(job: Job) -> None:
         keyed = job.source("events", [split], 3).key_by(lambda event: event[0])

@@ -64,7 +64,7 @@ def expected(split: list[Event], bound: int) -> dict[str, list[Any]]:
     return results
 
 
-@examples(60, split=events, bound=st.integers(0, 8), cut=cuts)
+@examples(20, 600, split=events, bound=st.integers(0, 8), cut=cuts)
 def test_state_and_timers(split: list[Event], bound: int, cut: Cut) -> None:
     def build(job: Job) -> None:
         keyed = job.source("events", [split], bound).key_by(lambda event: event[0])

@@ -82,7 +82,11 @@ def by_both(events: Sequence[Event], ways: Sequence[Branch]) -> list[tuple[int, 
 
 
 @examples(
-    60, values=st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), max_size=40), ways=two_ways, cut=cuts
+    20,
+    600,
+    values=st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), max_size=40),
+    ways=two_ways,
+    cut=cuts,
 )
 def test_keyed_inputs(values: list[tuple[str, int]], ways: list[Branch], cut: Cut) -> None:
     """Each record sees what was set before it, wherever epochs, pieces and batches end.
@@ -108,7 +112,7 @@ def test_keyed_inputs(values: list[tuple[str, int]], ways: list[Branch], cut: Cu
     assert multiset(found) == multiset([(record, 0) for record in expected])
 
 
-@examples(60, events=one_split, bound=bounds, ways=two_ways, is_behind=st.booleans(), cut=cuts)
+@examples(20, 600, events=one_split, bound=bounds, ways=two_ways, is_behind=st.booleans(), cut=cuts)
 def test_inputs_within_a_chain(events: list[Event], bound: int, ways: list[Branch], is_behind: bool, cut: Cut) -> None:
     """Before a shuffle and behind one; the order shows in what a function of two records makes of them."""
 
