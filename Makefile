@@ -22,7 +22,7 @@ WORKERS := 2
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-behind test-soak test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-behind test-soak test-chains test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -64,6 +64,9 @@ test-behind: venv ## half an hour behind a topic of Kafka: memory stays flat
 
 test-soak: venv ## an hour of a job with state that expires and savepoints: memory, threads and files stay flat
 	@HEADRACE_SOAK_MINUTES=30 $(PYTEST) -m slow -rP tests/reliability/test_soak.py
+
+test-chains: venv ## three thousand chains of starts from what another program has left, against a model of each key
+	@HEADRACE_CHAINS=3000 $(PYTEST) tests/savepoint/test_chains.py
 
 bench: venv ## the benchmarks
 	@$(BENCH)
