@@ -136,6 +136,8 @@ def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
         "job 'fraud [v2]' ended at epoch 17: 4,000 records in 4.0 s (1,000 records/s), 7 late records dropped"
     )
     assert last_line(job, JobEnd(17, finished=False)).startswith("job 'fraud [v2]' stopped at epoch 17: ")
+    asked = JobEnd(17, finished=False, stopped_by="the stop that ann@db1 asked for")
+    assert last_line(job, asked).startswith("job 'fraud [v2]' stopped at epoch 17 by the stop that ann@db1 asked for: ")
     assert last_line(job, JobEnd(16, False, ValueError())).startswith("job 'fraud [v2]' failed at epoch 16: ")
 
 

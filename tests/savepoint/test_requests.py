@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from headrace.savepoint import requests
 from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
+from headrace.savepoint.running_jobs import JobProcess, RunningMark, may_run
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
 
@@ -23,7 +27,7 @@ def directory(tmp_path: Path) -> PosixFolder:
 
 
 def left(directory: PosixFolder) -> list[str]:
-    return directory.folder(REQUESTS).names()
+    return [name for name in directory.folder(REQUESTS).names() if not name.endswith(".running")]
 
 
 def test_where_no_job_is_it_is_withdrawn(directory: PosixFolder) -> None:
@@ -95,6 +99,117 @@ def test_the_request_goes_before_what_says_that_it_was_accepted(
         with pytest.raises(requests.SavepointError, match="has taken the request, and not done it in 0 s"):
             ask(directory, WANTED, accept_seconds=0, timeout_seconds=0)
     assert len(seen) == 1
+
+
+# --- requests that are there when a job starts ------------------------------------------------------------------------
+
+
+def put(directory: PosixFolder, number: int = 0) -> str:
+    """A request whose client may be gone."""
+    stem = f"{time.time() * 1000:013.0f}-{number:012x}"
+    directory.folder(REQUESTS).make()
+    directory.folder(REQUESTS).write(f"{stem}.json", [json.dumps(asdict(WANTED)).encode()])
+    return stem
+
+
+def test_a_request_whose_client_was_killed_before_the_start_is_dropped(
+    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stem, job = put(directory), RequestFolder(directory)
+    job.begin()
+    assert [*job.take(), *job.take()] == []
+    later = put(directory, 1)
+    assert list(job.take()) == [(later, WANTED)], "one that came behind the start is as good as ever"
+    monkeypatch.setattr(requests, "_SILENT_SECONDS", -1)
+    assert list(job.take()) == []
+    assert left(directory) == [f"{later}.accepted", f"{later}.json"]
+    assert f"nobody waits any more for the request {stem}" in caplog.text
+
+
+def test_one_that_was_asked_by_a_start_that_was_killed_as_well_is_dropped_by_the_next(
+    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(directory)
+    for silent in (30, -1):
+        monkeypatch.setattr(requests, "_SILENT_SECONDS", silent)
+        job = RequestFolder(directory)
+        job.begin()
+        assert [*job.take(), *job.take()] == []
+    assert left(directory) == []
+
+
+def test_a_request_is_carried_out_by_the_next_start_while_its_client_waits(
+    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the request, asks whether anybody waits, and takes it up once that was answered."""
+    wait, jobs = requests._appears, list[RequestFolder]()
+
+    def restarted_meanwhile(folder: Folder, name: str, seconds: float) -> bool:
+        if not jobs:
+            jobs.append(RequestFolder(directory))
+            jobs[0].begin()
+        for stem, request in jobs[0].take():
+            assert request.told(stem).startswith("the stop with a canonical savepoint that ")
+            assert f"@{socket.gethostname()} asked for at 20" in request.told(stem)
+            jobs[0].answer(stem, JobAnswer("/savepoints/savepoint-1"))
+        return wait(folder, name, 0)
+
+    monkeypatch.setattr(requests, "_appears", restarted_meanwhile)
+    RunningMark(directory.folder(REQUESTS), 1).set()
+    answer = ask(directory, WANTED, accept_seconds=60, timeout_seconds=0)
+    assert answer == JobAnswer("/savepoints/savepoint-1")
+    assert left(directory) == []
+
+
+# --- whether a job runs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was", ["ended", "killed", "its number is another process's"])
+def test_where_no_job_runs_any_more_nobody_waits(
+    was: str, directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
+    folder = directory.folder(REQUESTS)
+    folder.make()
+    if was == "ended":
+        mark = RunningMark(folder, 1)
+        mark.set()
+        mark.remove()
+    else:
+        process = subprocess.Popen([sys.executable, "-c", ""])
+        process.wait()
+        here = JobProcess.present()
+        gone = replace(here, pid=process.pid) if was == "killed" else replace(here, started="1")
+        folder.write("000000000001.running", [json.dumps(asdict(gone)).encode()])
+    with pytest.raises(JobNotFoundError, match=r"no job runs in .*: it has ended, or its process is gone"):
+        ask(directory, WANTED, accept_seconds=600, timeout_seconds=0)
+    assert left(directory) == []
+
+
+def test_a_job_of_another_machine_is_waited_for(directory: PosixFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
+    folder = directory.folder(REQUESTS)
+    folder.make()
+    there = replace(JobProcess.present(), machine="another", started="1")
+    folder.write("000000000001.running", [json.dumps(asdict(there)).encode()])
+    with pytest.raises(JobNotFoundError, match="no job has taken the request within"):
+        ask(directory, WANTED, accept_seconds=0.2, timeout_seconds=0)
+
+
+def test_a_job_manager_removes_no_mark_of_a_younger_one(directory: PosixFolder) -> None:
+    folder = directory.folder(REQUESTS)
+    folder.make()
+    older, younger = RunningMark(folder, 9), RunningMark(folder, 10)
+    older.set()
+    younger.set()
+    assert folder.names() == ["000000000010.running"]
+    older.remove()
+    assert may_run(folder)
+    younger.remove()
+    assert not may_run(folder)
+
+
+# --- requests that are none ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("change", ["clock", "version"])

@@ -227,6 +227,7 @@ class JobManager:
         self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
         # Without a manifest it is not fenced off from one that began before, which may still write the first.
         self._supervisor.begin(recovers=restored is not None)
+        self._requests.begin(self._supervisor.checkpoints.known().generation)
 
     def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
         """Run one epoch if there is a reason to, or if ``force`` wants one.
@@ -320,7 +321,7 @@ class JobManager:
             manifest = self.manifest
             self._log_fields.epoch = 0 if manifest is None else manifest.epoch
             finished = manifest is not None and manifest.finished
-            self._listener.job_ended(JobEnd(self._log_fields.epoch or None, finished, error))
+            self._listener.job_ended(JobEnd(self._log_fields.epoch or None, finished, error, self._requests.stopped_by))
 
     def _loop(self) -> None:
         while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):

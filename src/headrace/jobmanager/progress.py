@@ -70,11 +70,13 @@ class JobEnd:
         epoch: the epoch that it would go on from; None when it would begin afresh.
         finished: whether its input had come to an end, so that nothing is left to do.
         error: what it failed with, or that it was cancelled; None when it came to its end or was stopped.
+        stopped_by: which request of another process has ended it; empty for none.
     """
 
     epoch: int | None
     finished: bool = True
     error: BaseException | None = None
+    stopped_by: str = ""
 
     def __str__(self) -> str:
         """How it ended, and where."""
@@ -82,7 +84,8 @@ class JobEnd:
             state = "ended" if self.finished else "stopped"
         else:
             state = "was cancelled" if isinstance(self.error, JobCancelledError) else "failed"
-        return state if self.epoch is None else f"{state} at epoch {self.epoch}"
+        where = state if self.epoch is None else f"{state} at epoch {self.epoch}"
+        return f"{where} by {self.stopped_by}" if self.stopped_by and self.error is None else where
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,24 +4,34 @@ A request is ``<milliseconds>-<id>.json`` in the folder ``requests``. The job th
 ``….accepted`` before it begins, and writes ``….done`` with the outcome. Whoever gives up waiting creates ``….accepted``
 as well: of the two one succeeds, so a request is carried out, or whoever asked is told that it is not. Whoever asks
 removes all of them; what has been left there for an hour, the job removes.
+
+A request that is there when a job starts may be of somebody who was killed together with the job before. The job
+creates ``….asked``, which whoever still waits removes; a request with which nobody does that is dropped.
+
+``<generation>.running`` says that a job runs, and in which process. It goes when the job ends; where that was killed,
+who asks on the same machine sees that the process is gone.
 """
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
+import socket
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import SavepointError
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import savepoint_format
+from headrace.savepoint.running_jobs import may_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from headrace.savepoint.metadata import SavepointFormat
     from headrace.storage.folder import Folder
@@ -31,11 +41,14 @@ logger = get_logger(__name__)
 REQUESTS: Final = "requests"
 """The folder of requests in a checkpoint directory."""
 
-_NAME: Final = re.compile(r"([0-9]{13})-[0-9a-f]{12}(\.json|\.accepted|\.done)")
+_NAME: Final = re.compile(r"([0-9]{13})-[0-9a-f]{12}(\.json|\.accepted|\.done|\.asked)")
 _LIFE_MILLIS: Final = 3_600_000
 _LOOK_SECONDS: Final = 0.1
 _PATIENCE_SECONDS: Final = 3
 """A job looks for requests once a second; who waits longer than this is told what for."""
+
+_SILENT_SECONDS: Final = 30
+"""Who has not shown within so many seconds to be waiting for a request that a job found at its start does not."""
 
 
 class JobNotFoundError(SavepointError):
@@ -54,6 +67,7 @@ class JobRequest:
         needs_savepoint: whether nothing is to be done where there is no place for a savepoint; else the job only stops.
         parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
         only_looks: whether it is only asked if there is a job.
+        asked_by: who asks: a user and a machine.
     """
 
     directory: str
@@ -63,6 +77,22 @@ class JobRequest:
     needs_savepoint: bool = False
     parallelism: int = 0
     only_looks: bool = False
+    asked_by: str = field(default="", compare=False)
+
+    def told(self, stem: str) -> str:
+        """What is wanted, by whom and since when; ``stem`` is the name of the request."""
+        asked = datetime.fromtimestamp(int(stem.partition("-")[0]) / 1000, UTC)
+        return f"{self._wanted()} that {self.asked_by or 'somebody'} asked for at {asked:%F %T} UTC (request {stem})"
+
+    def _wanted(self) -> str:
+        if self.parallelism:
+            return f"the parallelism {self.parallelism}"
+        if self.only_looks:
+            return "a sign of life"
+        if not self.stops and not self.drains:
+            return f"a {self.format} savepoint"
+        where = f" with a {self.format} savepoint" if self.directory or self.needs_savepoint else ""
+        return f"the {'drain' if self.drains else 'stop'}{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +119,16 @@ class RequestFolder:
         self._folder = directory.folder(REQUESTS)
         self._is_made = False
         self._unreadable: set[str] = set()
+        self._left: dict[str, float | None] = {}
+
+    def begin(self) -> None:
+        """A job starts: of what is there it has to find out who still waits.
+
+        Raises:
+            OSError: when the folder cannot be read or written.
+        """
+        self._make()
+        self._left = {name.removesuffix(".json"): None for name in self._folder.names() if name.endswith(".json")}
 
     def take(self) -> Iterator[tuple[str, JobRequest]]:
         """Accept what is there and was not accepted before; what is old, or cannot be read, is removed.
@@ -96,10 +136,7 @@ class RequestFolder:
         Raises:
             OSError: when the folder cannot be read or written.
         """
-        if not self._is_made:
-            self._folder.make()
-            self._folder.remove_unfinished(_is_old)
-            self._is_made = True
+        self._make()
         names = self._folder.names()
         for name in names:
             if _is_old(name):
@@ -109,7 +146,7 @@ class RequestFolder:
             if found is None:  # somebody else's
                 continue
             stem = name.removesuffix(".json")
-            if found[2] == ".json" and f"{stem}.accepted" not in names:
+            if found[2] == ".json" and f"{stem}.accepted" not in names and self._is_waited_for(stem, names):
                 request = self._read(name)
                 if request is not None and self._accept(stem):
                     yield stem, request
@@ -117,6 +154,29 @@ class RequestFolder:
     def answer(self, stem: str, answer: JobAnswer) -> None:
         """Say what became of a request."""
         self._folder.write(f"{stem}.done", [json.dumps(asdict(answer)).encode()])
+
+    def _make(self) -> None:
+        if not self._is_made:
+            self._folder.make()
+            self._folder.remove_unfinished(_is_old)
+            self._is_made = True
+
+    def _is_waited_for(self, stem: str, names: Collection[str]) -> bool:
+        """Whether somebody is known to wait for a request; one that was left behind goes."""
+        if stem not in self._left:
+            return True
+        asked = self._left[stem]
+        if asked is None:
+            self._folder.create(f"{stem}.asked", b"")
+            self._left[stem] = time.monotonic()
+        elif f"{stem}.asked" not in names:
+            del self._left[stem]
+            return True
+        elif time.monotonic() - asked > _SILENT_SECONDS:
+            logger.warning("nobody waits any more for the request %s, which is older than this start: it goes", stem)
+            self._folder.remove(f"{stem}.json")
+            self._folder.remove(f"{stem}.asked")
+        return False
 
     def _accept(self, stem: str) -> bool:
         """Whether the request is the job's to carry out: who withdraws one removes it first, and the rest last."""
@@ -178,7 +238,7 @@ def ask(
     folder = directory.folder(REQUESTS)
     folder.make()
     stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
-    folder.write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
+    folder.write(f"{stem}.json", [json.dumps(asdict(replace(request, asked_by=_myself()))).encode()])
     try:
         if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting):
             raise JobNotFoundError(
@@ -192,19 +252,20 @@ def ask(
         return JobAnswer(**json.loads(folder.read(f"{stem}.done")))
     finally:
         folder.remove(f"{stem}.json")  # while the others are there nobody takes it again
-        folder.remove_all([f"{stem}.accepted", f"{stem}.done"])
+        folder.remove_all([f"{stem}.accepted", f"{stem}.done", f"{stem}.asked"])
 
 
 def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
     """Whether a job accepts a request in time; if none does, none can any more.
 
     Raises:
-        JobNotFoundError: when the one that was to do it has come to its end.
+        JobNotFoundError: when the one that was to do it has come to its end, or none runs.
     """
     folder = directory.folder(REQUESTS)
     until, is_told = time.monotonic() + seconds, False
     while not _appears(folder, name, min(_PATIENCE_SECONDS, until - time.monotonic())):
         _refuse_finished(directory)
+        _show_to_wait(folder, name.replace(".accepted", ".asked"))
         if folder.size(name.replace(".accepted", ".json")) is None and folder.size(name) is None:
             raise JobNotFoundError(
                 f"the job in {directory} has removed the request, and not carried it out: there it looks older than an "
@@ -212,6 +273,11 @@ def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Ca
             )
         if time.monotonic() >= until:
             return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
+        if is_told and not may_run(folder) and folder.create(name, b""):
+            raise JobNotFoundError(
+                f"no job runs in {directory}: it has ended, or its process is gone. Where one is just starting, ask "
+                "again when it has begun"
+            )
         if not is_told:
             still_waiting()
             is_told = True
@@ -230,6 +296,20 @@ def is_job_running(directory: Folder, seconds: float) -> bool:
     except SavepointError:  # accepted, and not answered yet
         pass
     return True
+
+
+def _show_to_wait(folder: Folder, name: str) -> None:
+    """Answer a job that has found the request at its start."""
+    if folder.size(name) is not None:
+        folder.remove(name)
+
+
+def _myself() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in containers
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _refuse_finished(directory: Folder) -> None:

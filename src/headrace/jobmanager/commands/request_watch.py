@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.logs import get_logger
 from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import NO_PLACE, SavepointRequest
-from headrace.savepoint.requests import JobAnswer, RequestFolder
+from headrace.savepoint.requests import REQUESTS, JobAnswer, RequestFolder
+from headrace.savepoint.running_jobs import RunningMark
 
 if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
@@ -36,6 +37,19 @@ class RequestWatch:
         self._savepoints = savepoints
         self._looked_at = 0.0
         self._at_end: list[str] = []
+        self._mark: RunningMark | None = None
+        self._folder = directory.folder(REQUESTS)
+        self.stopped_by = ""
+        """Which request has the job end; empty for none."""
+
+    def begin(self, generation: int) -> None:
+        """The job has started, and says so to whoever asks for it."""
+        try:
+            self._requests.begin()
+            self._mark = RunningMark(self._folder, generation)
+            self._mark.set()
+        except OSError as error:
+            logger.warning("requests to the job cannot be read: %s", error)
 
     def look(self, job: JobManager) -> None:
         """Begin what was asked for since the last look, unless that was just now."""
@@ -44,7 +58,7 @@ class RequestWatch:
         self._looked_at = time.monotonic()
         try:
             for stem, request in self._requests.take():
-                logger.info("job %r is asked: %s", job.plan.name, request)
+                logger.info("job %r takes up %s", job.plan.name, request.told(stem))
                 self._begin(job, stem, request)
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
@@ -54,6 +68,11 @@ class RequestWatch:
         for stem in self._at_end:
             self._answer(stem, JobAnswer())
         self._at_end = []
+        if self._mark is not None:
+            try:
+                self._mark.remove()
+            except OSError as error:
+                logger.info("that the job has ended is not noted in its directory: %s", error)
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
         if request.only_looks:
@@ -66,6 +85,8 @@ class RequestWatch:
         if place is None and request.needs_savepoint:
             self._answer(stem, JobAnswer(error=NO_PLACE))
             return
+        if request.stops or request.drains:
+            self.stopped_by = request.told(stem)
         if place is None:
             self._at_end.append(stem)
             (job.drain if request.drains else job.stop)()
@@ -76,6 +97,8 @@ class RequestWatch:
 
     def _tell(self, stem: str, outcome: CompletableFuture[Any]) -> None:
         error = outcome.exception()
+        if error is not None and stem in self.stopped_by:  # without its savepoint the job goes on
+            self.stopped_by = ""
         self._answer(stem, JobAnswer(outcome.result() or "") if error is None else JobAnswer(error=str(error)))
 
     def _answer(self, stem: str, answer: JobAnswer) -> None:
