@@ -19,6 +19,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs import ALL_HASHES, Run, RunStore, merging
 from headrace.state.runs.layout import SHOWN
 from headrace.state.runs.merging import can_be_rewritten, merge_runs
+from headrace.state.runs.range_merging import merged_pieces
 from headrace.state.runs.sections import Section
 
 CODEC = KeyCodec.for_type(Types.STRING())
@@ -139,6 +140,22 @@ def test_a_task_knows_of_no_later_watermark_than_its_own() -> None:
     both = RunStore("log", ALL_HASHES, [*ahead.runs, *behind.runs])
     log_of(both).end_epoch(89)
     assert times_of(both) == [[92, 90]]
+
+
+def test_a_merge_before_the_first_epoch_takes_no_task_to_be_where_another_one_was() -> None:
+    """After a start at a lower parallelism, in a savepoint say; whatever range of hashes is merged first."""
+    ahead, behind = (RunStore("log", hashes) for hashes in ((0, 5), (5, 10)))
+    for store, row, watermark in ((ahead, (1, "a", 92), 101), (behind, (7, "b", 90), 89)):
+        log = log_of(store)
+        log.append(batch_of(row), watermark)
+        log.end_epoch(watermark, has_shown=True)
+    for runs in ([*ahead.runs, *behind.runs], [*behind.runs, *ahead.runs]):
+        merged, meta = merge_runs(runs, is_oldest=True, now=0)
+        assert merged is not None
+        assert sorted(merged.column(TIME).to_pylist()) == [90, 92]
+        assert (meta["reached"], meta[SHOWN]) == (89, 89)
+        pieces = list(merged_pieces(runs, now=0))
+        assert [about[SHOWN] for _, about in pieces] == [89] * len(pieces)
 
 
 @pytest.fixture

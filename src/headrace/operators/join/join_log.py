@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.state.keys.entries import order_by_hash
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs.grouping import sorted_by
-from headrace.state.runs.layout import HASH, KEY, SHOWN, TYPES
+from headrace.state.runs.layout import HASH, KEY, REACHED, SHOWN, TYPES
 from headrace.state.runs.merge_input import concat, same_values
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs, register_merger
 from headrace.state.runs.sections import Section
@@ -51,7 +52,6 @@ RECORD: Final = "record"
 
 _KIND: Final = "join-log"
 _KEPT: Final = "kept"
-_REACHED: Final = "reached"
 _OVER: Final = "over"
 _WORDS: Final = {
     "keys": "key type",
@@ -145,7 +145,7 @@ class JoinLog:
             batch = _merged([section.batch for section in self._written], self._kept, watermark)
             added = batch.num_rows
             if added:
-                self._runs.append(batch, _described({**self._meta, _REACHED: watermark}, batch))
+                self._runs.append(batch, _described({**self._meta, REACHED: watermark}, batch))
             self._written = []
         self._note_shown(watermark if has_shown else None)
         merge_small_runs(self._runs, now=0)
@@ -168,8 +168,8 @@ class JoinLog:
         for run in self._runs.runs:
             if run.meta[_OVER] <= watermark:
                 self._runs.drop(run)
-            elif run.meta[_REACHED] > watermark:
-                self._runs.annotate(run, **{_REACHED: watermark})
+            elif run.meta[REACHED] > watermark:
+                self._runs.annotate(run, **{REACHED: watermark})
 
     def _leave_out_what_is_over(self, watermark: int, added: int) -> bool:
         """Writes all runs anew when most rows of the oldest one are over, unless they are too large for an epoch."""
@@ -177,7 +177,8 @@ class JoinLog:
         size = sum(run.section.nbytes for run in runs)
         is_due = bool(runs) and _is_mostly_over(runs[0], watermark) and can_be_rewritten(self._runs.rows, size, added)
         if is_due:
-            self._runs.annotate(runs[-1], **{_REACHED: watermark})  # an epoch without records has no run that says so
+            for run in runs:  # an epoch without records has no run that says so
+                self._runs.annotate(run, **{REACHED: watermark})
             runs = self._runs.runs
             self._runs.replace(runs, *merge_runs(runs, is_oldest=True, now=0))
         return is_due
@@ -237,7 +238,7 @@ def _over_at(batch: pa.RecordBatch, kept: int) -> Longs:
 
 def _is_mostly_over(run: Run, watermark: int) -> bool:
     """Whether time has come more than half of the way from when a run was written to when all of it is over."""
-    reached, over = int(run.meta[_REACHED]), int(run.meta[_OVER])
+    reached, over = int(run.meta[REACHED]), int(run.meta[_OVER])
     return 2 * (watermark - reached) > over - reached
 
 
@@ -246,9 +247,12 @@ def _described(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _merge(given: MergeInput) -> pa.RecordBatch:
-    """What no run knows to be over; as pure a function of the runs as any."""
-    reached = max(run.meta[_REACHED] for run in given.runs)
-    return _merged([run.batch for run in given.runs], given.meta[_KEPT], reached)
+    """What no run of the same task knows to be over, or to have been shown; as pure a function of the runs as any."""
+    kept, batches = given.meta[_KEPT], []
+    for run in given.runs:
+        known = [given.furthest(run, entry) for entry in (REACHED, SHOWN)]
+        batches.append(_not_over(run.batch, kept, max(each for each in known if each is not None)))
+    return _merged(batches, kept, MIN_WATERMARK)
 
 
 register_merger(_KIND, _merge, _described)

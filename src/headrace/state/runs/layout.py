@@ -22,6 +22,9 @@ SORT: Final = "sort"
 ELEMENT_COUNT: Final = "elements"
 """The entry of ``meta`` that says how many elements the lists of a run have, if its rows have lists of elements."""
 
+REACHED: Final = "reached"
+"""The entry of ``meta`` that says where the watermark was when a run was written: what was over is not needed."""
+
 SHOWN: Final = "shown"
 """The entry of ``meta`` that says up to which watermark rows that are over have been shown: they must not come back."""
 

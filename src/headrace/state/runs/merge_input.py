@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.state.runs.expiry import merged_scale, scale_of
-from headrace.state.runs.layout import EXPIRY, FORMER_TTL, HASH, KEY, TTL
+from headrace.state.runs.layout import EXPIRY, FORMER_TTL, HASH, KEY, REACHED, SHOWN, TTL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     Indices = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+_OF_ROWS: Final = frozenset({TTL, FORMER_TTL, REACHED, SHOWN})
+"""What ``meta`` says of the rows of a run, and not of the whole store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,25 @@ class MergeInput:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the newest run says about itself; of the expiries, what is so of those of all runs."""
-        newest = {entry: said for entry, said in self.runs[-1].meta.items() if entry not in (TTL, FORMER_TTL)}
-        return {**newest, **merged_scale(self.runs)}
+        """What the newest run says about itself; of its rows, what is so of those of all runs."""
+        newest = {entry: said for entry, said in self.runs[-1].meta.items() if entry not in _OF_ROWS}
+        least = {entry: self._least(entry) for entry in (REACHED, SHOWN)}
+        return {**newest, **merged_scale(self.runs), **{name: said for name, said in least.items() if said is not None}}
+
+    def furthest(self, run: Run, entry: str) -> int | None:
+        """How far the task came that has written a run; None where it has said nothing of that.
+
+        After a start at another parallelism there are runs of several tasks, which have come to different watermarks.
+        Those of one task share hashes.
+        """
+        others = (
+            other for other in self.runs if max(other.hashes[0], run.hashes[0]) < min(other.hashes[1], run.hashes[1])
+        )
+        return max((other.meta[entry] for other in others if entry in other.meta), default=None)
+
+    def _least(self, entry: str) -> int | None:
+        known = [said for run in self.runs if (said := self.furthest(run, entry)) is not None]
+        return min(known) if len(known) == len(self.runs) else None
 
     @property
     def drops_expired(self) -> bool:

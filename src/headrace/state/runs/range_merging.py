@@ -87,5 +87,5 @@ def _part(run: Run, hashes: HashRange) -> Run:
     """The rows of a run with these hashes, as far as they count."""
     start, stop = max(hashes[0], run.hashes[0]), min(hashes[1], run.hashes[1])
     if start < stop:
-        return Run(Section(run.section.between((start, stop))), run.meta, hashes)
-    return Run(Section(pa.RecordBatch.from_pylist([], run.section.schema)), run.meta, hashes)
+        return Run(Section(run.section.between((start, stop))), run.meta, run.hashes)
+    return Run(Section(pa.RecordBatch.from_pylist([], run.section.schema)), run.meta, run.hashes)
