@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -79,6 +81,32 @@ def test_tasks_that_go_on_after_the_job_has_begun_again(tmp_path: Path, monkeypa
         tasks.go_on()
     assert not any((tmp_path / "savepoints").rglob("*")), "neither files nor folders"
     again.stop().result(DEADLINE)
+
+
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_job_in_a_copy_of_the_directory_leaves_what_the_other_one_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_copy: bool
+) -> None:
+    """The copy has the pin as well; a link to the directory is no copy of it."""
+    place = Place(tmp_path)
+    place.write("a", {key: key for key in range(20)})
+    tasks = Tasks(monkeypatch)
+    client = start(place, "job", 2)
+    wait_for_records(client, 20)
+    savepoint = client.trigger_savepoint()
+    wait_until(lambda: bool(tasks.items), client)
+    if not is_copy:
+        client.cancel().result(DEADLINE)
+    for mine, theirs in (("other", "job"), ("out-other", "out-job")):
+        make: Callable[[Path, Path], Any] = shutil.copytree if is_copy else os.symlink
+        make(tmp_path / theirs, tmp_path / mine)
+    start(place, "other", 2, ends=True).get_job_execution_result().result(DEADLINE)
+    assert (IN_PROGRESS in files(place)) is is_copy
+    assert list((tmp_path / "other" / "pins").iterdir()) == []
+    if is_copy:
+        assert len(list((tmp_path / "job" / "pins").iterdir())) == 1
+        client.cancel().result(DEADLINE)
+    assert savepoint.exception(DEADLINE) is not None
 
 
 def test_a_task_that_is_done_twice_leaves_a_complete_savepoint_as_it_is(

@@ -221,6 +221,7 @@ def ask(
     accept_seconds: float,
     timeout_seconds: float,
     still_waiting: Callable[[], None] = _say_nothing,
+    needs_mark: bool = True,
 ) -> JobAnswer:
     """Ask the job that runs in a checkpoint directory for something, and wait for the outcome.
 
@@ -230,6 +231,7 @@ def ask(
         accept_seconds: how long the job has to accept it: no longer than an epoch may take.
         timeout_seconds: how long it then has to do it.
         still_waiting: is called once, when the job has not accepted it within seconds.
+        needs_mark: whether a job says there that it runs: those of earlier versions do not.
 
     Raises:
         JobNotFoundError: when no job accepts it.
@@ -240,7 +242,7 @@ def ask(
     stem = f"{time.time() * 1000:013.0f}-{uuid.uuid4().hex[:12]}"
     folder.write(f"{stem}.json", [json.dumps(asdict(replace(request, asked_by=_myself()))).encode()])
     try:
-        if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting):
+        if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting, needs_mark):
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
                 "epoch takes longer than that"
@@ -255,7 +257,9 @@ def ask(
         folder.remove_all([f"{stem}.accepted", f"{stem}.done", f"{stem}.asked"])
 
 
-def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None]) -> bool:
+def _is_accepted(
+    directory: Folder, name: str, seconds: float, still_waiting: Callable[[], None], needs_mark: bool
+) -> bool:
     """Whether a job accepts a request in time; if none does, none can any more.
 
     Raises:
@@ -273,7 +277,7 @@ def _is_accepted(directory: Folder, name: str, seconds: float, still_waiting: Ca
             )
         if time.monotonic() >= until:
             return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
-        if is_told and not may_run(folder) and folder.create(name, b""):
+        if is_told and needs_mark and not may_run(folder) and folder.create(name, b""):
             raise JobNotFoundError(
                 f"no job runs in {directory}: it has ended, or its process is gone. Where one is just starting, ask "
                 "again when it has begun"
@@ -290,7 +294,7 @@ def is_job_running(directory: Folder, seconds: float) -> bool:
     One whose epoch takes longer does not; nor does one of a version that knows no requests.
     """
     try:
-        ask(directory, JobRequest("", only_looks=True), accept_seconds=seconds, timeout_seconds=0)
+        ask(directory, JobRequest("", only_looks=True), accept_seconds=seconds, timeout_seconds=0, needs_mark=False)
     except JobNotFoundError:
         return False
     except SavepointError:  # accepted, and not answered yet

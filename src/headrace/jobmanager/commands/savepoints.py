@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.pins import NAMES, PINS, Pin
+from headrace.checkpoint.pins import NAMES, PINS, Pin, read_pin
 from headrace.common import options
 from headrace.common.errors import (
     HeadraceError,
@@ -211,10 +211,11 @@ def recover(job: JobServices) -> None:
             if _is_native(folder, name):
                 job.store.pin(name, replace(pin, lasts=True))
                 continue
-            try:
-                remove_uncompleted(folder)
-            except SavepointError:  # it is a canonical one, and complete
-                end_progress(folder)
+            if not _is_taken_elsewhere(job, folder, name):
+                try:
+                    remove_uncompleted(folder)
+                except SavepointError:  # it is a canonical one, and complete
+                    end_progress(folder)
             job.store.unpin(name)
         except (HeadraceError, OSError) as error:
             logger.warning("what became of the savepoint %s cannot be told for now: %s", pin.savepoint, error)
@@ -222,6 +223,21 @@ def recover(job: JobServices) -> None:
     if pins:  # their storages may be slow to answer, or may not, and the job does not depend on it
         asking = with_fields(partial(_tell_gone, job, pins))
         threading.Thread(target=asking, name="headrace-native-savepoints", daemon=True).start()
+
+
+def _is_taken_elsewhere(job: JobServices, folder: Folder, pin: str) -> bool:
+    """Whether another job is taking a savepoint: that of the checkpoint directory of which this one is a copy."""
+    try:
+        directory = folder.read(IN_PROGRESS).decode()
+    except FileNotFoundError:
+        return False
+    if directory in ("", str(job.store.storage)):  # at first it was empty
+        return False
+    pins = open_storage(directory, options=job.storage_options).folder(PINS)
+    if read_pin(pins, pin) is None:
+        return False
+    job.store.unpin(pin)  # where that was the same directory under another name, it is not there any more
+    return read_pin(pins, pin) is not None
 
 
 def _tell_gone(job: JobServices, pins: Mapping[str, Pin]) -> None:
@@ -277,7 +293,7 @@ def _begun(
             return _Running(name, folder, metadata, outcome, completed=completed)
         refs = list(manifest.versions())
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
-        folder.create(IN_PROGRESS, b"")
+        folder.create(IN_PROGRESS, str(job.store.storage).encode())
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
         return _Running(name, folder, metadata, outcome, tables, completed)
     except BaseException:
