@@ -204,7 +204,7 @@ VALUES: list[tuple[Any, dict[str, Any]]] = [
             DEEP: BAD,
             "1e300000000": BAD,
             "1" * 5000: BAD,
-            "[" * 400 + "]" * 400: json.loads("[" * 400 + "]" * 400),
+            "[" * 190 + "]" * 190: json.loads("[" * 190 + "]" * 190),
         },
     ),
 ]
@@ -268,8 +268,8 @@ def test_a_value_within_others_and_in_changes_is_the_same(kind: Any, text: str, 
         (b'{"v": 1, "u": "-Inf, [Infinity"}', 1),
         (b'{"v": 1, "u": 1e400, "w": "\\ud800"}', 1),
         (b'{"v": 1, "u": "' + b"[" * 1000 + b'"}', 1),
-        (b'{"v": 1, "u": ' + b"[" * 499 + b"]" * 499 + b"}", 1),
-        (b'{"v": 1, "u": ' + b'{"a":' * 500 + b"1" + b"}" * 501, None),
+        (b'{"v": 1, "u": ' + b"[" * 199 + b"]" * 199 + b"}", 1),
+        (b'{"v": 1, "u": ' + b'{"a":' * 200 + b"1" + b"}" * 201, None),
         (b'{"v": 1, "u": ' + b"[" * 100_000, None),
         (b'{"v": 1, "u": -Infinite}', None),
         (b'{"v": 1} {"v": 2}', None),
@@ -342,7 +342,7 @@ def test_a_reason_names_field_and_value_and_what_was_expected(message: bytes, re
 def test_documents_of_any_kind_are_not_too_deep() -> None:
     decode = JsonLinesFormat().decoder("a.json", b"")
     assert decode(b'\xef\xbb\xbf{"a": 1.5}\n\n"' + b"[" * 1000 + b'"\n').rows == [{"a": 1.5}, "[" * 1000]
-    with pytest.raises(ValueError, match="more than 500 levels"):
+    with pytest.raises(ValueError, match="more than 200 levels"):
         decode(b"[" * 1500 + b"]" * 1500)
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.values import handler_of
+from headrace.formats.bad_records import BadValueError
 from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, operations_of
@@ -141,5 +142,7 @@ def _parsed(kind: TypeInformation, texts: pa.Array, path: str) -> pa.Array:
             return handler_of(kind).parse_all(texts)
         documents = [None if text is None else document_of(text.encode()) for text in texts.to_pylist()]
         return reader_of(kind).of_documents(documents)
+    except BadValueError as error:
+        raise error.inside(path) from error
     except ValueError as error:
         raise ValueError(f"field {path!r}: {error}") from error

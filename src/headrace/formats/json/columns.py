@@ -100,9 +100,9 @@ class _BasicReader(ColumnReader):
 
     def of_documents(self, values: Sequence[Any]) -> pa.Array:
         texts = [None if value is None else self._text(value) for value in values]
-        for value, text in zip(values, texts, strict=True):
-            if text is None and value is not None:
-                raise BadValueError(text_of(value), self._handler.text_form)
+        if texts.count(None) != values.count(None):
+            wrong = next(v for v, text in zip(values, texts, strict=True) if text is None and v is not None)
+            raise BadValueError(text_of(wrong), self._handler.text_form)
         return self._parsed(texts)
 
     def _parsed(self, texts: list[str | None]) -> pa.Array:
@@ -225,8 +225,9 @@ class _AnyReader(ColumnReader):
     def of_documents(self, values: Sequence[Any]) -> pa.Array:
         try:
             return handler_of(self.kind).encode(list(map(plain, values)))
-        except ValueError as error:
-            raise BadValueError("", str(error)) from error
+        except (ValueError, WrongValueError) as error:
+            wrong = next(value for value in values if value is not None)
+            raise BadValueError(text_of(wrong), f"what can be kept: {error}") from error
 
 
 def _located(

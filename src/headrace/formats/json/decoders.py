@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
 from headrace.common.columns import layout_of
+from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo
 from headrace.formats.bad_records import BadValueError
 from headrace.formats.json.columns import RecordReader, reader_of
@@ -81,6 +82,10 @@ class JsonDecoder:
             return pa.concat_batches(list(map(self.messages, halves)))
 
     def _by_documents(self, messages: Sequence[bytes]) -> pa.RecordBatch:
+        with gc_paused():
+            return self._columns_of(messages)
+
+    def _columns_of(self, messages: Sequence[bytes]) -> pa.RecordBatch:
         documents = list(map(document_of, messages))
         if self._prepare is not None:
             documents = list(map(self._prepare, documents))

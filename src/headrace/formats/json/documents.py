@@ -11,8 +11,8 @@ import numpy as np
 from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
 
-MAX_DEPTH: Final = 500
-"""How deep lists and objects of a document may be nested; a deeper document is a bad record."""
+MAX_DEPTH: Final = 200
+"""How deep lists and objects of a document may be nested; whatever follows them down has a stack of 1,000 calls."""
 
 BLANKS: Final = b" \t\r\n"
 NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -97,7 +97,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, JsonNumber):
         if value in NOT_FINITE:
             return float(value)
-        return handler_of(Types.BIG_INT() if is_spelled_whole(value) else Types.BIG_DEC()).parse(value)
+        return int(value) if is_spelled_whole(value) else handler_of(Types.BIG_DEC()).parse(value)
     if isinstance(value, list):
         return list(map(plain, value))
     if isinstance(value, dict):
