@@ -1,9 +1,10 @@
-"""Kafka: payments go into a topic, and totals for every merchant and minute come out of a job that reads it.
+"""From Kafka to Kafka: payments go into a topic, and a job writes totals for every merchant and minute into another.
 
     headrace run examples/kafka_totals.py
 
 Without ``--bootstrap-servers`` it starts a real Kafka of its own, which is gone at the end; the first time that is
-fetched. The job reads what is in the topic when it starts, and ends.
+fetched. The job reads what is in the topic when it starts, and ends. Each epoch's totals are a transaction of Kafka, so
+that each is there once, whatever fails; at the end they are read as any consumer of ``read_committed`` would.
 """
 
 from __future__ import annotations
@@ -16,16 +17,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headrace.broker.cluster import KafkaCluster
-from headrace.common import Duration, JsonRowDeserializationSchema, Types, WatermarkStrategy
+from headrace.common import (
+    Duration,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+    Row,
+    Types,
+    WatermarkStrategy,
+)
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, sum
-from headrace.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
+from headrace.datastream.connectors.base import DeliveryGuarantee
+from headrace.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
 from headrace.datastream.window import Time, TumblingEventTimeWindows
 
-TOPIC = "payments"
+TOPIC, TOTALS = "payments", "totals"
 START = 1_700_000_040_000
 
 
@@ -41,7 +55,8 @@ def servers(given: str | None) -> Iterator[str]:
 
 def produce(bootstrap_servers: str, events: int) -> None:
     """Put payments into the topic, ten in a second of event time; those of one card into one partition."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    # Without idempotence a message that is sent again may come to lie behind later ones, and be late for its minute.
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True})
     draw = random.Random(7)
     for number in range(events):
         card, merchant = f"card-{draw.randrange(1000)}", f"merchant-{draw.randrange(5)}"
@@ -53,7 +68,7 @@ def produce(bootstrap_servers: str, events: int) -> None:
 
 
 def totals(bootstrap_servers: str) -> None:
-    """Run the job, and print what it finds; event time is what the messages have as their timestamps."""
+    """Run the job; event time is what the messages have as their timestamps."""
     payment = Types.ROW_NAMED(["merchant", "amount"], [str, int])
     source = (
         KafkaSource.builder()
@@ -65,6 +80,21 @@ def totals(bootstrap_servers: str) -> None:
         .set_value_only_deserializer(JsonRowDeserializationSchema(payment))
         .build()
     )
+    total = Types.ROW_NAMED(["merchant", "payments", "total"], [str, int, int])
+    schema = (
+        KafkaRecordSerializationSchema.builder()
+        .set_topic(TOTALS)
+        .set_value_serialization_schema(JsonRowSerializationSchema.builder().with_type_info(total).build())
+        .build()
+    )
+    sink = (
+        KafkaSink.builder()
+        .set_bootstrap_servers(bootstrap_servers)
+        .set_record_serializer(schema)
+        .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        .set_transactional_id_prefix("totals")
+        .build()
+    )
     env = StreamExecutionEnvironment.get_execution_environment()
     event_time = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
     found = (
@@ -72,10 +102,28 @@ def totals(bootstrap_servers: str) -> None:
         .key_by("merchant")
         .window(TumblingEventTimeWindows.of(Time.minutes(1)))
         .aggregate(count().alias("payments"), sum("amount").alias("total"))
+        .map(lambda found: Row(found["merchant"], found["payments"], found["total"]), total)
     )
-    with found.execute_and_collect() as rows:
-        for row in sorted(rows, key=str):
-            print(row)
+    found.sink_to(sink).name("totals")
+    env.execute("totals")
+
+
+def consume(bootstrap_servers: str) -> Iterator[str]:
+    """What is in the topic of totals."""
+    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
+    consumer = Consumer(settings | {"enable.partition.eof": True})
+    partitions = consumer.list_topics(TOTALS).topics[TOTALS].partitions
+    consumer.assign([TopicPartition(TOTALS, number, 0) for number in partitions])
+    left = len(partitions)
+    while left:
+        message = consumer.poll(60)
+        if message is None:
+            raise TimeoutError("no broker answers")
+        if message.error() is not None:  # a partition is at its end
+            left -= 1
+        else:
+            yield message.value().decode()
+    consumer.close()
 
 
 def main() -> None:
@@ -87,6 +135,8 @@ def main() -> None:
     with servers(arguments.bootstrap_servers) as bootstrap_servers:
         produce(bootstrap_servers, arguments.events)
         totals(bootstrap_servers)
+        for line in sorted(consume(bootstrap_servers)):
+            print(line)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import re
+import json
+import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 EVENTS = 3000
+
+
+def sum_of_amounts() -> int:
+    """What the example draws."""
+    draw = random.Random(7)
+    return sum([draw.randrange(1000), draw.randrange(5), draw.randrange(1, 200)][2] for _ in range(EVENTS))
+
 
 pytestmark = pytest.mark.integration
 
@@ -29,6 +38,7 @@ def test_every_payment_is_in_one_total(
     for library in ("confluent_kafka", "jgo"):
         pytest.importorskip(library)
     finished = run_example("kafka_totals.py", "--events", EVENTS, options=options)
-    totals = [int(each) for each in re.findall(r"payments=(\d+)", finished.stdout)]
-    assert len(totals) == 25  # five merchants, five minutes
-    assert sum(totals) == EVENTS
+    totals = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert Counter(each["merchant"] for each in totals) == {f"merchant-{number}": 5 for number in range(5)}  # minutes
+    assert sum(each["payments"] for each in totals) == EVENTS, finished.stderr
+    assert sum(each["total"] for each in totals) == sum_of_amounts()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -198,6 +199,20 @@ def test_a_program_that_ends_says_nothing_of_the_making(
     archive.folder.rmdir()
     archive.make_in_background()  # the folder went in between: nothing is raised
     assert not archive.folder.exists()
+
+
+def test_what_takes_too_long_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
+    program = """
+import subprocess, sys
+from pathlib import Path
+from headrace.runtime.spark import class_training
+class_training._ALL_SECONDS = 0.5
+class_training._train = lambda _: subprocess.run(["sleep", "600"], check=True)
+class_training.main(Path(sys.argv[1]))
+"""
+    # Its output ends when all processes are gone that have it.
+    ended = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, check=False, timeout=120)
+    assert ended.returncode == -signal.SIGKILL
 
 
 def test_archives_out_of_use_are_removed_when_another_is_made(tmp_path: Path, spark_home: Path) -> None:

@@ -10,8 +10,10 @@ import contextlib
 import faulthandler
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -32,24 +34,34 @@ if TYPE_CHECKING:
 _CLASS_LIST: Final = "classes.list"
 _LIST_OPTION: Final = "-XX:DumpLoadedClassList="
 _EXIT_SECONDS: Final = 120
-_DUMP_SECONDS: Final = 1200
-_ALL_SECONDS: Final = 3600
+_ALL_SECONDS: Final = 600
+"""Nobody waits for this process. Where it takes longer the machine is busy; it is tried again on another day."""
 
 
 def main(folder: Path) -> None:
     """Make the archive of a folder; what goes wrong is raised, and so comes into the log."""
-    faulthandler.dump_traceback_later(_ALL_SECONDS, exit=True)  # nobody waits for this process; its Java ends with it
+    _end_in_time()
     os.nice(19)
     archive = ClassArchive(folder)
     classes, made = folder / _CLASS_LIST, folder / "unfinished.jsa"
     try:
         command = _train(classes)
         dump = ["-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}"]
-        subprocess.run([command[0], *dump, *command[1:]], check=True, timeout=_DUMP_SECONDS)
+        subprocess.run([command[0], *dump, *command[1:]], check=True)
         archive.adopt(made)
     finally:
         for file in (classes, made):
             file.unlink(missing_ok=True)
+
+
+def _end_in_time() -> None:
+    """See to it that neither this process nor a Java that it has started, which are one process group, stays."""
+    faulthandler.dump_traceback_later(_ALL_SECONDS)
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    limit = threading.Timer(_ALL_SECONDS, os.killpg, (0, signal.SIGKILL))
+    limit.daemon = True
+    limit.start()
 
 
 def _train(classes: Path) -> list[str]:
