@@ -267,7 +267,7 @@ def test_messages_of_json(schema: DeserializationSchema, wrap: Callable[[bytes],
     assert read.messages is not None
     assert read.messages.tolist() == [1]
     assert [index for index, _ in read.rejected] == [0, 2]
-    assert all("'at'" in reason and "1 to 9999" in reason for _, reason in read.rejected)
+    assert all("at'" in reason and "1 to 9999" in reason for _, reason in read.rejected)
 
 
 def test_lines_of_json(tmp_path: Path) -> None:

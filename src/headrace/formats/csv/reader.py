@@ -247,10 +247,9 @@ class CsvDecoder:
             data += b"\n"  # Arrow takes an empty value for a quoted one where the data end behind it
         if self._schema.comments:
             data = self._without_comments(data)
-        if self._boundary is not None and self._boundary.last(data) != len(data):
-            raise ValueError(_UNCLOSED)
+        ends = None if self._boundary is None else _closed_ends(data, self._boundary)
         self._refuse_returns(data)
-        records = self._records_in(data)
+        records = self._records_in(data, ends)
         if not records:
             return Decoded(_empty(self._arrow_schema))
         guarded, guards = (data, 0) if self._boundary is not None else self._guarded(data)
@@ -262,7 +261,7 @@ class CsvDecoder:
         Raises:
             ValueError: when one of them holds none or more than one, or one that cannot be read.
         """
-        texts = pc.utf8_rtrim(messages.cast(pa.binary()).cast(pa.string()), "\r\n")
+        texts = pc.utf8_rtrim(_decoded(messages), "\r\n")
         texts = pc.replace_substring_regex(texts, "^\ufeff", "")
         lengths = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
         if not len(texts):
@@ -333,10 +332,10 @@ class CsvDecoder:
                 if b"\r" in line and self._line_with_returns.fullmatch(line) is None:
                     raise ValueError("there is a carriage return outside quotes")
 
-    def _records_in(self, data: bytes) -> int:
+    def _records_in(self, data: bytes, ends: list[int] | None) -> int:
         """How many records there are to be, one for each line that is not empty."""
-        if self._boundary is not None:
-            spans = pairwise([0, *self._boundary.all(data)])
+        if ends is not None:
+            spans = pairwise([0, *ends])
             return sum(1 for start, end in spans if end - start > 2 or data[start:end].strip(b"\r\n"))
         blank = b"\n\n" in data or (b"\r" in data and b"\n\r\n" in data) or data[:1] in (b"\n", b"\r")
         return data.count(b"\n") - (_blank_lines(data) if blank else 0)
@@ -395,6 +394,31 @@ def boundary_of(schema: CsvSchema) -> Boundary:
     return NewlinesOutsideQuotes(schema.quote, schema.delimiter, schema.escape, comments=schema.comments)
 
 
+def _decoded(messages: pa.Array) -> pa.Array:
+    """Messages as strings.
+
+    Raises:
+        ValueError: when one is not UTF-8, and where.
+    """
+    try:
+        return messages.cast(pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([str(message, "utf-8") for message in messages.to_pylist()], pa.string())
+
+
+def _closed_ends(data: bytes, boundary: Boundary) -> list[int]:
+    """Where lines end, the last one of which has its line end.
+
+    Raises:
+        ValueError: when that is part of a value.
+    """
+    ends = boundary.all(data)
+    last = data[ends[-2] :] if len(ends) > 1 else data
+    if boundary.last(last) != len(last):
+        raise ValueError(_UNCLOSED)
+    return ends
+
+
 def _refuse_several(data: bytes, ends: npt.NDArray[np.int64], boundary: Boundary) -> None:
     """Refuse messages that are not one line each.
 
@@ -403,9 +427,7 @@ def _refuse_several(data: bytes, ends: npt.NDArray[np.int64], boundary: Boundary
         ends: where they end.
         boundary: what ends a line.
     """
-    if boundary.last(data) != len(data):
-        raise ValueError(_UNCLOSED)
-    if not np.array_equal(boundary.all(data), ends):
+    if not np.array_equal(_closed_ends(data, boundary), ends):
         raise ValueError("the message has more than one line")
 
 

@@ -84,7 +84,7 @@ class NewlinesOutsideQuotes:
 
     def __init__(self, quote: str | None, delimiter: str, escape: str | None = None, *, comments: bool = False) -> None:
         self._quote = (quote or "").encode()
-        self._before_values = np.frombuffer(f"{delimiter}\n{quote}".encode(), np.uint8)
+        self._before_values = np.frombuffer(f"{delimiter}\n".encode(), np.uint8)
         self._escape = escape.encode() if escape else None
         self._comments = comments
         value = value_pattern(quote, delimiter, escape, r"\n")
@@ -115,25 +115,48 @@ class NewlinesOutsideQuotes:
         return self._quote * 2 if begun.endswith(self._quote) else b"-"
 
     def _ends(self, data: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        array = np.frombuffer(data, np.uint8)
-        quotes = np.flatnonzero(array == ord(self._quote)) if self._quote else np.empty(0, np.intp)
-        if not self._is_plain(data, array, quotes):
-            return self._scanned(data)
-        newlines = np.flatnonzero(array == ord("\n"))
-        before = np.searchsorted(quotes, newlines)
-        ends: np.ndarray[tuple[int], np.dtype[np.intp]] = newlines[before % 2 == 0] + 1
-        return ends
-
-    def _is_plain(self, data: bytes, array: np.ndarray[Any, Any], quotes: np.ndarray[Any, Any]) -> bool:
-        """Whether every second quote opens a value, or is the second one of two that are one."""
         if self._comments and (data.startswith(b"#") or b"\n#" in data):
-            return False
-        opening = quotes[::2]
-        before = array[opening[opening > 0] - 1]
-        return (self._escape is None or self._escape not in data) and bool(np.isin(before, self._before_values).all())
+            return self._scanned(data)
+        array = np.frombuffer(data, np.uint8)
+        is_plain = self._unescaped(array)
+        newlines = np.flatnonzero((array == ord("\n")) & is_plain)
+        quotes = np.flatnonzero((array == ord(self._quote)) & is_plain) if self._quote else newlines[:0]
+        if len(quotes):
+            firsts, is_open = self._open_runs(array, is_plain, quotes)
+            before = np.searchsorted(firsts, newlines) - 1
+            newlines = newlines[(before < 0) | ~is_open[before]]
+        return newlines + 1
+
+    def _unescaped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which characters have no escape character in front that stands for one."""
+        found = np.ones(len(array), np.bool_)
+        escapes = np.flatnonzero(array == self._escape[0]) if self._escape else np.empty(0, np.intp)
+        if len(escapes):
+            firsts = np.flatnonzero(np.diff(escapes, prepend=-2) != 1)
+            place_in_run = np.arange(len(escapes)) - np.repeat(firsts, np.diff(firsts, append=len(escapes)))
+            following = escapes[place_in_run % 2 == 0] + 1
+            found[following[following < len(array)]] = False
+        return found
+
+    def _open_runs(
+        self, array: np.ndarray[Any, Any], is_plain: np.ndarray[Any, np.dtype[np.bool_]], quotes: np.ndarray[Any, Any]
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, np.dtype[np.bool_]]]:
+        """Where each run of quotes begins, and whether a value between quotes is open behind it.
+
+        Two quotes of an open value are one of its characters, so a run of an even number changes nothing. An odd number
+        closes the value. Where none is open it opens one at the beginning of a value, and elsewhere means nothing.
+        """
+        begins = np.diff(quotes, prepend=-2) != 1
+        firsts, indices = quotes[begins], np.flatnonzero(begins)
+        is_odd = np.diff(indices, append=len(quotes)) % 2 == 1
+        place = np.maximum(firsts - 1, 0)
+        opens = (firsts == 0) | (np.isin(array[place], self._before_values) & is_plain[place])
+        toggles = np.cumsum(is_odd & opens)
+        closed_at = np.maximum.accumulate(np.where(is_odd & ~opens, toggles, 0))
+        return firsts, (toggles - closed_at) % 2 == 1
 
     def _scanned(self, data: bytes) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """The ends of lines whose quotes and escape characters have to be looked at one after the other."""
+        """The ends of lines among which there are comments, whose quotes mean nothing, one after the other."""
         ends = []
         line = self._line.match(data)
         while line is not None:
