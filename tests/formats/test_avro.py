@@ -297,3 +297,11 @@ def test_messages_without_fields() -> None:
     assert AvroRowSerializationSchema(avro_schema_string='"long"').serialize(-1) == b"\x01"
     with pytest.raises(InvalidTypeError, match="at least one field"):
         reader_of(record())
+
+
+@pytest.mark.parametrize(("scale", "is_read"), [(1000, True), (1001, False), (300_000_000, False)])
+def test_a_decimal_has_no_more_digits_than_a_thousand_behind_the_point(scale: int, is_read: bool) -> None:
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": scale}
+    read = reader_of(record(d=decimal)).deserialize_batch(pa.array([b"\x02\x05"]))
+    reasons = [] if is_read else [(0, f"field 'd': got a decimal whose scale is {scale}, expected at most 1000")]
+    assert (len(read), list(read.rejected)) == (int(is_read), reasons)

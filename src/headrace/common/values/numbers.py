@@ -28,7 +28,7 @@ _EXACT_DOUBLES: Final = 2**53
 """Integers up to this are doubles."""
 
 _DIGITS: Final = re.compile("[+-]?[0-9]+")
-_MOST_DIGITS_OF_EXPONENT: Final = 1000
+MOST_DIGITS_OF_EXPONENT: Final = 1000
 """``1e300000000`` would be three hundred million digits of a file."""
 
 _SINGLE: Final = Struct("<f")
@@ -285,7 +285,7 @@ class BigDecHandler(BasicHandler):
         exponent = value.as_tuple().exponent
         if isinstance(exponent, int):  # of a finite number, which without an exponent has so many digits
             digits = max(value.adjusted(), 0) + max(-exponent, 0)
-            if digits > len(text) + _MOST_DIGITS_OF_EXPONENT:
+            if digits > len(text) + MOST_DIGITS_OF_EXPONENT:
                 raise ValueError(text)
         return value
 

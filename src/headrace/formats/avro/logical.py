@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.values.numbers import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Fixed, Primitive
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def _each(convert: Callable[[bytes, int], str], value: bytes | None, scale: int)
 
 
 def _decimal_text(value: bytes, scale: int) -> str:
+    if abs(scale) > MOST_DIGITS_OF_EXPONENT:
+        raise ValueError(f"got a decimal whose scale is {scale}, expected at most {MOST_DIGITS_OF_EXPONENT}")
     if len(value) > _MOST_DECIMAL_BYTES:
         raise ValueError(f"got {len(value)} bytes, expected a decimal of at most {_MOST_DECIMAL_BYTES}")
     return str(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT))
