@@ -22,7 +22,7 @@ WORKERS := 2
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-behind test-soak test-chains test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-behind test-soak test-fuzz test-chains test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -61,6 +61,9 @@ test-slow: venv ## the slow tests only
 
 test-behind: venv ## half an hour behind a topic of Kafka: memory stays flat
 	@HEADRACE_BEHIND_MINUTES=30 $(PYTEST) -rP tests/reliability/test_behind_kafka.py
+
+test-fuzz: venv ## an hour of drawn messages and files of all formats, damaged ones too
+	@HEADRACE_FUZZ_MINUTES=60 $(PYTEST) --timeout=14400 tests/formats/fuzz
 
 test-soak: venv ## an hour of a job with state that expires and savepoints: memory, threads and files stay flat
 	@HEADRACE_SOAK_MINUTES=30 $(PYTEST) -m slow -rP tests/reliability/test_soak.py

@@ -94,7 +94,10 @@ def test_names_and_types(tmp_path: Path) -> None:
     state = tmp_path / ".state"
     kind = Types.ROW_NAMED(["NAME", "Id"], [str, Types.INT()])
     assert read_all(source(tmp_path, OrcFormat(type_info=kind, case_sensitive=False)), state)[0] == Row(NAME="n0", Id=0)
-    for wrong, message in [(kind, "no column 'NAME'"), (Types.ROW_NAMED(["name"], [int]), "does not fit")]:
+    for wrong, message in [
+        (kind, "no column 'NAME'"),
+        (Types.ROW_NAMED(["name"], [int]), "row 0 of stripe 0: field 'name'"),
+    ]:
         with pytest.raises(BadRecordError, match=message):
             read_all(source(tmp_path, OrcFormat(type_info=wrong)), state)
     with pytest.raises(InvalidTypeError, match="no column 'x'"):
