@@ -24,6 +24,7 @@ from headrace.formats.avro.container import MAGIC
 from headrace.formats.avro.varints import write_integer as number
 from headrace.formats.protobuf import ProtobufRowDeserializationSchema
 from tests.connectors.harness import read_all
+from tests.formats.protobuf_messages import Order
 from tests.formats.test_avro import record
 
 MARKER = bytes(16)
@@ -195,6 +196,21 @@ def test_blocks_that_grow_beyond_measure(codec: str, tmp_path: Path, monkeypatch
     (tmp_path / "a.avro").write_bytes(avro_file(stored, codec=codec))
     with pytest.raises(BadRecordError, match=r"a\.avro is damaged: .*it has more than 1048576 bytes"):
         read_null(tmp_path)
+
+
+@pytest.mark.parametrize("tag", [b"\x12", b"\x3a", b"\x42", b"\x4a", b"\x8a\x01", b"\xfa\x06", b"\xfa\x86\x00"])
+def test_lengths_of_protobuf_that_lead_back(tag: bytes) -> None:
+    """In 64 bits what is behind them is before them, of fields that are known, unknown or within others."""
+    schema = ProtobufRowDeserializationSchema(Order)
+    good = Order(id=-1, b=-2, ns=[-1] * 3, counts={"ü" * 12: -1}).SerializeToString()
+    for back in range(1, 16):
+        length = bytes([0x80 | (2**64 - back >> 7 * place) & 0x7F for place in range(9)]) + b"\x01"
+        bad = b"\x08\x05" + tag + length + b"abc"
+        read = schema.deserialize_batch(pa.array([good, bad, good], pa.binary()))
+        assert [index for index, _ in read.rejected] == [1]
+        assert read.columns is not None
+        assert read.columns.column("id").to_pylist() == [-1, -1]
+        assert read.columns.column("counts").to_pylist() == [[("ü" * 12, -1)]] * 2
 
 
 def test_groups_of_protobuf_within_groups() -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
     from headrace.formats.protobuf.schema import ProtobufSchema
@@ -30,6 +31,13 @@ Google's library refuses more than 100."""
 _FILE: Final = "headrace.proto"
 _PACKAGE: Final = "headrace"
 _BEGINS_GROUP: Final = 3
+_HAS_LENGTH: Final = 2
+_VARINT_BYTES: Final = 10
+_LAST: Final = 127
+"""The largest byte that an integer ends with."""
+
+_PANIC: Final = "PanicException"
+"""The name of what is raised when code of Rust fails its own checks; it is no ``Exception``, and nothing exports it."""
 
 
 @lru_cache(maxsize=256)
@@ -78,8 +86,10 @@ class WireFormat:
         """
         try:
             columns = self._handler.array_to_record_batch(_harmless(messages))
-        except ValueError:  # what ptars does not read, the other library may
-            return self.read_with_doubt(messages), False
+        except BaseException as error:
+            if not isinstance(error, ValueError) and type(error).__name__ != _PANIC:
+                raise
+            return self.read_with_doubt(messages), False  # what ptars does not read, the other library may
         other = pc.not_equal(self._handler.record_batch_to_array(columns), messages)
         doubtful = np.flatnonzero(other.to_numpy(zero_copy_only=False))
         if not len(doubtful):
@@ -114,15 +124,36 @@ class WireFormat:
 
 
 def _harmless(messages: pa.Array) -> pa.Array:
-    """The messages, with empty ones for those that may nest groups too deeply, or hold long texts."""
+    """The messages, with empty ones for those that are no good for ptars: what it writes is not equal to them then."""
+    bad = _may_be_nested(messages) | _may_go_back(messages)
+    return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), messages) if bad.any() else messages
+
+
+def _may_go_back(messages: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which may have a length so close to 2**64 that what is behind it would be before it: ten bytes behind a tag."""
+    found = np.zeros(len(messages), np.bool_)
+    _, offsets, buffer = messages.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]
+    if buffer is None or bounds[-1] - bounds[0] <= _VARINT_BYTES:
+        return found
+    data = np.frombuffer(buffer, np.uint8)[bounds[0] : bounds[-1]]
+    ends = np.flatnonzero((data[_VARINT_BYTES:] == 1) & (data[_VARINT_BYTES - 1 : -1] > _LAST)) + _VARINT_BYTES
+    for before in range(2, _VARINT_BYTES):
+        ends = ends[data[ends - before] > _LAST]
+    tags = ends - _VARINT_BYTES
+    ends = ends[((data[tags] & 7) == _HAS_LENGTH) | (data[np.maximum(tags - 1, 0)] > _LAST)]
+    found[np.searchsorted(bounds, ends + bounds[0], side="right") - 1] = True
+    return found
+
+
+def _may_be_nested(messages: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which begin so many groups that they may be within each other; long texts may look so, too."""
     long = np.flatnonzero(pc.greater(pc.binary_length(messages), _MOST_GROUPS).to_numpy(zero_copy_only=False))
-    if not len(long):
-        return messages
     bad = np.zeros(len(messages), np.bool_)
     for index in long.tolist():
         tags = np.frombuffer(messages[index].as_buffer(), np.uint8)
         bad[index] = np.count_nonzero((tags & 7) == _BEGINS_GROUP) > _MOST_GROUPS
-    return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), messages) if bad.any() else messages
+    return bad
 
 
 def _add_description(pool: Any, descriptor: Descriptor) -> str:
