@@ -56,6 +56,21 @@ class GroupMetadata:
         generation_id: the generation of the group that the consumer has last seen; -1 where it is no member.
         member_id: the member; empty where it is none.
         created: with which versions of the log the topics have come that are read; None where no consumer gave it.
+
+    Examples:
+        >>> from headrace.log import Consumer, Log, Producer, TopicPartition
+        >>> log = Log.open("orders.log", create=True)
+        >>> log.create_topic("orders")
+        >>> consumer = Consumer(log, "billing")
+        >>> consumer.subscribe(["orders"])
+        >>> _ = consumer.poll()
+        >>> with Producer(log, transactional_id="billing-1") as producer:
+        ...     producer.begin_transaction()
+        ...     offsets = {TopicPartition("orders", 0): 0}
+        ...     producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        ...     producer.commit_transaction()
+        >>> log.committed("billing")[TopicPartition("orders", 0)].offset
+        0
     """
 
     group_id: str
