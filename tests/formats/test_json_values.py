@@ -57,7 +57,7 @@ VALUES: list[tuple[Any, dict[str, Any]]] = [
             "'a'": BAD,
             DEEP: BAD,
             "NaN": "NaN",
-            '"a\tb"': "a\tb",
+            '"a\tb"': BAD,
         },
     ),
     (Types.BOOLEAN(), {"true": True, "false": False, "1": BAD, '"true"': BAD, "True": BAD, "{}": BAD}),

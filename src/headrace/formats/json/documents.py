@@ -29,9 +29,7 @@ class JsonNumber(str):
     __slots__ = ()
 
 
-_DECODER: Final = json.JSONDecoder(
-    parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=JsonNumber, strict=False
-)
+_DECODER: Final = json.JSONDecoder(parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=JsonNumber)
 
 
 def document_of(message: bytes) -> Any:
