@@ -37,7 +37,7 @@ from tests.formats.fuzz.reading_damage import KIND, records_of
 from tests.formats.fuzz.test_fuzzed_messages import as_read
 from tests.formats.fuzz.values import MINUTES, fuzzing, row_types, rows_of
 
-DAMAGED_FILES = max(120, int(MINUTES * 2000))
+DAMAGED_FILES = max(70, int(MINUTES * 2000))
 """Of each kind."""
 
 MEMORY_MIB = 4096
