@@ -102,5 +102,5 @@ def _open(file: InputFile) -> Iterator[orc.ORCFile]:
     with file.open_for_arrow() as stream:
         with telling_damage(f"{shown(file.path)} is not an ORC file"):
             opened = orc.ORCFile(stream)
-            _ = opened.schema  # which may be what is damaged
+            _ = opened.schema.names  # which may be what is damaged
         yield opened

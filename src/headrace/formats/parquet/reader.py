@@ -129,7 +129,7 @@ def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
     with file.open_for_arrow() as stream:
         with telling_damage(f"{shown(file.path)} is not a Parquet file"):
             parquet = pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
-            _ = parquet.schema_arrow  # which may be what is damaged
+            _ = parquet.schema_arrow.names  # which may be what is damaged
         with parquet:
             yield parquet
 
