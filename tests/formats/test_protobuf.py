@@ -238,3 +238,12 @@ def test_schemas_of_files(tmp_path: Path) -> None:
             ProtobufSchema("shop.Order", data)
     with pytest.raises(InvalidProgramError, match="no class that protoc has generated"):
         ProtobufRowDeserializationSchema(str)  # type: ignore[type-var]
+
+
+def test_fields_that_are_not_described_in_the_order_of_their_numbers_keep_their_values() -> None:
+    made = class_of("M", file_of(("P", "9 string z", "1 string y"), ("M", "7 int32 b", "1 int32 a", "3 .shop.P p")))
+    row = Row(b=2, a=1, p=Row(z="z", y="y"))
+    kind = reader_of(made).get_produced_type()
+    (written,) = ProtobufRowSerializationSchema(made).serialize_batch(batch_of(kind, [row])).to_pylist()
+    assert plain(made.FromString(written)) == row
+    assert read(made, [written]) == ([row], {})

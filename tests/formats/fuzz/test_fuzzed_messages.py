@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
@@ -31,7 +32,7 @@ Verdict = tuple[list[str], str | None]
 """What comes of a message: its records as text, since NaN is not itself, and why it is a bad one."""
 
 
-def verdicts(schema: DeserializationSchema, messages: list[bytes]) -> list[Verdict]:
+def verdicts(schema: DeserializationSchema, messages: list[bytes], text: Callable[[Any], Any] = repr) -> list[Verdict]:
     """What becomes of each of some messages that are read together."""
     read = schema.deserialize_batch(binary(messages))
     kind = schema.get_produced_type()
@@ -39,7 +40,7 @@ def verdicts(schema: DeserializationSchema, messages: list[bytes]) -> list[Verdi
     sources = np.arange(len(rows)) if read.messages is None else read.messages
     found: list[Verdict] = [([], None) for _ in messages]
     for row, index in zip(rows, sources.tolist(), strict=True):
-        found[index][0].append(repr(row))
+        found[index][0].append(text(row))
     for index, reason in read.rejected:
         assert not found[index][0], "a bad message has no records"
         assert reason

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,8 @@ from headrace.common.typeinfo import TypeInformation, Types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_T = TypeVar("_T")
 
 
 class Column(ABC):
@@ -181,6 +183,7 @@ class Field:
 
     Attributes:
         name: its name.
+        number: its number.
         column: its values.
         default: the value in records that stands for a missing one where defaults are read; None: no other.
         has_presence: whether a message tells that it has no such field from its default.
@@ -189,6 +192,7 @@ class Field:
     """
 
     name: str
+    number: int
     column: Column
     default: Any = None
     has_presence: bool = True
@@ -197,7 +201,7 @@ class Field:
 
 
 class MessageColumn(Column):
-    """Messages as rows.
+    """Messages as rows. Fields of rows are in the order of the description, stored ones in that of their numbers.
 
     Args:
         name: the message.
@@ -211,6 +215,7 @@ class MessageColumn(Column):
         self.type_info = Types.ROW_NAMED([f.name for f in fields], [f.column.type_info for f in fields])
         self._name = name
         self._fields = tuple(fields)
+        self._by_number = sorted(range(len(fields)), key=lambda index: fields[index].number)
         self._read_defaults = read_defaults
         self._oneofs = _oneofs(fields)
 
@@ -220,7 +225,13 @@ class MessageColumn(Column):
 
     def read_fields(self, stored: pa.Array) -> list[pa.Array]:
         """An array for each field; errors as for :meth:`read`."""
-        return [self._read(f, s, stored) for f, s in zip(self._fields, stored.flatten(), strict=True)]
+        found = self._in_order(stored.flatten())
+        return [self._read(field, values, stored) for field, values in zip(self._fields, found, strict=True)]
+
+    def _in_order(self, stored: Sequence[_T]) -> list[_T]:
+        """What there is of each stored field, in the order of the fields of rows."""
+        found = dict(zip(self._by_number, stored, strict=True))
+        return [found[index] for index in range(len(found))]
 
     def _read(self, field: Field, stored: pa.Array, parent: pa.Array) -> pa.Array:
         if field.is_required and stored.null_count > parent.null_count:
@@ -241,26 +252,27 @@ class MessageColumn(Column):
 
         Args:
             arrays: the fields of the records.
-            stored: the fields that are stored.
+            stored: the fields that are stored, of which the arrays are given.
             where: what stands before their names in messages.
             parent: the messages, of which some may be null.
         """
         nulls = 0 if parent is None else parent.null_count
         written = []
-        for field, values, kind in zip(self._fields, arrays, stored, strict=True):
+        for field, values, kind in zip(self._fields, arrays, self._in_order(stored), strict=True):
             if field.is_required and values.null_count > nulls:
                 raise InvalidTypeError(f"{where}{field.name}: got None, and {self._name} requires it")
             made = field.column.write(values, kind.type, f"{where}{field.name}")
             written.append(made if field.has_presence else _without_zeros(without_nulls(field.column, made, "")))
         for members in self._oneofs:
             _keep_last(written, members)
-        return written
+        return [written[index] for index in self._by_number]
 
     def is_plain(self, stored: pa.Array) -> bool:
         return self.are_plain(stored.flatten())
 
     def are_plain(self, arrays: Sequence[pa.Array]) -> bool:
-        """As :meth:`is_plain`, of the fields' arrays."""
+        """As :meth:`is_plain`, of the arrays of the stored fields."""
+        arrays = self._in_order(arrays)
         for members in self._oneofs:
             present = [arrays[index].is_valid().to_numpy(zero_copy_only=False) for index in members]
             if (np.sum(present, axis=0) > 1).any():

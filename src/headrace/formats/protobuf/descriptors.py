@@ -78,6 +78,7 @@ class _Builder:
         oneof = field.containing_oneof
         return Field(
             field.name,
+            field.number,
             column,
             _default(field),
             has_presence=bool(field.has_presence) or field.is_repeated,
