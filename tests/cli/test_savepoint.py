@@ -123,7 +123,7 @@ def test_a_job_that_comes_to_its_end_meanwhile(place: Place, monkeypatch: pytest
     def ends_meanwhile() -> None:
         start(place, "job", 1, ends=True).get_job_execution_result().result(DEADLINE)
 
-    monkeypatch.setattr(RequestFolder, "take", lambda self: iter(()))
+    monkeypatch.setattr(RequestFolder, "take", lambda self, _=None: iter(()))
     with pytest.raises(JobNotFoundError, match="has come to its end, and takes no requests any more"):
         ask(
             PosixFolder(directory),
@@ -132,6 +132,20 @@ def test_a_job_that_comes_to_its_end_meanwhile(place: Place, monkeypatch: pytest
             timeout_seconds=0,
             still_waiting=ends_meanwhile,
         )
+
+
+def test_a_job_that_waits_for_its_restart_is_stopped(place: Place) -> None:
+    """A savepoint needs it to run: such a request is there for when it does."""
+    (place.input / "bad").write_text("k1,not a number\n")
+    restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1d"}
+    client = start(place, "job", 1, settings={**restarts, "execution.checkpointing.savepoint-dir": None})
+    job = place.root / "job"
+    early = headrace("savepoint", str(job), str(place.root / "there"), "--timeout", "1")
+    assert "or it fails and restarts again and again" in early.output
+    stopped = headrace("stop", str(job))
+    assert (stopped.exit_code, stopped.stdout) == (0, "the job has stopped\n"), stopped.output
+    client.get_job_execution_result().result(DEADLINE)
+    assert list((job / REQUESTS).iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["savepoint", ".", ""], ["stop", ".", "-p", " "]])

@@ -12,9 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from headrace.checkpoint.directory import has_begun, may_begin
+from headrace.checkpoint.ownership import Generations
+from headrace.client import submission
+from headrace.common import Configuration
+from headrace.common.errors import InfrastructureError, SavepointError
+from headrace.datastream import StreamExecutionEnvironment
 from headrace.savepoint import requests
 from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
-from headrace.savepoint.running_jobs import JobProcess, RunningMark, may_run
+from headrace.savepoint.running_jobs import JobProcess, RunningMark, running
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
 
@@ -164,6 +170,66 @@ def test_a_request_is_carried_out_by_the_next_start_while_its_client_waits(
 # --- whether a job runs ----------------------------------------------------------------------------------------------
 
 
+def killed() -> JobProcess:
+    """A process that is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return replace(JobProcess.present(), pid=process.pid)
+
+
+def mark(folder: Folder, process: JobProcess) -> None:
+    """Have a job run there in that process."""
+    folder.write("000000000001.running", [json.dumps(asdict(process)).encode()])
+
+
+def test_nobody_waits_for_the_answer_of_a_job_that_was_killed(
+    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does one that has been started since have anything to do with it."""
+    monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
+    look, folder, job = requests._appears, directory.folder(REQUESTS), RequestFolder(directory)
+
+    def killed_then(of: Folder, name: str, seconds: float) -> bool:
+        if name.endswith(".accepted"):
+            mark(folder, JobProcess.present())
+            list(job.take())
+        elif look(of, name, 0):
+            return True
+        else:
+            mark(folder, killed())
+            RunningMark(folder, 2).set()
+        return look(of, name, seconds)
+
+    monkeypatch.setattr(requests, "_appears", killed_then)
+    with pytest.raises(SavepointError, match="its process is gone without an answer"):
+        ask(directory, WANTED, accept_seconds=600, timeout_seconds=600)
+    assert left(directory) == []
+
+
+def test_a_job_that_starts_again_says_so_before_it_has_opened_its_directory(
+    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark starts meanwhile; where that fails, no job runs."""
+    folder, seen = directory.folder(REQUESTS), list[bool]()
+
+    def spark_fails(*_: object) -> None:
+        seen.append(has_begun(directory) and bool(running(folder)))
+        raise InfrastructureError("Spark does not start")
+
+    monkeypatch.setattr(submission, "open_runtime", spark_fails)
+    settings = {"execution.checkpointing.dir": str(directory), "headrace.runtime": "local"}
+    for _ in range(2):
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+        env.from_collection([1]).print()
+        with pytest.raises(InfrastructureError, match="Spark does not start"):
+            env.execute_async()
+        if len(seen) == 1:
+            assert may_begin(directory), "nothing is written where no job has begun"
+            Generations(directory.folder("generations")).claim(0, "a job")
+    assert seen == [False, True]
+    assert not running(folder)
+
+
 @pytest.mark.parametrize("was", ["ended", "killed", "its number is another process's"])
 def test_where_no_job_runs_any_more_nobody_waits(
     was: str, directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
@@ -172,15 +238,11 @@ def test_where_no_job_runs_any_more_nobody_waits(
     folder = directory.folder(REQUESTS)
     folder.make()
     if was == "ended":
-        mark = RunningMark(folder, 1)
-        mark.set()
-        mark.remove()
+        running_mark = RunningMark(folder, 1)
+        running_mark.set()
+        running_mark.remove()
     else:
-        process = subprocess.Popen([sys.executable, "-c", ""])
-        process.wait()
-        here = JobProcess.present()
-        gone = replace(here, pid=process.pid) if was == "killed" else replace(here, started="1")
-        folder.write("000000000001.running", [json.dumps(asdict(gone)).encode()])
+        mark(folder, killed() if was == "killed" else replace(JobProcess.present(), started="1"))
     with pytest.raises(JobNotFoundError, match=r"no job runs in .*: it has ended, or its process is gone"):
         ask(directory, WANTED, accept_seconds=600, timeout_seconds=0)
     assert left(directory) == []
@@ -190,8 +252,7 @@ def test_a_job_of_another_machine_is_waited_for(directory: PosixFolder, monkeypa
     monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
     folder = directory.folder(REQUESTS)
     folder.make()
-    there = replace(JobProcess.present(), machine="another", started="1")
-    folder.write("000000000001.running", [json.dumps(asdict(there)).encode()])
+    mark(folder, replace(JobProcess.present(), machine="another", started="1"))
     with pytest.raises(JobNotFoundError, match="no job has taken the request within"):
         ask(directory, WANTED, accept_seconds=0.2, timeout_seconds=0)
 
@@ -204,9 +265,9 @@ def test_a_job_manager_removes_no_mark_of_a_younger_one(directory: PosixFolder) 
     younger.set()
     assert folder.names() == ["000000000010.running"]
     older.remove()
-    assert may_run(folder)
+    assert running(folder) == {"000000000010.running"}
     younger.remove()
-    assert not may_run(folder)
+    assert not running(folder)
 
 
 # --- requests that are none ------------------------------------------------------------------------------------------

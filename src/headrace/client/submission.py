@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from functools import partial
@@ -19,7 +20,7 @@ from headrace.client.pickling import pickled
 from headrace.common import options
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
-from headrace.common.errors import CheckpointStorageError, ConfigurationError, InvalidProgramError
+from headrace.common.errors import CheckpointStorageError, ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
@@ -35,13 +36,15 @@ from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
 from headrace.savepoint.metadata import is_savepoint
+from headrace.savepoint.requests import REQUESTS
+from headrace.savepoint.running_jobs import STARTING, RunningMark
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 from headrace.windowing.changed_windows import ChangedWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.graph.specs import OperatorSpec
     from headrace.graph.stream_graph import StreamGraph
@@ -80,10 +83,19 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     listener = _listener(configuration)
+    with _announced(configuration):
+        client = JobClient(_job_manager(graph, configuration, job_name, listener))
+    client.start()
+    return client
+
+
+def _job_manager(
+    graph: StreamGraph, configuration: Configuration, job_name: str | None, listener: JobListener | None
+) -> JobManager:
     dependencies = gather(configuration)
     runtime, parallelism = open_runtime(configuration, listener)
     plan = plan_graph(graph, configuration, job_name, parallelism)
-    defaults.submitted.append(plan.name)
+    current_defaults().submitted.append(plan.name)
     _warn_of_unseen_results(graph)
     _warn_of_losses(graph)
     if configuration.get(options.CHECKPOINT_DIR) is not None:
@@ -99,10 +111,29 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     )
     replan = partial(_replanned, graph, configuration, job_name, ship)
     job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
-    manager = JobManager(job, runtime, store, listener, replan=replan)
-    client = JobClient(manager)
-    client.start()
-    return client
+    return JobManager(job, runtime, store, listener, replan=replan)
+
+
+@contextlib.contextmanager
+def _announced(configuration: Configuration) -> Iterator[None]:
+    """Say in a checkpoint directory of earlier runs that a job is starting, so that who asks it for something waits.
+
+    What is wrong with the directory is told by who opens it, after Spark has started.
+    """
+    mark: RunningMark | None = None
+    with contextlib.suppress(OSError, HeadraceError):
+        location = configuration.get(options.CHECKPOINT_DIR)
+        storage = None if location is None else open_storage(location, options=configuration.storage_options())
+        if storage is not None and has_begun(storage):
+            mark = RunningMark(storage.folder(REQUESTS), STARTING)
+            mark.set()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if mark is not None:
+                mark.remove()
+        raise
 
 
 def effective_configuration(configuration: Configuration) -> Configuration:

@@ -90,6 +90,7 @@ class JobManager:
         self._savepoints = SavepointCoordinator()
         self._savepoint_directory = job.settings.savepoint_directory
         self._requests = RequestWatch(store.storage, self._savepoint_directory)
+        self._supervisor.meanwhile = partial(self._requests.look, self, only_stops=True)
         self._has_unseen_state = False
         self._active_at = 0.0
         self._latest: EpochStatistics | None = None
@@ -225,9 +226,9 @@ class JobManager:
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
+        self._requests.begin(manifest.generation)
         # Without a manifest it is not fenced off from one that began before, which may still write the first.
         self._supervisor.begin(recovers=restored is not None)
-        self._requests.begin(self._supervisor.checkpoints.known().generation)
 
     def run_epoch(self, *, force: bool = False) -> EpochStatistics | None:
         """Run one epoch if there is a reason to, or if ``force`` wants one.

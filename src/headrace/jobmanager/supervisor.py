@@ -60,6 +60,7 @@ class ExecutionSupervisor:
         services: what all executions share, from :meth:`prepare` on.
         failures: decides what becomes of a failure, likewise.
         recorder: remembers failures; None before.
+        meanwhile: is called every second while the job waits for its restart.
         execution: the present one; None before the first one, and where none could begin after a failure.
     """
 
@@ -86,6 +87,7 @@ class ExecutionSupervisor:
         self._clock = clock
         self._stop = stop
         self._cancelled = cancelled
+        self.meanwhile: Callable[[], None] = lambda: None
         self._started: JobBlob | None = None
         self._sinks = self._new_sinks()
         ignores, start = self.settings.ignore_unclaimed_state, self.settings.start
@@ -261,4 +263,5 @@ class ExecutionSupervisor:
                 settings.restarts_functions, settings.most_deaths, settings.tolerable_checkpoint_failures
             ),
             recorder=recorder,
+            meanwhile=self.meanwhile,
         )

@@ -28,7 +28,7 @@ from headrace.checkpoint.manifest_folder import newest_manifest
 from headrace.common.errors import SavepointError
 from headrace.common.logs import get_logger
 from headrace.savepoint.metadata import savepoint_format
-from headrace.savepoint.running_jobs import may_run
+from headrace.savepoint.running_jobs import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -130,8 +130,11 @@ class RequestFolder:
         self._make()
         self._left = {name.removesuffix(".json"): None for name in self._folder.names() if name.endswith(".json")}
 
-    def take(self) -> Iterator[tuple[str, JobRequest]]:
+    def take(self, is_wanted: Callable[[JobRequest], bool] | None = None) -> Iterator[tuple[str, JobRequest]]:
         """Accept what is there and was not accepted before; what is old, or cannot be read, is removed.
+
+        Args:
+            is_wanted: what the job can do now, if not everything; the rest stays.
 
         Raises:
             OSError: when the folder cannot be read or written.
@@ -148,7 +151,7 @@ class RequestFolder:
             stem = name.removesuffix(".json")
             if found[2] == ".json" and f"{stem}.accepted" not in names and self._is_waited_for(stem, names):
                 request = self._read(name)
-                if request is not None and self._accept(stem):
+                if request is not None and (is_wanted is None or is_wanted(request)) and self._accept(stem):
                     yield stem, request
 
     def answer(self, stem: str, answer: JobAnswer) -> None:
@@ -245,12 +248,9 @@ def ask(
         if not _is_accepted(directory, f"{stem}.accepted", accept_seconds, still_waiting, needs_mark):
             raise JobNotFoundError(
                 f"no job has taken the request within {accept_seconds:g} s: none is running in {directory}, or its "
-                "epoch takes longer than that"
+                "epoch takes longer than that, or it fails and restarts again and again"
             )
-        if not _appears(folder, f"{stem}.done", timeout_seconds):
-            raise SavepointError(
-                f"the job in {directory} has taken the request, and not done it in {timeout_seconds:g} s"
-            )
+        _wait_for_answer(directory, f"{stem}.done", timeout_seconds)
         return JobAnswer(**json.loads(folder.read(f"{stem}.done")))
     finally:
         folder.remove(f"{stem}.json")  # while the others are there nobody takes it again
@@ -272,12 +272,13 @@ def _is_accepted(
         _show_to_wait(folder, name.replace(".accepted", ".asked"))
         if folder.size(name.replace(".accepted", ".json")) is None and folder.size(name) is None:
             raise JobNotFoundError(
-                f"the job in {directory} has removed the request, and not carried it out: there it looks older than an "
-                "hour, so the clock of this machine is behind that of the job, or the versions of headrace differ"
+                f"the job in {directory} has removed the request, and not carried it out. Either this command stood "
+                f"still for {_SILENT_SECONDS} s while the job started: ask again. Or the request looks older than an "
+                "hour there: the clock of this machine is behind that of the job, or the versions of headrace differ"
             )
         if time.monotonic() >= until:
             return not folder.create(name, b"")  # of two, one creates it: who asks, or a job at the last moment
-        if is_told and needs_mark and not may_run(folder) and folder.create(name, b""):
+        if is_told and needs_mark and not running(folder) and folder.create(name, b""):
             raise JobNotFoundError(
                 f"no job runs in {directory}: it has ended, or its process is gone. Where one is just starting, ask "
                 "again when it has begun"
@@ -286,6 +287,24 @@ def _is_accepted(
             still_waiting()
             is_told = True
     return True
+
+
+def _wait_for_answer(directory: Folder, name: str, seconds: float) -> None:
+    """Wait until the job that has accepted a request has answered.
+
+    Raises:
+        SavepointError: when it does not in time, or was killed.
+    """
+    folder = directory.folder(REQUESTS)
+    jobs, until = running(folder), time.monotonic() + seconds
+    while not _appears(folder, name, min(_PATIENCE_SECONDS, until - time.monotonic())):
+        if jobs and jobs.isdisjoint(running(folder)) and folder.size(name) is None:  # it answers before it ends
+            raise SavepointError(
+                f"the job in {directory} has taken the request, and its process is gone without an answer: what was "
+                "asked for is not known to be done, and no other job does it. Ask again"
+            )
+        if time.monotonic() >= until:
+            raise SavepointError(f"the job in {directory} has taken the request, and not done it in {seconds:g} s")
 
 
 def is_job_running(directory: Folder, seconds: float) -> bool:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"([0-9]{12})\.running")
 
+STARTING: Final = 0
+"""The generation of a job that has none yet: Spark starts, or the directory is being opened."""
+
 _START_TIME: Final = 19
 """The place of the time at which a process started, in what Linux says of it behind its name."""
 
@@ -80,13 +83,13 @@ class RunningMark:
         self._folder.remove(self._name)
 
 
-def may_run(folder: Folder) -> bool:
-    """Whether a job runs, as far as can be told from here.
+def running(folder: Folder) -> frozenset[str]:
+    """The marks of jobs that run, as far as can be told from here.
 
     Args:
         folder: where requests to the job are.
     """
-    return any(not _is_gone(folder, name) for name in _marks(folder))
+    return frozenset(name for name in _marks(folder) if not _is_gone(folder, name))
 
 
 def _marks(folder: Folder) -> list[str]:

@@ -10,7 +10,7 @@ from headrace.common.logs import get_logger
 from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import NO_PLACE, SavepointRequest
 from headrace.savepoint.requests import REQUESTS, JobAnswer, RequestFolder
-from headrace.savepoint.running_jobs import RunningMark
+from headrace.savepoint.running_jobs import STARTING, RunningMark
 
 if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
@@ -37,8 +37,9 @@ class RequestWatch:
         self._savepoints = savepoints
         self._looked_at = 0.0
         self._at_end: list[str] = []
-        self._mark: RunningMark | None = None
         self._folder = directory.folder(REQUESTS)
+        self._mark = RunningMark(self._folder, STARTING)
+        self._has_begun = False
         self.stopped_by = ""
         """Which request has the job end; empty for none."""
 
@@ -48,16 +49,22 @@ class RequestWatch:
             self._requests.begin()
             self._mark = RunningMark(self._folder, generation)
             self._mark.set()
+            self._has_begun = True
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
-    def look(self, job: JobManager) -> None:
-        """Begin what was asked for since the last look, unless that was just now."""
-        if time.monotonic() - self._looked_at < _LOOK_SECONDS:
+    def look(self, job: JobManager, *, only_stops: bool = False) -> None:
+        """Begin what was asked for since the last look, unless that was just now.
+
+        Args:
+            job: the job.
+            only_stops: whether it waits for its restart, and can do nothing but stop: the rest stays until it runs.
+        """
+        if not self._has_begun or time.monotonic() - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = time.monotonic()
         try:
-            for stem, request in self._requests.take():
+            for stem, request in self._requests.take(self._is_plain_stop if only_stops else None):
                 logger.info("job %r takes up %s", job.plan.name, request.told(stem))
                 self._begin(job, stem, request)
         except OSError as error:
@@ -68,11 +75,14 @@ class RequestWatch:
         for stem in self._at_end:
             self._answer(stem, JobAnswer())
         self._at_end = []
-        if self._mark is not None:
-            try:
-                self._mark.remove()
-            except OSError as error:
-                logger.info("that the job has ended is not noted in its directory: %s", error)
+        try:
+            self._mark.remove()
+        except OSError as error:
+            logger.info("that the job has ended is not noted in its directory: %s", error)
+
+    def _is_plain_stop(self, request: JobRequest) -> bool:
+        """Whether a request wants no more than that the job stops."""
+        return request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
         if request.only_looks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +20,7 @@ from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Callable
 
     from headrace.jobmanager.failover.recorder import FailureRecorder
     from headrace.jobmanager.failover.restart import Restarts
@@ -60,6 +62,7 @@ class FailureHandler:
         cancelled: set when it is to end at once; then epochs fail because of that.
         rules: which failures may pass.
         recorder: keeps failures; None while the job's directory may be another job manager's.
+        meanwhile: is called before a wait, and every second of it.
 
     Attributes:
         is_begun: whether the job has come so far as to plan an epoch; a folder that is missing before is a mistake.
@@ -74,6 +77,7 @@ class FailureHandler:
         cancelled: threading.Event,
         rules: FailureRules,
         recorder: FailureRecorder | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_begun = False
         self._restarts = restarts
@@ -82,6 +86,7 @@ class FailureHandler:
         self._cancelled = cancelled
         self._rules = rules
         self._recorder = recorder
+        self._meanwhile = meanwhile
         self._failed_checkpoints = 0
         self._restarted = 0
         self._deaths = 0
@@ -126,7 +131,15 @@ class FailureHandler:
         self._record(error, epoch, delay)
         self._restarted += 1
         self._listener.epoch_failed(epoch, error, delay)
-        return not self._stop.wait(delay)
+        return self._waits(delay)
+
+    def _waits(self, delay: float) -> bool:
+        """Wait; False when the job was stopped meanwhile."""
+        until = time.monotonic() + delay
+        self._meanwhile()
+        while not self._stop.wait(max(0.0, min(1.0, until - time.monotonic()))) and time.monotonic() < until:
+            self._meanwhile()
+        return not self._stop.is_set()
 
     def _record(self, error: Exception, epoch: int, restart_in: float | None) -> None:
         """Keep a failure, unless it is that the job was cancelled, or is another job manager's now."""
