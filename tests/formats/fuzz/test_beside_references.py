@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import struct
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +12,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.common import Row
+from headrace.common import CsvRowDeserializationSchema, CsvRowSerializationSchema, Row, Types
+from headrace.common.typeinfo import RowTypeInfo
 from headrace.formats.protobuf import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from tests.connectors.harness import batch_of
 from tests.formats.fuzz.test_fuzzed_messages import verdicts
@@ -189,3 +192,52 @@ def test_googles_library_reads_protobuf_as_it_is_written(data: st.DataObject, pr
     rows = [row_of(message, False) for message in messages]
     written = ProtobufRowSerializationSchema(made).serialize_batch(batch_of(kind, rows)).to_pylist()
     assert [_normal(row_of(made.FromString(each), False)) for each in written] == [_normal(row) for row in rows]
+
+
+_PIECES: Final = st.sampled_from(
+    ['"', '"', ",", ",", "a", "b ", " ", "\n", "\r\n", "\r", "é", "1", '""', '","', '"\n"']
+)
+CSV_TEXTS: Final = TEXTS.filter(lambda text: not {"\x00", "\ufeff"} & {*text}) | st.lists(_PIECES, max_size=5).map(
+    "".join
+)
+
+
+def _strings(count: int) -> RowTypeInfo:
+    kind = Types.ROW_NAMED([f"f{number}" for number in range(count)], [Types.STRING()] * count)
+    assert isinstance(kind, RowTypeInfo)
+    return kind
+
+
+def _theirs(text: str) -> list[list[str]]:
+    return [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+
+
+@given(data=st.data(), count=st.integers(1, 4))
+@fuzzing(30)
+def test_csv_messages_beside_pythons_csv(data: st.DataObject, count: int) -> None:
+    rows = data.draw(st.lists(st.lists(CSV_TEXTS, min_size=count, max_size=count), min_size=1, max_size=5))
+    kind = _strings(count)
+    reader = CsvRowDeserializationSchema.Builder(kind).build()
+    out = [io.StringIO(newline="") for _ in rows]
+    quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
+    for row, each in zip(rows, out, strict=True):
+        csv.writer(each, quoting=quoting).writerow(row)
+    expected = [([repr(Row(**dict(zip(kind.field_names, row, strict=True))))], None) for row in rows]
+    assert verdicts(reader, [each.getvalue().removesuffix("\r\n").encode() for each in out]) == expected
+    written = CsvRowSerializationSchema.Builder(kind).build().serialize_batch(batch_of(kind, list(map(_row, rows))))
+    assert [_theirs(each.decode()) for each in written.to_pylist()] == [[row] for row in rows]
+
+
+def _row(values: list[str]) -> Row:
+    return Row(**{f"f{number}": value for number, value in enumerate(values)})
+
+
+@given(message=st.lists(_PIECES, min_size=1, max_size=9).map("".join), count=st.integers(1, 3))
+@fuzzing(60)
+def test_odd_csv_beside_pythons_csv(message: str, count: int) -> None:
+    ((records, reason),) = verdicts(CsvRowDeserializationSchema.Builder(_strings(count)).build(), [message.encode()])
+    theirs = _theirs(message)
+    if records:
+        assert [repr(_row(row)) for row in theirs] == records
+    else:
+        assert reason is None or len(theirs) != 1 or len(theirs[0]) != count or {*'\r\n"'} & {*message}

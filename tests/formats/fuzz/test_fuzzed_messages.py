@@ -1,6 +1,6 @@
 """Messages of all formats, drawn: what is written is read, and each is judged by itself.
 
-``HEADRACE_FUZZ_MINUTES`` has them draw for longer: ``make test-fuzz`` takes an hour.
+``make test-fuzz`` draws others, for an hour.
 """
 
 from __future__ import annotations

@@ -14,17 +14,18 @@ from headrace.common import Row, Types
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation
 from headrace.common.typeinfo.collection import ListTypeInfo, MapTypeInfo
 
-MINUTES: Final = float(os.environ.get("HEADRACE_FUZZ_MINUTES", "0"))
-"""For how long all tests draw together; none: each draws a few examples."""
+SEED: Final = os.environ.get("HEADRACE_FUZZ_SEED")
+"""Another in every round of ``make test-fuzz``; without one each test draws a few examples, always the same."""
 
 
 def fuzzing(examples: int) -> settings:
-    """How a test draws: so many examples, unless it is told for how long."""
+    """How a test draws so many examples, or in a round of ``make test-fuzz`` more."""
     return settings(
-        max_examples=max(examples, int(MINUTES * examples * 10)),
+        max_examples=examples if SEED is None else examples * 4,
+        derandomize=SEED is None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
-        phases=[Phase.explicit, Phase.reuse, Phase.generate, *([Phase.shrink] if MINUTES else [])],
+        phases=[Phase.explicit, Phase.generate, *([] if SEED is None else [Phase.shrink])],
     )
 
 
