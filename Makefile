@@ -22,7 +22,7 @@ WORKERS := 2
 # Containers often set it. Tests start hundreds of processes, each of which would compile all of headrace anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo test test-slow test-behind test-soak test-fuzz test-chains test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
+.PHONY: help venv demo test test-slow test-draws test-behind test-soak test-fuzz test-chains test-fast test-spark test-spark-shown-late bench docs docs-live dist lint format clean
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -58,6 +58,9 @@ test-spark-shown-late: venv
 
 test-slow: venv ## the slow tests only
 	@$(PYTEST) -m slow
+
+test-draws: venv ## the tests that draw examples, with 25 times as many as in `make test`
+	@HEADRACE_DRAWS=10 $(PYTEST) -n $(WORKERS) --timeout 3600 -m 'not slow and hypothesis and not ($(SHARED_SPARK))'
 
 test-behind: venv ## half an hour behind a topic of Kafka: memory stays flat
 	@HEADRACE_BEHIND_MINUTES=30 $(PYTEST) -rP tests/reliability/test_behind_kafka.py

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from rich.console import Console
 from benchmarks import __main__ as command
 from benchmarks import flink, payments
 from benchmarks import lab as lab_module
+from benchmarks import truth as truth_module
 from benchmarks.data import OUT_OF_ORDER_MILLIS, RandomKeys
 from benchmarks.findings import Findings
 from benchmarks.kept_state import Kept
@@ -23,7 +26,7 @@ from benchmarks.lab import Lab
 from benchmarks.launch import ProgramFailedError
 from benchmarks.memory import JVM, WORKER, Peaks
 from benchmarks.outcome import Assignment, Epoch, Outcome
-from benchmarks.suite import BENCHMARKS, asynchronous, join, latency, topics
+from benchmarks.suite import BENCHMARKS, asynchronous, catch_up, join, latency, topics
 from benchmarks.suite.base import Scale
 from benchmarks.suite.window import flink_contestants
 from benchmarks.truth import (
@@ -179,6 +182,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(topics, "KafkaCluster", NoKafka)
     monkeypatch.setattr(payments, "fill", lambda *_: "payments")
     monkeypatch.setattr(asynchronous, "echo_server", nullcontext)
+    monkeypatch.setattr(catch_up, "_neighbour", idle_neighbour)
 
     def launch(program: str, assignment: Assignment, *, python: str) -> tuple[Outcome, Peaks]:
         store = assignment.options.get("store", "")
@@ -187,8 +191,17 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return pretend(program, assignment)
 
     monkeypatch.setattr(lab_module, "launch", launch)
+    # The pretended result and the one that it is compared with are one query.
+    monkeypatch.setattr(truth_module, "_query", cache(truth_module._query))
     monkeypatch.setattr(flink, "PLACE", Path("/nowhere"))
     return started
+
+
+@contextmanager
+def idle_neighbour(left: list[float]) -> Iterator[None]:
+    """A neighbour that takes nothing."""
+    yield
+    left.append(1.0)
 
 
 def run(names: set[str], folder: Path) -> Findings:
@@ -259,6 +272,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         ("catch-up", 1.0, True),
         ("limit", pytest.approx(0.1), False),
         ("limit", pytest.approx(0.1), False),
+        ("neighbour", 1.0, True),
         ("large-epochs", 3.0, True),
         ("large-epochs", 3.0, False),
         ("batch", 1.0, True),
@@ -296,6 +310,7 @@ def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) 
         own,
         2,
         2 * 2,
+        2,
         2 * 3,
         2 * 2,
         11,

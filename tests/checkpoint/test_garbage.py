@@ -20,6 +20,7 @@ from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import InfrastructureError, JobSupersededError
 from tests.checkpoint.disk import Disk, Power, PowerFailureError
 from tests.checkpoint.manifests import manifest
+from tests.draws import draws
 
 FOREIGN = ("README", "1-0-1-0-aa.state.bak", "compacted.state", "lost+found")
 POWER = st.one_of(st.none(), st.integers(0, 12))
@@ -277,4 +278,4 @@ class GarbageMachine(RuleBasedStateMachine):
 
 
 def test_whatever_happens() -> None:
-    run_state_machine_as_test(GarbageMachine, settings=settings(max_examples=60, stateful_step_count=25))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(GarbageMachine, settings=settings(max_examples=draws(60), stateful_step_count=25))  # type: ignore[no-untyped-call]

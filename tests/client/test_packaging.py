@@ -58,6 +58,19 @@ def index(whole_index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def unzipped_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, whose wheels are unzipped: pip takes seconds, and does nothing else with them."""
+
+    def install(listing: str, packages: Path, *_: object) -> None:
+        for path in index.glob("*.whl"):
+            with zipfile.ZipFile(path) as file:
+                file.extractall(packages)
+
+    monkeypatch.setattr("headrace.client.packaging.install", install)
+    return index
+
+
+@pytest.fixture
 def job(tmp_path: Path) -> Path:
     """The folder of a job."""
     folder = tmp_path / "rates"
@@ -107,13 +120,13 @@ def test_a_python_without_packages_imports_from_it(whole_index: Path, job: Path,
     assert done.stdout.split() == ["7", "rich", headrace.__version__], done.stderr
 
 
-def test_the_same_job_makes_the_same_bytes(index: Path, job: Path, tmp_path: Path) -> None:
+def test_the_same_job_makes_the_same_bytes(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
     first, second = (package_job(job, tmp_path / name).path.read_bytes() for name in ("a.zip", "b.zip"))
     assert first == second
 
 
 def test_two_archives_of_one_name_are_made_at_one_time(
-    index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    unzipped_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one begins and ends while the first one is written; each is whole, and the last one stays."""
     other = tmp_path / "other"
@@ -134,7 +147,7 @@ def test_two_archives_of_one_name_are_made_at_one_time(
     assert not [*tmp_path.glob(".*")]
 
 
-def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(index: Path, job: Path) -> None:
+def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(unzipped_index: Path, job: Path) -> None:
     archive = job / "rates.zip"
     first = package_job(job, archive).size
     assert package_job(job, archive).size == first
@@ -165,14 +178,14 @@ def test_an_extra_that_is_none(index: Path, job: Path, tmp_path: Path) -> None:
         package_job(job, tmp_path / "rates.zip", ["clouds"])
 
 
-def test_a_module_with_the_name_of_a_package(index: Path, job: Path, tmp_path: Path) -> None:
+def test_a_module_with_the_name_of_a_package(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
     (job / "numpy.py").touch()
     with pytest.raises(InvalidProgramError, match=r"rates/numpy\.py has the name of a package that the job needs"):
         package_job(job, tmp_path / "rates.zip")
     assert not (tmp_path / "rates.zip").exists()
 
 
-def test_a_module_that_a_package_would_hide(index: Path, job: Path, tmp_path: Path) -> None:
+def test_a_module_that_a_package_would_hide(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
     (job / "headrace.py").touch()
     with pytest.raises(InvalidProgramError, match=r"rates/headrace\.py has the name of a package that the job needs"):
         package_job(job, tmp_path / "rates.zip")
@@ -207,7 +220,7 @@ def test_what_cannot_be_copied_is_named(job: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "rates.zip").exists()
 
 
-def test_links_lead_to_what_is_packed(index: Path, job: Path, tmp_path: Path) -> None:
+def test_links_lead_to_what_is_packed(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / "common.py").touch()
     (job / "shared").symlink_to("../shared")
@@ -275,7 +288,9 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     assert not [*archive.parent.iterdir(), *temporary.iterdir()]
 
 
-def test_the_command_says_how_to_go_on(index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_says_how_to_go_on(
+    unzipped_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(app, ["package", "rates"])
     assert ran.exit_code == 0, ran.output

@@ -1,4 +1,4 @@
-"""Jobs on a standalone cluster; in the slow tests it has nothing but Spark: no headrace, no packages."""
+"""Jobs on a standalone cluster, with this environment or with Spark alone: no headrace, no packages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.clusters.packaged import JOB, PREPARED_WORKERS, assert_exact, run, settings, settings_of_this_environment
 from tests.clusters.standalone import SPARK_HOME, StandaloneCluster
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,6 @@ def test_an_executor_with_this_environment_dies(cluster: StandaloneCluster, tmp_
     assert_exact(tmp_path)
 
 
-@pytest.mark.slow
 def test_spark_submit_and_an_executor_dies(
     cluster: StandaloneCluster, archive: Path, bare_python: Path, tmp_path: Path
 ) -> None:
@@ -46,7 +45,6 @@ def test_spark_submit_and_an_executor_dies(
     assert_exact(tmp_path)
 
 
-@pytest.mark.slow
 def test_headrace_run_and_an_executor_dies(
     cluster: StandaloneCluster, archive: Path, bare_python: Path, tmp_path: Path
 ) -> None:

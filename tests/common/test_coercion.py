@@ -20,6 +20,7 @@ from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
 from tests.common.test_round_trips import KINDS, same
+from tests.draws import draws
 
 ROW = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.DOUBLE()])
 CEST = datetime.timezone(datetime.timedelta(hours=2))
@@ -104,7 +105,7 @@ def test_what_does_not_fit_is_refused_by_name(info: TypeInformation, value: Any)
         handler_of(info).coerce(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300), deadline=None)
 @given(st.data())
 def test_what_came_back_is_left_alone(data: st.DataObject) -> None:
     info, present = data.draw(KINDS)

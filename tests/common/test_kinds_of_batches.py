@@ -15,6 +15,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.exchange.payload import Decoder, encode
+from tests.draws import draws
 
 PLAIN = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
 DECLARED = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()], changelog=True)
@@ -86,7 +87,7 @@ DONE: dict[str, Callable[[Batch, list[Row], int], tuple[Batch, list[Row]]]] = {
     rows=ROWS,
     steps=st.lists(st.tuples(st.sampled_from(sorted(DONE)), st.integers(0, 7)), max_size=6),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=draws(60))
 def test_no_step_loses_a_kind(kind: TypeInformation, rows: list[Row], steps: list[tuple[str, int]]) -> None:
     batch, expected = batch_of(kind, rows), rows
     for step, at in steps:

@@ -38,6 +38,7 @@ from tests.connectors.test_file_sink import (
     lines,
     visible,
 )
+from tests.draws import draws
 
 CONCAT = FileCompactor.concat_file_compactor()
 IDENTICAL = FileCompactor.identical_file_compactor()
@@ -259,7 +260,7 @@ def test_a_crash_at_every_step(tmp_path: Path, policy: RollingPolicy, strategy: 
     st.sampled_from([EVERY_EPOCH, BY_TIME]),
     st.sampled_from(list(STRATEGIES.values())),
 )
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=draws(20))
 def test_crashes_during_recoveries(crashes: list[int], policy: RollingPolicy, strategy: FileCompactStrategy) -> None:
     with TemporaryDirectory() as folder:
         crashing = CompactingJob(Path(folder), policy, strategy, header=True)

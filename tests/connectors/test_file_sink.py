@@ -30,6 +30,7 @@ from headrace.connectors.file_system.rolling import DefaultRollingPolicy, OnChec
 from headrace.connectors.sink import CommitterContext, WriterContext, WriterEpoch
 from headrace.formats.csv import CsvEncoder
 from tests.connectors.harness import SinkRun, batch_of
+from tests.draws import draws
 
 EVERY_EPOCH = RollingPolicy.on_checkpoint_rolling_policy()
 BY_TIME = RollingPolicy.default_rolling_policy(part_size=10_000, rollover_interval=3000, inactivity_interval=2000)
@@ -358,7 +359,7 @@ def test_a_crash_at_every_step(tmp_path: Path, policy: RollingPolicy, header: bo
 
 
 @given(st.lists(st.integers(0, 60), max_size=8), st.sampled_from([EVERY_EPOCH, BY_TIME]), st.booleans())
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=draws(50))
 def test_crashes_during_recoveries(crashes: list[int], policy: RollingPolicy, header: bool) -> None:
     with TemporaryDirectory() as folder:
         crashing = CrashingJob(Path(folder), policy, header=header)

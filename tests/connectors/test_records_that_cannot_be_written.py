@@ -18,6 +18,7 @@ from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.file_system import FileSink
 from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
+from tests.draws import draws
 
 BAD = OutputTag("bad")
 
@@ -33,7 +34,7 @@ def batch_of(rows: list[int]) -> Batch:
     return Batch(Types.LONG(), times, times, rows=rows)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=draws(60))
 @given(st.lists(st.integers(-3, 9), max_size=60))
 def test_only_what_is_bad_is_rejected(rows: list[int]) -> None:
     rejected: list[Any] = []

@@ -29,6 +29,7 @@ from headrace.formats.lines import blocks
 from headrace.formats.text import TextLineFormat
 from headrace.storage.posix import PosixFolder
 from tests.connectors.harness import PLENTY, SourceRun, read_all
+from tests.draws import draws
 
 REJECTED = OutputTag("rejected", Types.TUPLE([str, str, str]))
 characters = st.sampled_from(["a", "é", "😀", "\r", "\n", "\r\n", "\n\n", "bc", " ", "\u2028"])
@@ -62,7 +63,7 @@ def test_every_cut_gives_the_same_lines(contents: list[str], budget: ReadBudget)
 
 
 @given(texts, budgets)
-@settings(max_examples=50, deadline=None)  # files are synced
+@settings(max_examples=draws(50), deadline=None)  # files are synced
 def test_small_blocks_give_the_same_lines(content: str, budget: ReadBudget) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks, "BLOCK_BYTES", 3)
@@ -169,7 +170,7 @@ def test_bytes_that_are_no_text_fail_the_job(tmp_path: Path) -> None:
 
 
 @given(st.sets(st.integers(0, 19)), budgets)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=draws(50), deadline=None)
 def test_bytes_that_are_no_text_are_put_aside(bad: set[int], budget: ReadBudget) -> None:
     lines = [b"\xff" if number in bad else b"good %d" % number for number in range(20)]
     with TemporaryDirectory() as folder:

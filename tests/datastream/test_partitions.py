@@ -25,6 +25,7 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.partitions import sorted_rows
 from headrace.testing import JobHarness
+from tests.draws import draws
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 PAIRS = [("a", 3), ("b", 1), ("a", 1), ("c", 2), ("b", 9), ("a", 2)]
@@ -165,7 +166,7 @@ def test_keys_without_an_order(by_subtask: PartitionWindowedStream) -> None:
 numbers = st.one_of(st.none(), st.integers(-3, 3).map(float), st.sampled_from([math.nan, -0.0, math.inf]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=draws(50), deadline=None)
 @given(keys=st.lists(st.tuples(st.integers(0, 2), numbers), min_size=1, max_size=20), order=st.sampled_from(Order))
 def test_sorting(keys: list[tuple[int, float | None]], order: Order) -> None:
     sign = 1 if order is Order.ASCENDING else -1

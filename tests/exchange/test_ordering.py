@@ -24,6 +24,7 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
+from tests.draws import draws
 
 ACTIVE, IDLE, FINISHED = ChannelStatus.ACTIVE, ChannelStatus.IDLE, ChannelStatus.FINISHED
 
@@ -148,7 +149,7 @@ def model_final(epoch: list[Channel], watermark: int) -> int:
     return max(watermark, min(reached) if reached else max(idle))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(epochs(), st.one_of(st.just(MIN_WATERMARK), st.integers(0, 20)), st.sampled_from([0, 500, 2_000, STEP_BYTES]))
 def test_order_and_watermarks(epoch: list[Channel], watermark: int, step_bytes: int) -> None:
     found, final, status = received(sent(epoch), watermark, step_bytes=step_bytes)
@@ -181,7 +182,7 @@ def test_order_and_watermarks(epoch: list[Channel], watermark: int, step_bytes: 
     assert status is (FINISHED if states == {FINISHED} else ACTIVE if ACTIVE in states else IDLE)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(epochs(), st.integers(1, 4))
 def test_nothing_is_lost_between_several_receivers(epoch: list[Channel], parallelism: int) -> None:
     outbox: list[Envelope] = sent(epoch, parallelism, key=KEY)

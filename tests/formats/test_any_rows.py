@@ -33,10 +33,11 @@ from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.storage.files import InputFile
 from tests.common.test_round_trips import KINDS, SIMPLE, same
 from tests.connectors.harness import batch_of, through_json
+from tests.draws import draws
 
 FEW = settings(
     deadline=None,
-    max_examples=20,
+    max_examples=draws(20),
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

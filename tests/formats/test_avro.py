@@ -21,6 +21,7 @@ from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidT
 from headrace.common.serialization import DeserializedBatch
 from headrace.datastream.formats.avro import AvroSchema
 from tests.connectors.harness import batch_of
+from tests.draws import draws
 
 
 def record(*fields: Any, name: str = "R", **of_fields: Any) -> dict[str, Any]:
@@ -91,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 @given(st.lists(wholes, max_size=6), st.integers(0, 2))
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=draws(30))
 def test_it_reads_and_writes_as_fastavro_does(values: list[dict[str, Any]], before: int) -> None:
     messages = written(WHOLE, *values)
     rows = read_as(WHOLE, pa.concat_arrays([pa.array([b""] * before, pa.binary()), messages]).slice(before))
@@ -104,7 +105,7 @@ def test_it_reads_and_writes_as_fastavro_does(values: list[dict[str, Any]], befo
 
 
 @given(st.lists(st.tuples(wholes, st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=draws(20))
 def test_damaged_messages_harm_no_others(damaged: list[tuple[dict[str, Any], int, int]]) -> None:
     good = {"i": 1, "l": 2, "f": 0.5, "d": 1.5, "b": True, "s": "é", "raw": b"", "e": "A", "fixed": b"abc", "xs": [1],
             "m": {}, "inner": None, "inners": [[]], "either": "x"}  # fmt: skip
@@ -142,7 +143,7 @@ moments = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 3
 
 
 @given(moments, st.decimals(-(10**15), 10**15, places=2), st.decimals(-99999, 99999, places=3))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=draws(20))
 def test_times_and_decimals(moment: datetime.datetime, dec: Decimal, fix: Decimal) -> None:
     aware, date, time = moment.replace(tzinfo=datetime.UTC), moment.date(), moment.time()
     (message,) = messages = written(LOGICAL, {

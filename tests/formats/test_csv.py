@@ -22,6 +22,7 @@ from headrace.connectors.source import ReadBudget
 from headrace.formats.csv import CsvEncoder, CsvFormat, CsvReaderFormat, CsvSchema
 from headrace.formats.lines import blocks
 from tests.connectors.harness import PLENTY, SourceRun, batch_of
+from tests.draws import draws
 
 REJECTED = OutputTag("rejected")
 budgets = st.builds(ReadBudget, records=st.integers(1, 30), bytes=st.integers(1, 60), pieces=st.integers(1, 4))
@@ -308,7 +309,7 @@ def rows_of_python(text: str) -> list[list[str]] | None:
 
 
 @given(odd_lines, budgets, st.sampled_from([True, False]), st.sampled_from([4, 1 << 20]), st.sampled_from(["", "\n"]))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=draws(60))
 def test_odd_quotes_are_read_as_python_does(
     texts: list[str], budget: ReadBudget, multiline: bool, block: int, end: str
 ) -> None:

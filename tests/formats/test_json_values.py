@@ -28,6 +28,7 @@ from headrace.datastream.formats.cdc import (
 from headrace.formats.json import JsonLinesFormat
 from headrace.formats.json.columns import reader_of
 from headrace.formats.json.decoders import decoder_of
+from tests.draws import draws
 
 BAD = object()
 INF = float("inf")
@@ -302,7 +303,7 @@ def odd_messages(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(odd_messages(), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=draws(100))
 def test_a_message_is_judged_alone_whatever_is_read_with_it(messages: list[bytes]) -> None:
     schema = JsonRowDeserializationSchema(EVERY)
     alone = [schema.deserialize_batch(pa.array([message])) for message in messages]

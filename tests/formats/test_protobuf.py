@@ -22,6 +22,7 @@ from headrace.datastream.formats.protobuf import (
     ProtobufSchema,
 )
 from tests.connectors.harness import batch_of
+from tests.draws import draws
 from tests.formats.protobuf_messages import KIND, OLD, SHOP, Old, Order, class_of, file_of
 
 NAMES = {number: name for name, number in KIND.items()}
@@ -96,7 +97,7 @@ def messages_of_orders(draw: st.DrawFn) -> Any:
 
 
 @given(st.lists(messages_of_orders(), max_size=4))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=draws(20))
 def test_it_reads_and_writes_as_google_s_library_does(messages: list[Any]) -> None:
     rows, rejected = read(Order, [message.SerializeToString() for message in messages])
     assert not rejected
@@ -107,7 +108,7 @@ def test_it_reads_and_writes_as_google_s_library_does(messages: list[Any]) -> No
 
 
 @given(messages_of_orders(), messages_of_orders(), st.integers(0, 300), st.integers(0, 255), st.binary(max_size=12))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=draws(25))
 def test_odd_and_damaged_messages(one: Any, other: Any, place: int, byte: int, noise: bytes) -> None:
     whole = one.SerializeToString()
     flipped = bytearray(whole + b"\x08\x01")

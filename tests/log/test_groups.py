@@ -25,6 +25,7 @@ from headrace.log.groups import CommittedOffset, Group, GroupMetadata, assign, o
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.store import LogStore
+from tests.draws import draws
 from tests.log.memory_folder import MemoryFolder
 
 
@@ -476,7 +477,7 @@ def test_records_one_by_one_count_as_they_are_given(log: Log, seconds: Seconds) 
         assert list(consumer) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=draws(60))
 @given(
     members=st.dictionaries(st.sampled_from("abcdef"), st.sets(st.sampled_from(["x", "y", "z"]), min_size=1)),
     more=st.dictionaries(st.sampled_from("defghi"), st.sets(st.sampled_from(["x", "y", "z"]), min_size=1), max_size=2),
@@ -644,4 +645,4 @@ class TransactionMachine(GroupMachine):
 
 @pytest.mark.parametrize("machine", [GroupMachine, TransactionMachine])
 def test_nothing_is_passed_over_whatever_members_do(machine: type[GroupMachine]) -> None:
-    run_state_machine_as_test(machine, settings=settings(deadline=None, max_examples=30, stateful_step_count=25))
+    run_state_machine_as_test(machine, settings=settings(deadline=None, max_examples=draws(30), stateful_step_count=25))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.log.partitioner import Partitioner, murmur2
+from tests.draws import draws
 
 
 def kafkas(data: bytes) -> int:
@@ -42,7 +43,7 @@ def test_kafkas_own_examples(text: str, expected: int) -> None:
     assert murmur2(pa.array([text.encode()])).astype(np.int32).tolist() == [expected]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=draws(200))
 @given(st.lists(st.binary(max_size=20), max_size=20), st.integers(0, 5))
 def test_many_at_once_are_like_one_by_one(keys: list[bytes], start: int) -> None:
     assert murmur2(pa.array(keys, pa.binary()).slice(start)).tolist() == [kafkas(key) for key in keys[start:]]

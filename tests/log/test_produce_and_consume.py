@@ -31,6 +31,7 @@ from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.producer_batch import ProducerBatch
 from headrace.log.records import ConsumerRecord
+from tests.draws import draws
 
 ONE = TopicPartition("one", 0)
 
@@ -68,7 +69,7 @@ def test_records_come_as_they_were_sent(log: Log, topic: str) -> None:
     assert sent[2].result().timestamp == 7
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=draws(25))
 @given(
     keys=st.lists(st.one_of(st.none(), st.binary(max_size=3)), min_size=1, max_size=30),
     flushes=st.sets(st.integers(0, 29)),

@@ -28,6 +28,7 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
+from tests.draws import draws
 from tests.state.backends import BACKENDS
 from tests.state.harness import UID, Job, MemoryFolder
 from tests.state.test_state_model import KEY_KINDS, Average, Checker
@@ -177,7 +178,7 @@ ACTIONS = st.lists(
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=draws(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(epochs=st.lists(st.tuples(ACTIONS, st.integers(0, 6), st.integers(1, 3)), min_size=1, max_size=6))
 def test_timers_are_as_their_model(name: str, epochs: list[tuple[list[Any], int, int]]) -> None:
     """Registered, deleted, fired in order, at any parallelism."""

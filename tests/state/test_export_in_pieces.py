@@ -27,6 +27,7 @@ from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName
 from headrace.state.task_state import HashMapTaskStates
 from headrace.storage.posix import PosixFolder
+from tests.draws import draws
 from tests.state.harness import UID, MemoryFolder
 from tests.state.large_tables import META, OWNERS, STORES, batch_of, stored
 
@@ -86,7 +87,7 @@ def some_runs(kind: str, source: random.Random) -> list[Run]:
 
 @pytest.mark.parametrize("kind", META)
 @given(seed=st.integers(0, 1 << 32), rows=st.integers(1, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 def test_pieces_make_together_what_a_merge_of_all_does(kind: str, seed: int, rows: int) -> None:
     runs = some_runs(kind, random.Random(seed))
     whole, _ = merge_runs(runs, is_oldest=True, now=0)

@@ -24,6 +24,7 @@ from headrace.state.runs.run import starts_of_levels
 from headrace.state.state_file import CompactedName
 from headrace.state.task_state import HashMapTaskStates
 from headrace.storage.posix import PosixFolder
+from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, UID, Job, MemoryFolder
 from tests.state.test_state_model import KEY_KINDS, Checker
 
@@ -93,7 +94,7 @@ def runs_of(storage: Any, ref: Any, store: str) -> list[Run]:
 
 
 @given(size=st.integers(1, 3_000), keys=st.integers(0, 60), rows=st.integers(1, 40), is_mixed=st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 def test_all_kinds_of_tables_in_any_order_and_pieces_of_any_size(
     size: int, keys: int, rows: int, is_mixed: bool
 ) -> None:

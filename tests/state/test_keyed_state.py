@@ -27,6 +27,7 @@ from headrace.state.descriptors import (
 )
 from headrace.state.interfaces import KeyedStateStore
 from headrace.state.keys import KeyCodec, KeyColumn, hashing
+from tests.draws import draws
 from tests.state.harness import Job, at_key
 from tests.state.test_state_model import Average, Checker, between_epochs
 
@@ -46,7 +47,7 @@ class Mode(Enum):
     ON = 1
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=draws(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
 def test_states_are_as_their_model_whatever_happens(source: random.Random) -> None:
     job, checker = Job(inline_threshold=source.choice([0, 1 << 20])), Checker(source)

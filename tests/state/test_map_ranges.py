@@ -18,6 +18,7 @@ from headrace.state.keyed.map_cell import SortedKeys
 from headrace.state.keyed.map_entries import MapEntries
 from headrace.state.runs.sections import BLOCK, Section
 from headrace.storage.posix import PosixFolder
+from tests.draws import draws
 from tests.state.harness import Job, at_key
 from tests.state.test_map_state import ENTRIES, KEYS, MapMachine, fill
 
@@ -45,7 +46,7 @@ class IntegerMapMachine(MapMachine):
 
 
 def test_ranges_of_a_map_are_as_those_of_its_model() -> None:
-    settings_ = settings(max_examples=60, stateful_step_count=40, deadline=None)
+    settings_ = settings(max_examples=draws(60), stateful_step_count=40, deadline=None)
     run_state_machine_as_test(IntegerMapMachine, settings=settings_)
 
 

@@ -25,6 +25,7 @@ from headrace.state.keys import hashing
 from headrace.state.keys.nan import same_nan
 from headrace.state.runs.list_columns import list_columns
 from headrace.storage.posix import PosixFolder
+from tests.draws import draws
 from tests.state.harness import UID, Job, at_key
 
 ENTRIES = MapStateDescriptor("entries", Types.LONG(), Types.STRING())
@@ -210,7 +211,9 @@ class MapMachine(RuleBasedStateMachine):
 
 
 def test_a_map_is_as_its_model() -> None:
-    run_state_machine_as_test(MapMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
+    run_state_machine_as_test(
+        MapMachine, settings=settings(max_examples=draws(60), stateful_step_count=40, deadline=None)
+    )
 
 
 @dataclass(frozen=True)

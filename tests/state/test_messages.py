@@ -14,6 +14,7 @@ from headrace.common.errors import StateCorruptedError
 from headrace.state.runs.messages import SMALL, written_once
 from headrace.state.runs.sections import BLOCK, Section
 from headrace.storage.folder import MappedFile
+from tests.draws import draws
 
 ROWS = 3_000
 
@@ -50,7 +51,7 @@ def batch_of(*columns: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns), names=[str(number) for number in range(len(columns))])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(KINDS)), min_size=1, max_size=6), st.integers(0, ROWS - 1))
 def test_what_is_read_is_what_was_written(columns: list[tuple[int, str]], start: int) -> None:
     batch = batch_of(*(column(*each) for each in columns)).slice(start)

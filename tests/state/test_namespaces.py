@@ -28,6 +28,7 @@ from headrace.state.keys.codecs import EncodedKeys
 from headrace.state.keys.entries import NO_KEY
 from headrace.state.keys.groups import key_groups
 from headrace.state.runs import lookup
+from tests.draws import draws
 from tests.state.harness import Job
 from tests.state.test_state_model import KEY_KINDS, Checker, Model, between_epochs
 
@@ -92,7 +93,7 @@ def test_states_are_as_their_model(kind: str, keep: bool, monkeypatch: pytest.Mo
 _LONGS = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=draws(50), deadline=None)
 @given(st.lists(st.tuples(_LONGS, st.one_of(_LONGS, st.binary())), min_size=1))
 def test_pairs_are_in_the_key_group_of_their_key(pairs: list[tuple[int, bytes | int]]) -> None:
     backend = KeyedStateBackend(KeyCodec.for_type(Types.LONG()), lambda name: None)  # type: ignore[arg-type, return-value]

@@ -27,6 +27,7 @@ from headrace.state.kinds import KEYED, StateKind
 from headrace.state.operator.redistribution import Redistribution
 from headrace.state.runs.merging import MAX_RUNS
 from headrace.state.task_state import HashMapTaskStates
+from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, UID, MemoryFolder
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def put_or_remove(store: OperatorStateBackend, entries: dict[str, int], action: 
         entries.pop(value, None)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=draws(80), deadline=None)
 @given(st.integers(1, 4), st.sampled_from([0, 1 << 20]), st.lists(STEPS, max_size=12))
 def test_it_is_as_flink_has_it(parallelism: int, inline_threshold: int, steps: list[tuple[str, Any]]) -> None:
     subtasks, model = Subtasks(parallelism, inline_threshold), Model(parallelism)

@@ -33,6 +33,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
 from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
+from tests.draws import draws
 from tests.state_processor.every_state import Mean, job
 
 pytestmark = pytest.mark.timeout(200)
@@ -148,7 +149,7 @@ def states(draw: st.DrawFn) -> tuple[Any, StateDescriptor, pa.Table]:
     return key_type, descriptors(value_type, entry_type)[kind], pa.table(columns)
 
 
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 @given(states(), st.sampled_from([1, 3]))
 def test_any_state(state: tuple[Any, StateDescriptor, pa.Table], parallelism: int) -> None:
     """What was given is read; what was read can be given, and is read again; a backend takes all of it in."""

@@ -16,6 +16,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.datastream import KeyedProcessFunction, aggregates
 from headrace.datastream.window import TumblingProcessingTimeWindows
 from headrace.testing import JobHarness
+from tests.draws import draws
 from tests.windowing.model import WindowModel
 
 HOUR = 3_600_000
@@ -58,7 +59,7 @@ def build(job: JobHarness) -> None:
     job.add_sink("by_columns", by_columns(keyed.window(HOURLY)))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(faults=FAULTS)
 def test_every_timer_and_window_fires_once_however_the_clock_jumps(faults: Any) -> None:
     """The clock of the job is the latest that any of its machines has shown."""

@@ -33,6 +33,7 @@ from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
 from headrace.windowing.windows import CountWindow, GlobalWindow, MergeCallback, TimeWindow
+from tests.draws import draws
 from tests.windowing.model import Context
 
 TIMES = st.integers(-300, 300)
@@ -44,7 +45,7 @@ def assigned(assigner: Any, timestamp: int, element: Any = None, now: int = 0) -
     return list(assigner.assign_windows(element, timestamp, context))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.data(), TIMES)
 def test_wi02_sliding_windows_are_those_that_hold_the_time(size: int, slide: int, data: Any, time: int) -> None:
     offset = data.draw(st.integers(1 - slide, slide - 1))
@@ -55,7 +56,7 @@ def test_wi02_sliding_windows_are_those_that_hold_the_time(size: int, slide: int
     assert assigned(SlidingProcessingTimeWindows.of(size, slide, offset), 7, now=time) == all_of_them
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.integers(1, 40), st.data(), TIMES)
 def test_wi01_tumbling_windows_are_those_that_hold_the_time(size: int, data: Any, time: int) -> None:
     offset = data.draw(st.integers(1 - size, size - 1))
@@ -64,7 +65,7 @@ def test_wi01_tumbling_windows_are_those_that_hold_the_time(size: int, data: Any
     assert assigned(TumblingProcessingTimeWindows.of(size, offset), 7, now=time) == [TimeWindow(start, start + size)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.integers(1, 10), st.integers(1, 8), st.data(), TIMES)
 def test_cumulating_windows_are_the_steps_that_have_not_ended(step: int, steps: int, data: Any, time: int) -> None:
     size = step * steps
@@ -75,7 +76,7 @@ def test_cumulating_windows_are_the_steps_that_have_not_ended(step: int, steps: 
     assert found == [TimeWindow(start, end) for end in ends if end > time]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(0, 40))
 def test_wi06_count_windows_by_the_position_of_the_element(size: int, slide: int, position: int) -> None:
     tumbling, sliding = Context(), Context()
@@ -127,7 +128,7 @@ class Merged(MergeCallback[TimeWindow]):
         self.groups.append((set(to_be_merged), merge_result))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(st.lists(st.tuples(st.integers(-30, 30), st.integers(1, 8)), max_size=12))
 def test_wi03_windows_that_touch_are_merged(given: list[tuple[int, int]]) -> None:
     windows = [TimeWindow(start, start + length) for start, length in given]

@@ -14,6 +14,7 @@ from headrace.windowing.evictors.count import CountEvictor
 from headrace.windowing.evictors.delta import DeltaEvictor
 from headrace.windowing.evictors.time import TimeEvictor
 from headrace.windowing.windows import TimeWindow
+from tests.draws import draws
 from tests.windowing.model import Context
 
 WINDOW = TimeWindow(0, 100)
@@ -36,7 +37,7 @@ EVICTORS: dict[str, tuple[OneSidedEvictor[Any], Any]] = {
 def test_wi26_what_is_kept(name: str) -> None:
     evictor, rule = EVICTORS[name]
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=draws(100), deadline=None)
     @given(ELEMENTS)
     def check(elements: list[TimestampedValue[int]]) -> None:
         expected = [each for at, each in enumerate(elements) if rule(each, elements, at)]

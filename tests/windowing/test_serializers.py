@@ -19,6 +19,7 @@ from headrace.windowing.serializers import (
     window_serializer,
 )
 from headrace.windowing.windows import CountWindow, GlobalWindow, TimeWindow, Window
+from tests.draws import draws
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 
@@ -49,7 +50,7 @@ GIVEN: list[tuple[TypeSerializer[Any], st.SearchStrategy[Any]]] = [
 
 @pytest.mark.parametrize(("serializer", "windows"), GIVEN, ids=lambda each: repr(each)[:20])
 def test_windows_come_back(serializer: TypeSerializer[Any], windows: st.SearchStrategy[Any]) -> None:
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=draws(100), deadline=None)
     @given(windows)
     def check(window: Window) -> None:
         stream = BytesIO()

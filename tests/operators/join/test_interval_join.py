@@ -15,6 +15,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError, StateM
 from headrace.datastream import OutputTag, ProcessJoinFunction, StreamExecutionEnvironment
 from headrace.operators.join import find_pairs, interval_join
 from headrace.testing import JobHarness
+from tests.draws import draws
 from tests.operators.join.join_model import LEFT, RIGHT, Arrival, late_of, pairs_of
 
 RECORD = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -186,7 +187,7 @@ events = st.lists(
 
 
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=draws(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=events, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)))
 def test_operator_equals_model(steps: list[tuple[str, str, int]], bounds: tuple[int, int]) -> None:
     """Whatever the watermarks, epochs, restarts at other parallelisms; times lie about the watermark."""

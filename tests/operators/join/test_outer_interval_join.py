@@ -17,6 +17,7 @@ from headrace.expressions import left, right
 from headrace.operators.join import find_pairs, interval_join
 from headrace.state.keys import codecs
 from headrace.testing import JobHarness
+from tests.draws import draws
 from tests.operators.join.join_model import LEFT, RIGHT, Arrival, late_of, lonely_of, pairs_of
 
 RECORD = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -150,7 +151,7 @@ steps_of_a_job = st.lists(
 
 
 @pytest.mark.usefixtures("ways")
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=draws(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=steps_of_a_job, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)), how=st.sampled_from(sorted(HOWS))
 )

@@ -25,6 +25,7 @@ from headrace.state.keys.hashing import hash_array
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from tests.draws import draws
 
 CODEC = KeyCodec.for_type(Types.LONG())
 KEYS = [0, 1, 2, -7]
@@ -157,7 +158,7 @@ def drive(driver: Driver, records: list[Record], cuts: list[int], kinds: list[in
 
 @pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=draws(200), deadline=None)
 @given(scenario=scenarios())
 def test_operator_equals_model(make: Any, tag: str | None, scenario: Any) -> None:
     windows, lateness, records, cuts, kinds = scenario

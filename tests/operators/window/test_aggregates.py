@@ -26,6 +26,7 @@ from headrace.operators.window.columnar.aligned_window import AlignedWindowOpera
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.state.keys import KeyCodec
 from headrace.windowing.intervals import AlignedWindows
+from tests.draws import draws
 
 LONGS = KeyCodec.for_type(Types.LONG())
 VALUES: dict[str, tuple[Any, list[Any]]] = {
@@ -205,7 +206,7 @@ def test_all_aggregates_of_one_column_go_together() -> None:
         assert len(names) == len(set(names))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=8), st.integers(1, 4))
 def test_text(values: list[Any], epochs: int) -> None:
     present = [value for value in values if value is not None]

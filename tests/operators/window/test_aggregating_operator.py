@@ -31,6 +31,7 @@ from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, Tumb
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.serializers import window_serializer
 from headrace.windowing.triggers.count import CountTrigger
+from tests.draws import draws
 from tests.windowing.model import Fired
 from tests.windowing.scenarios import Epoch, Windows, inputs, windows
 
@@ -81,7 +82,7 @@ def unordered(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*window, sorted(values), total)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=draws(50), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_results_are_those_of_the_model(given: Windows, epochs: list[Epoch]) -> None:
     model = given.model(rank=RANKS.__getitem__)
@@ -128,7 +129,7 @@ UNTIMED = st.one_of(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(assigner=UNTIMED, epochs=inputs())
 def test_columns_without_times_give_what_records_give(assigner: Any, epochs: list[Epoch]) -> None:
     given = Windows(assigner, None, None, 0)

@@ -18,6 +18,7 @@ from headrace.datastream import AggregateFunction, ProcessWindowFunction
 from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys.hashing import hash_array
+from tests.draws import draws
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import FIRST_CLOCK, KEYS, Epoch, Windows, inputs, windows
 
@@ -122,7 +123,7 @@ FUNCTIONS = pytest.mark.parametrize(
 
 
 @FUNCTIONS
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_operator_equals_model(functions: Any, contents: Any, given: Windows, epochs: list[Epoch]) -> None:
     model = given.model(rank=RANKS.__getitem__)
@@ -138,7 +139,7 @@ def test_operator_equals_model(functions: Any, contents: Any, given: Windows, ep
 
 
 @FUNCTIONS
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_what_windows_hold_between_epochs_is_that_of_the_model(
     functions: Any, contents: Any, given: Windows, epochs: list[Epoch]

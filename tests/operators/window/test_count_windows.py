@@ -22,6 +22,7 @@ from headrace.operators.window.columnar.sliding_count_window import SlidingCount
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.triggers.count import CountTrigger
+from tests.draws import draws
 from tests.first_epochs import first_epoch
 from tests.windowing.scenarios import Epoch, Windows, inputs
 
@@ -66,7 +67,7 @@ def test_columns_give_what_records_give(
 
 @given(size=st.integers(1, 30), slide=st.integers(1, 30))
 @example(size=7, slide=3)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_a_window_is_its_panes(size: int, slide: int) -> None:
     panes, windows = CountPanes(size, slide), [range(k * slide, k * slide + size) for k in range(4)]
     for number, window in enumerate(windows):

@@ -18,6 +18,7 @@ from headrace.operators.window.columnar.sessions.find_sessions import (
     find_sessions,
     sorted_by,
 )
+from tests.draws import draws
 
 FAR = 2**61
 """So far apart that the numbers of a key, a time and a row do not fit into one integer."""
@@ -75,7 +76,7 @@ def columns(rows: list[tuple[int, int, int]]) -> Any:
     return np.array(rows, np.int64).reshape(-1, 3).T
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draws(300), deadline=None)
 @given(arrived=arrivals())
 def test_many_at_once_are_as_one_by_one(arrived: Any) -> None:
     gap, records, opened = arrived

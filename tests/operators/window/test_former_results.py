@@ -33,6 +33,7 @@ from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
 from headrace.windowing.serializers import window_serializer
+from tests.draws import draws
 from tests.windowing.scenarios import Epoch, Windows, inputs, windows
 
 ODD_OR_EVEN = Types.ROW_NAMED(["key", "window", "is_odd", "values"], [int, str, int, list[int]])
@@ -95,7 +96,7 @@ def left_of(changes: list[tuple[RowKind, tuple[Any, ...]]]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("make", [by_function, by_aggregates])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_what_is_left_is_what_windows_show_last(make: Any, given: Windows, epochs: list[Epoch]) -> None:
     plain, changing = make(given, takes_back=False), make(given, takes_back=True)

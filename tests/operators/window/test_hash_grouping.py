@@ -16,6 +16,7 @@ from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import placed
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.hash_grouping import HashGroups, Runs
+from tests.draws import draws
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3) | st.integers(-(2**62), 2**62), st.integers(0, 5)), min_size=1)
 TYPES = (pa.int64(), pa.string(), pa.binary())
@@ -65,7 +66,7 @@ def test_reductions_are_those_of_sorted_rows(values: list[tuple[int, float]], uf
 WIDE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1.0, 2.0**-53, 2.0**-54, -(2.0**-53), 0.1])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=draws(200))
 @given(values=st.lists(st.tuples(st.integers(0, 2), WIDE), min_size=1, max_size=30), rows=st.integers(1, 8))
 def test_sums_of_rows_that_are_taken_in_stretches_are_exact(values: list[tuple[int, float]], rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

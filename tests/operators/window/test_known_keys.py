@@ -22,6 +22,7 @@ from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import known_keys, rank_tables
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.known_keys import KnownKeys, OrderedKeys
+from tests.draws import draws
 
 if TYPE_CHECKING:
     from headrace.state.runs.known_keys import RankedGroups
@@ -129,7 +130,7 @@ def test_too_many_keys_or_places_are_for_sorting(monkeypatch: pytest.MonkeyPatch
     assert KnownKeys().group(np.zeros(50, np.int64), hash_array(keys), keys) is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=draws(25), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(

@@ -27,6 +27,7 @@ from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows
+from tests.draws import draws
 
 sliding = st.tuples(st.integers(2, 30), st.integers(1, 30), st.integers(-9, 9)).map(
     lambda drawn: AlignedWindows(drawn[0], drawn[1], drawn[2] % drawn[1])
@@ -87,7 +88,7 @@ def spans(assigner: CumulatingEventTimeWindows, time: int) -> list[tuple[int, in
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=draws(80), deadline=None)
 @given(scenario=scenarios(), windows=growing)
 def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, windows: GrowingWindows) -> None:
     _, lateness, records, cuts, kinds = scenario
@@ -105,7 +106,7 @@ def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, w
 
 @pytest.mark.parametrize("tag", [None, "late"])
 @pytest.mark.parametrize("pending", [1, 7, 1 << 18])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(scenario=scenarios(), size=st.integers(1, 5), slide=st.integers(1, 4), copies=st.integers(1, 3))
 def test_sharing_changes_nothing(
     tag: str | None, pending: int, scenario: Any, size: int, slide: int, copies: int
@@ -199,7 +200,7 @@ TOTALS = ColumnarWindowLayout.of(INPUT, CODEC, [agg.count(), agg.sum("value"), a
 
 @pytest.mark.parametrize("ahead", [0, 2, 64])
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(
     scenario=scenarios(), odd=st.sets(st.integers(0, 24), max_size=2), size=st.integers(1, 5), slide=st.integers(1, 4)
 )

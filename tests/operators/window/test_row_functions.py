@@ -29,6 +29,7 @@ from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from headrace.windowing.trigger import TriggerResult
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from tests.draws import draws
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 TENS = TumblingEventTimeWindows.of(10)
@@ -313,7 +314,7 @@ def test_firings_and_clears_come_in_the_order_of_time() -> None:
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(scenario=scenarios())
 def test_every_key_and_window_is_cleared_once(fresh: bool, scenario: Any) -> None:
     windows, lateness, records, cuts, kinds = scenario

@@ -35,6 +35,7 @@ from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
+from tests.draws import draws
 from tests.first_epochs import first_epoch
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import Epoch, Windows, inputs
@@ -67,7 +68,7 @@ def is_empty(run: Driver) -> bool:
 
 
 @pytest.mark.parametrize(("pending", "due"), [(1, 1 << 19), (3, 1), (1 << 19, 2), (1 << 19, 1 << 19)])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(gap=st.integers(1, 12), epochs=inputs())
 def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Epoch]) -> None:
     epochs = numbered(epochs)

@@ -19,6 +19,7 @@ from headrace.operators.window.columnar.waiting import WaitingRecords, WaitingRo
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs.ordered import NO_TIME
 from headrace.windowing.intervals import AlignedWindows
+from tests.draws import draws
 
 LOWEST = -(2**63)
 ENDS = st.one_of(st.integers(-3, 6), st.sampled_from([LOWEST, 2**63 - 1]))
@@ -36,7 +37,7 @@ def accumulators_with(ends: list[int], first: int) -> Accumulators:
 
 
 @pytest.mark.parametrize("rows_with", [records_with, accumulators_with])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(steps=st.lists(st.one_of(st.lists(ENDS, min_size=1, max_size=8), ENDS), max_size=12))
 def test_rows_are_taken_when_they_are_due(rows_with: Any, steps: list[Any]) -> None:
     """A step is rows that are added, or an end up to which rows are taken."""

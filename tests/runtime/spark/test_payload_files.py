@@ -28,6 +28,7 @@ from headrace.runtime.spark.payload_files import (
     make_folder,
     remove,
 )
+from tests.draws import draws
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,7 +44,7 @@ def written(folder: str, *payloads: bytes, stage: int = 3, partition: int = 1) -
     return references
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(payloads=st.lists(st.binary(min_size=1, max_size=300), max_size=8), tasks=st.integers(1, 3))
 def test_what_is_read_is_what_was_written(
     payloads: list[bytes], tasks: int, tmp_path_factory: pytest.TempPathFactory
