@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.common import Configuration
-from headrace.common.errors import BadRecordError, InvalidProgramError
+from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError
 from headrace.connectors.socket import SocketSource, receiver
 from headrace.connectors.source import Pending, ReadBudget
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
@@ -151,6 +151,8 @@ def test_what_cannot_be_is_refused() -> None:
         SocketSource("localhost", 1, "")
     with pytest.raises(InvalidProgramError, match="not -2"):
         SocketSource("localhost", 1, max_retry=-2)
+    with pytest.raises(InvalidTypeError, match="dead_letter takes an OutputTag, not 'bad'"):
+        SocketSource("localhost", 1, dead_letter="bad")  # type: ignore[arg-type]
 
 
 def environment(runtime: str) -> StreamExecutionEnvironment:

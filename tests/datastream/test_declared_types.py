@@ -84,7 +84,7 @@ def test_a_wrong_field_is_shown_with_the_result_and_who_returned_it() -> None:
         env.execute()
     lines = str(refused.value).splitlines()
     wanted = "an int from -2147483648 to 2147483647 (Types.LONG() takes larger ones)"
-    assert lines[1] == f"  InvalidTypeError: row 0, field 'f1': got 'a' (str), expected {wanted}"
+    assert lines[1] == f"  InvalidTypeError: field 'f1': got 'a' (str), expected {wanted}"
     assert lines[2].startswith(f"  returned by {__file__}:")
     assert lines[3] == "  result: ('a', 'a')"
 

@@ -121,5 +121,5 @@ def test_a_record_that_does_not_fit_is_refused_before_the_next_function_sees_it(
 
     with JobHarness(build) as job:
         job.push_all("numbers", range(2))
-        with pytest.raises(HeadraceError, match=r"row 0, field 'b': got 0 .int., expected a str"):
+        with pytest.raises(HeadraceError, match=r"InvalidTypeError: field 'b': got 0 .int., expected a str"):
             job.run_epoch()

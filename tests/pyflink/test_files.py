@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.common import Configuration, Encoder, Time, Types, WatermarkStrategy
+from headrace.common.errors import InvalidTypeError
 from headrace.datastream import SlotSharingGroup, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
@@ -170,11 +171,13 @@ def test_builders_are_called_by_name(made: Any, expected: type) -> None:
     assert type(made.build()) is expected
 
 
-def test_a_split_assigner_is_accepted(tmp_path: Path) -> None:
+def test_a_split_assigner_is_accepted_and_a_name_as_dead_letter_is_not(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in.txt"))
     builder.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())
     with pytest.warns(UserWarning, match="set_split_assigner has no effect: the planner assigns"):
         builder.set_split_assigner(FileSplitAssignerProvider.locality_aware_split_assigner())
+    with pytest.raises(InvalidTypeError, match="set_dead_letter takes an OutputTag, not 'bad'"):
+        builder.set_dead_letter("bad")  # type: ignore[arg-type]
     lines = environment().from_source(builder.build(), WatermarkStrategy.no_watermarks(), "lines")
     assert lines.execute_and_collect(limit=2) == ["a"]

@@ -169,7 +169,7 @@ class _RecordLayout(Layout):
         if (missing := _missing_record(rows, self.type_info)) is not None:
             return missing
         index, wrong = first_wrong(handler, rows) or (0, error)
-        return _refused(f"row {index}{wrong.describe()}", rows[index])
+        return _refused(index, wrong.describe(), rows[index])
 
     def columns_to_rows(self, batch: pa.RecordBatch) -> list[Any]:
         return self._decoded(self.handler.decode_columns, batch)
@@ -330,7 +330,8 @@ def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidT
     if missing is None:
         return None
     return _refused(
-        f"row {missing}: got None, expected a record of type {type_info}: drop it with a filter,"
+        missing,
+        f": got None, expected a record of type {type_info}: drop it with a filter,"
         " or declare Types.PICKLED_BYTE_ARRAY()",
         None,
     )
@@ -339,10 +340,11 @@ def _missing_record(rows: Sequence[Any], type_info: TypeInformation) -> InvalidT
 def _explained(handler: TypeHandler, values: Sequence[Any], error: WrongValueError) -> InvalidTypeError:
     """Looks for the first wrong value, one by one, now that there is known to be one."""
     index, wrong = first_wrong(handler, values) or (0, error)
-    return _refused(f"row {index}{wrong.describe()}", values[index])
+    return _refused(index, wrong.describe(), values[index])
 
 
-def _refused(text: str, record: Any) -> InvalidTypeError:
-    error = InvalidTypeError(text)
+def _refused(index: int, described: str, record: Any) -> InvalidTypeError:
+    error = InvalidTypeError(f"row {index}{described}")
     error.record = record
+    error.without_row = described.lstrip(":, ")
     return error

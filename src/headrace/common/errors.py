@@ -57,9 +57,11 @@ class InvalidTypeError(InvalidProgramError, TypeError):
 
     Attributes:
         record: the record, or the value, that does not fit; there only where it is known.
+        without_row: the message without the record's place in its batch, for where the record itself is shown.
     """
 
     record: Any
+    without_row: str
 
 
 class UnknownNameError(InvalidProgramError, AttributeError):

@@ -130,8 +130,8 @@ def user_error(
     if isinstance(error, UserFunctionError | StateCorruptedError | InfrastructureError) or is_interruption(error):
         return error
     site = of_traceback(error.__traceback__)
-    if isinstance(error, InvalidTypeError) and record is NO_RECORD and not site:
-        record = getattr(error, "record", NO_RECORD)
+    if isinstance(error, InvalidTypeError) and record is NO_RECORD and not site and hasattr(error, "record"):
+        record, error.args = error.record, (error.without_row,)
         label = "record" if function is None else "result"
     function = getattr(error, _RETURNED_BY, function)
     returned_by = None if site or function is None else of_function(function)

@@ -10,6 +10,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.metadata import chosen_metadata
 from headrace.common.other_names import other_names
+from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, to_millis
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
 
-    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
     from headrace.formats.file_format import BulkFormat
@@ -207,6 +207,7 @@ class FileSourceBuilder(Generic[T_co]):
         That is for records. What is lost of whole files appears there too, when the source may go on without it:
         :meth:`ignore_missing_files`, :meth:`ignore_corrupt_files`.
         """
+        expect(output_tag, OutputTag, "set_dead_letter")
         self._dead_letter = output_tag
         return self
 

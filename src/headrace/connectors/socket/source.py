@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError
+from headrace.common.output_tag import OutputTag
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.connectors.socket.receiver import Address, SocketReceiver
@@ -26,7 +27,6 @@ from headrace.formats.bad_records import BadRecords
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget
 
@@ -85,6 +85,8 @@ class SocketSource(Source[str]):
         self._address = Address(hostname, port)
         self._delimiter = delimiter.encode()
         self._max_retry = max_retry
+        if dead_letter is not None:
+            expect(dead_letter, OutputTag, "dead_letter")
         self._dead_letter = dead_letter
 
     @property
