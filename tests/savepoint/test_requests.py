@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -18,6 +19,7 @@ from headrace.client import submission
 from headrace.common import Configuration
 from headrace.common.errors import InfrastructureError, SavepointError
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.savepoint import requests
 from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
 from headrace.savepoint.running_jobs import JobProcess, RunningMark, running
@@ -107,14 +109,26 @@ def test_the_request_goes_before_what_says_that_it_was_accepted(
     assert len(seen) == 1
 
 
+def test_who_stops_a_job_that_fails_on_the_way_is_told(directory: PosixFolder) -> None:
+    answers = list[JobAnswer]()
+    for number, error in enumerate([None, InfrastructureError("the sink is away")]):
+        watch = RequestWatch(directory, None)
+        watch.begin(number)
+        stem = put(directory, JobRequest("", stops=True, drains=bool(number)), number)
+        watch.look(Mock())
+        watch.close(error)
+        answers.append(JobAnswer(**json.loads(directory.folder(REQUESTS).read(f"{stem}.done"))))
+    assert answers == [JobAnswer(), JobAnswer(error="the job has ended with an error: the sink is away")]
+
+
 # --- requests that are there when a job starts ------------------------------------------------------------------------
 
 
-def put(directory: PosixFolder, number: int = 0) -> str:
+def put(directory: PosixFolder, request: JobRequest = WANTED, number: int = 0) -> str:
     """A request whose client may be gone."""
     stem = f"{time.time() * 1000:013.0f}-{number:012x}"
     directory.folder(REQUESTS).make()
-    directory.folder(REQUESTS).write(f"{stem}.json", [json.dumps(asdict(WANTED)).encode()])
+    directory.folder(REQUESTS).write(f"{stem}.json", [json.dumps(asdict(request)).encode()])
     return stem
 
 
@@ -124,7 +138,7 @@ def test_a_request_whose_client_was_killed_before_the_start_is_dropped(
     stem, job = put(directory), RequestFolder(directory)
     job.begin()
     assert [*job.take(), *job.take()] == []
-    later = put(directory, 1)
+    later = put(directory, number=1)
     assert list(job.take()) == [(later, WANTED)], "one that came behind the start is as good as ever"
     monkeypatch.setattr(requests, "_SILENT_SECONDS", -1)
     assert list(job.take()) == []

@@ -316,7 +316,7 @@ class JobManager:
             self._is_identified.set()
             self._commands.close()
             self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
-            self._requests.close()
+            self._requests.close(error)
             self.close()
             self._end.discard_checkpoints(error, has_run=self._latest is not None)
             manifest = self.manifest

@@ -45,11 +45,11 @@ class RequestWatch:
 
     def begin(self, generation: int) -> None:
         """The job has started, and says so to whoever asks for it."""
+        self._has_begun = True
         try:
             self._requests.begin()
             self._mark = RunningMark(self._folder, generation)
             self._mark.set()
-            self._has_begun = True
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
@@ -70,15 +70,16 @@ class RequestWatch:
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
-    def close(self) -> None:
-        """The job has ended: who only wanted that is told."""
+    def close(self, error: BaseException | None) -> None:
+        """The job has ended: who only wanted that is told, or with what error it failed on the way."""
+        answer = JobAnswer(error="" if error is None else f"the job has ended with an error: {error}")
         for stem in self._at_end:
-            self._answer(stem, JobAnswer())
+            self._answer(stem, answer)
         self._at_end = []
         try:
             self._mark.remove()
-        except OSError as error:
-            logger.info("that the job has ended is not noted in its directory: %s", error)
+        except OSError as failed:
+            logger.info("that the job has ended is not noted in its directory: %s", failed)
 
     def _is_plain_stop(self, request: JobRequest) -> bool:
         """Whether a request wants no more than that the job stops."""
