@@ -86,7 +86,7 @@ def test_a_header_in_another_order_is_told_once_a_file(tmp_path: Path, caplog: p
 
 def test_a_header_in_another_order_is_no_excuse_for_values_of_another_type(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_number_column("id").add_string_column("name").set_use_header().build()
-    with pytest.raises(BadRecordError, match=r"a\.csv:2: .*column 'id'"):
+    with pytest.raises(BadRecordError, match=r"a\.csv:2: .*field 'id'"):
         read(tmp_path, "name,id\nAda,1\n", CsvReaderFormat.for_schema(schema))
 
 
@@ -175,7 +175,7 @@ def test_lines_that_stay_bad_where_a_column_takes_more(tmp_path: Path) -> None:
     assert [tuple(row) for row in job.to_end()] == [(1, "a"), (3, "b"), (7, "d")]
     assert [(raw, reason) for _, raw, reason in job.rejected] == [
         ("4", "expected 2 columns, got 1"),
-        ("5,c,x", f"column 'id': 'x' is not {LONG_FORM}"),
+        ("5,c,x", f"field 'id': 'x' is not {LONG_FORM}"),
     ]
 
 
@@ -227,11 +227,11 @@ def test_a_bad_line_fails_the_job(tmp_path: Path, line: str) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("x,a", r"column 'id': 'x' is not a whole number from .* in decimal digits; the line is 'x,a'"),
-        ("99999999999999999999,a", r"column 'id': '99999999999999999999' is not a whole number from .*; the line"),
+        ("x,a", r"field 'id': 'x' is not a whole number from .* in decimal digits; the line is 'x,a'"),
+        ("99999999999999999999,a", r"field 'id': '99999999999999999999' is not a whole number from .*; the line"),
         ("1", r"expected 2 columns, got 1; the line is '1'"),
         ("1,a,b", r"expected 2 columns, got 3; the line is '1,a,b'"),
-        ("a,é" + "x" * 2000, r"column 'id': 'a' is not a whole number"),
+        ("a,é" + "x" * 2000, r"field 'id': 'a' is not a whole number"),
         ("4,\udcff", "invalid UTF8 data"),
     ],
 )
@@ -248,7 +248,7 @@ def test_errors_name_line_and_column(
 
 def test_a_wrong_value_is_told_with_its_column_wherever_the_file_has_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name,other,id\nAda,,1\nBob,,2\nEve,,three\n")
-    with pytest.raises(BadRecordError, match=r"a\.csv:4: column 'id': 'three' is not a whole number"):
+    with pytest.raises(BadRecordError, match=r"a\.csv:4: field 'id': 'three' is not a whole number"):
         run(tmp_path, CsvFormat(PAIRS, header=True)).to_end()
 
 
@@ -285,7 +285,7 @@ def test_quoted_newlines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block:
     assert len(job.to_end()) == 6
     ((where, raw, reason),) = job.rejected
     assert (where[-3:], raw) == (":11", "x,bad")
-    assert reason == f"column 'id': 'x' is not {LONG_FORM}"
+    assert reason == f"field 'id': 'x' is not {LONG_FORM}"
 
 
 def test_a_quote_that_is_never_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

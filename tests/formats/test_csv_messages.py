@@ -123,10 +123,10 @@ def test_a_bad_value_is_told_with_field_value_and_form() -> None:
     kinds = [int, Types.SQL_DATE(), Types.BIG_DEC(), Types.LIST(Types.SQL_TIME())]
     schema = reads(Types.ROW_NAMED(["n", "d", "x", "l"], kinds)).build()
     bad = {
-        b"0x10,,,": "column 'n': '0x10' is not a whole number from",
-        b",2026-13-01,,": "column 'd': '2026-13-01' is not a date such as 2026-01-31",
-        b',,"1,5",': "column 'x': '1,5' is not a decimal number such as 12.5",
-        b",,,12:00;noon": "column 'l': 'noon' is not a time such as 12:30:00.5",
+        b"0x10,,,": "field 'n': '0x10' is not a whole number from",
+        b",2026-13-01,,": "field 'd': '2026-13-01' is not a date such as 2026-01-31",
+        b',,"1,5",': "field 'x': '1,5' is not a decimal number such as 12.5",
+        b",,,12:00;noon": "field 'l': 'noon' is not a time such as 12:30:00.5",
         b"1,\xff,,": "not utf-8: byte 0xff at position 2, invalid start byte",
     }
     rejected = schema.deserialize_batch(pa.array([b"1,2026-01-31,1.5,12:30", *bad], pa.binary())).rejected

@@ -172,7 +172,7 @@ def test_messages_of_proto2() -> None:
     assert read(Old, [written])[0] == [plain(message)]
     assert Old.FromString(ProtobufRowSerializationSchema(Old).serialize(plain(message))) == message
     rows, rejected = read(Old, [b"", written + b"\x30\x63" + b"\x38\x63"])  # values that the enum does not have
-    assert rejected == {0: "the field id of shop.Old is missing, and it is required"}
+    assert rejected == {0: "field 'id': it is missing, and shop.Old requires it"}
     assert rows == [plain(message)]
     with pytest.raises(InvalidTypeError, match=r"id: got None, and shop\.Old requires it"):
         ProtobufRowSerializationSchema(Old).serialize(Row(*[None] * 10))
@@ -181,7 +181,7 @@ def test_messages_of_proto2() -> None:
 def test_bad_messages_say_why() -> None:
     rows, rejected = read(Order, [b"(\x07", b"\x08", b"\x12\x01\xff", b"\x08\x05"])
     assert [row.id for row in rows] == [5]
-    assert rejected[0] == "shop.Kind has no value of the number 7"
+    assert rejected[0] == "field 'kind': 7 is not a number of shop.Kind"
     assert "it was cut, damaged or written as another message" in rejected[1]
     assert set(rejected) == {0, 1, 2}
     with pytest.raises(BadRecordError, match="cut, damaged"):
@@ -248,3 +248,9 @@ def test_fields_that_are_not_described_in_the_order_of_their_numbers_keep_their_
     (written,) = ProtobufRowSerializationSchema(made).serialize_batch(batch_of(kind, [row])).to_pylist()
     assert plain(made.FromString(written)) == row
     assert read(made, [written]) == ([row], {})
+
+
+def test_a_reason_names_the_path_of_a_field() -> None:
+    made = class_of("M", file_of(("P", "1 enum Kind kind"), ("M", "1 .shop.P place"), Kind={"NO": 0}))
+    _, rejected = read(made, [made(place={"kind": 7}).SerializeToString()])
+    assert rejected == {0: "field 'place.kind': 7 is not a number of shop.Kind"}

@@ -123,8 +123,9 @@ def reason_alone(error: ValueError) -> str:
 
 
 def inside_field(name: str, reason: str) -> str:
-    """A reason, seen from the record that has the field which it is about."""
-    return f"field {name!r}{', ' if reason.startswith('field ') else ': '}{reason}"
+    """A reason, seen from the record that has the field which it is about: ``field 'order.price': ...``."""
+    inner = reason.removeprefix("field '")
+    return f"field {name!r}: {reason}" if inner == reason else f"field '{name}.{inner}"
 
 
 def shorten(data: bytes, limit: int = 1000) -> str:

@@ -161,7 +161,7 @@ UNKNOWN: Final = [
 
 
 @given(data=st.data(), proto2=st.booleans(), defaults=st.booleans())
-@fuzzing(40)
+@fuzzing(12)
 def test_protobuf_beside_googles_library(data: st.DataObject, proto2: bool, defaults: bool) -> None:
     drawn = data.draw(fields())
     other = [Drawn(f.number, f.label, data.draw(st.sampled_from([f.kind, *SCALARS])), f.key) for f in drawn]
@@ -183,7 +183,7 @@ def test_protobuf_beside_googles_library(data: st.DataObject, proto2: bool, defa
 
 
 @given(data=st.data(), proto2=st.booleans())
-@fuzzing(20)
+@fuzzing(6)
 def test_googles_library_reads_protobuf_as_it_is_written(data: st.DataObject, proto2: bool) -> None:
     drawn = data.draw(fields())
     made = message_class(drawn, proto2)
@@ -213,7 +213,7 @@ def _theirs(text: str) -> list[list[str]]:
 
 
 @given(data=st.data(), count=st.integers(1, 4))
-@fuzzing(30)
+@fuzzing(10)
 def test_csv_messages_beside_pythons_csv(data: st.DataObject, count: int) -> None:
     rows = data.draw(st.lists(st.lists(CSV_TEXTS, min_size=count, max_size=count), min_size=1, max_size=5))
     kind = _strings(count)
@@ -233,7 +233,7 @@ def _row(values: list[str]) -> Row:
 
 
 @given(message=st.lists(_PIECES, min_size=1, max_size=9).map("".join), count=st.integers(1, 3))
-@fuzzing(60)
+@fuzzing(20)
 def test_odd_csv_beside_pythons_csv(message: str, count: int) -> None:
     ((records, reason),) = verdicts(CsvRowDeserializationSchema.Builder(_strings(count)).build(), [message.encode()])
     theirs = _theirs(message)

@@ -37,7 +37,7 @@ from tests.formats.fuzz.reading_damage import KIND, records_of
 from tests.formats.fuzz.test_fuzzed_messages import as_read
 from tests.formats.fuzz.values import SEED, fuzzing, row_types, rows_of
 
-DAMAGED_FILES = 70 if SEED is None else 500
+DAMAGED_FILES = 60 if SEED is None else 500
 """Of each kind."""
 
 MEMORY_MIB = 4096
@@ -110,7 +110,7 @@ READERS: dict[str, Callable[[TypeInformation], Any]] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 @given(data=st.data())
-@fuzzing(3)
+@fuzzing(2)
 def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
     fmt = name.partition(".")[0]
     kind: RowTypeInfo = data.draw(row_types(TYPES[fmt], nested=fmt != "csv"))
@@ -127,7 +127,7 @@ def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("fmt", sorted(TYPES))
 @given(data=st.data())
-@fuzzing(8)
+@fuzzing(2)
 def test_another_column_changes_no_value_of_a_file(fmt: str, data: st.DataObject) -> None:
     kind: RowTypeInfo = data.draw(row_types(TYPES[fmt], nested=fmt != "csv"))
     rows = data.draw(st.lists(rows_of(kind, nulls=fmt != "csv"), min_size=1, max_size=6))

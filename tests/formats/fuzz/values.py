@@ -21,7 +21,7 @@ SEED: Final = os.environ.get("HEADRACE_FUZZ_SEED")
 def fuzzing(examples: int) -> settings:
     """How a test draws so many examples, or in a round of ``make test-fuzz`` more."""
     return settings(
-        max_examples=examples if SEED is None else examples * 4,
+        max_examples=examples if SEED is None else examples * 8,
         derandomize=SEED is None,
         deadline=None,
         suppress_health_check=list(HealthCheck),

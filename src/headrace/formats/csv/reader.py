@@ -24,6 +24,7 @@ from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import basic_handler_of
+from headrace.formats.bad_records import inside_field
 from headrace.formats.column_text import bytes_of, join_text
 from headrace.formats.csv.extra_values import ExtraValues
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
@@ -310,7 +311,7 @@ class CsvDecoder:
         if (value := _BAD_VALUE.search(message)) is not None:
             name = self._file_columns[int(value["column"])]
             kind = next(column.kind for column in self._schema.columns if column.name == name)
-            return f"column {name!r}: {value['why']} for {kind}"
+            return inside_field(name, f"{value['why']} for {kind}")
         if (count := _BAD_COUNT.search(message)) is not None:
             return f"expected {count['expected']} columns, got {count['found']}"
         return message
@@ -364,7 +365,7 @@ class CsvDecoder:
                 return self._lists(array, column)
             return self._values(array, column.kind)
         except ValueError as error:
-            raise ValueError(f"column {column.name!r}: {error}") from error
+            raise ValueError(inside_field(column.name, str(error))) from error
 
     def _values(self, texts: pa.Array, kind: Any) -> pa.Array:
         """Values of their texts; blanks around them do not count, unless they may be part of the value."""

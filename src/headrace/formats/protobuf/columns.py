@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
+from headrace.formats.bad_records import inside_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,7 +99,7 @@ class EnumColumn(Column):
         places = pc.index_in(stored, self._numbers)
         if places.null_count > stored.null_count:
             unknown = stored.filter(pc.and_(places.is_null(), stored.is_valid()))[0].as_py()
-            raise ValueError(f"{self._name} has no value of the number {unknown}")
+            raise ValueError(f"{unknown} is not a number of {self._name}")
         return self._names.take(places)
 
     def write(self, values: pa.Array, stored: pa.DataType, where: str) -> pa.Array:
@@ -235,8 +236,11 @@ class MessageColumn(Column):
 
     def _read(self, field: Field, stored: pa.Array, parent: pa.Array) -> pa.Array:
         if field.is_required and stored.null_count > parent.null_count:
-            raise ValueError(f"the field {field.name} of {self._name} is missing, and it is required")
-        values = field.column.read(stored)
+            raise ValueError(inside_field(field.name, f"it is missing, and {self._name} requires it"))
+        try:
+            values = field.column.read(stored)
+        except ValueError as error:
+            raise ValueError(inside_field(field.name, str(error))) from error
         if values.null_count and field.default is not None and (self._read_defaults or not field.has_presence):
             return values.fill_null(pa.scalar(field.default, values.type))
         return values
