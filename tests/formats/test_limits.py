@@ -17,6 +17,7 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from headrace.common import AvroRowDeserializationSchema, Row
+from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.connectors.file_system import FileSource
 from headrace.formats.avro import AvroFormat, AvroSchema, container
@@ -102,6 +103,36 @@ def test_the_size_of_a_block_of_an_array_has_to_be_right() -> None:
         read = schema.deserialize_batch(pa.array(messages, pa.binary()))
         assert [index for index, _ in read.rejected] == [len(messages) - 1]
         assert "does not have the size that it says" in read.rejected[0][1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "value"),
+    [
+        ("null", b"", None),
+        ("boolean", b"\x01", True),
+        ("long", b"\x80\x01", 64),
+        ("string", b"\x02a", "a"),
+        (["null", "double"], b"\x02" + bytes(8), 0.0),
+        ({"type": "array", "items": "string"}, b"\x02\x02b" * 20 + b"\x00", ["b"] * 20),
+        (record(s="string", n="int", name="I"), b"\x02c\x04", Row(s="c", n=2)),
+    ],
+)
+def test_arrays_of_many_blocks(kind: Any, item: bytes, value: Any) -> None:
+    """A step for each block of a message would take minutes for one of a megabyte."""
+    schema = avro({"type": "array", "items": kind}, skipped=False)
+    plain, sized = number(1) + item, number(-2) + number(2 * len(item)) + 2 * item
+    lying = number(-2) + number(2 * len(item) + 1) + 2 * item
+    good = (plain + sized) * 20 + END
+    bad = [plain * 40 + lying + plain + END, plain * 40, plain * 40 + number(-1) + number(-5) + item + END]
+    short = plain + END
+    messages = [good, *bad, short, good]
+    for batch in (messages, [*messages, *[short] * 100]):
+        read = schema.deserialize_batch(pa.array(batch, pa.binary()))
+        assert [index for index, _ in read.rejected] == [1, 2, 3]
+        assert read.columns is not None
+        rows = layout_of(schema.get_produced_type()).columns_to_rows(read.columns)
+        assert rows[:3] == [Row(x=[value] * 60, y=7), Row(x=[value], y=7), Row(x=[value] * 60, y=7)]
+        assert rows[3:] == [Row(x=[value], y=7)] * (len(batch) - len(messages))
 
 
 def test_one_large_message_is_read_as_many_small_ones_are() -> None:

@@ -29,6 +29,12 @@ _UNION: Final = 3
 _CALL: Final = 4
 """A function from position to position."""
 
+NOT_SAID: Final = -1
+"""The end of a block of items that does not begin with its size."""
+
+TOO_EARLY: Final = "it ends too early: it was cut, or written with another schema"
+OTHER_SIZE: Final = "a block of an array or a map does not have the size that it says"
+
 _PRIMITIVES: Final[dict[str, list[Step]]] = {
     "null": [],
     "boolean": [(_WIDTH, 1)],
@@ -47,10 +53,15 @@ class Boundaries:
     Args:
         writer: the schema that they were written with.
         with_keys: whether a string is before each of them, as in maps.
+
+    Attributes:
+        width: how many bytes each value takes; None where they differ.
     """
 
     def __init__(self, writer: Node, *, with_keys: bool = False) -> None:
         self._steps = _merged([*_PRIMITIVES["string"][:with_keys], *_steps_of(writer)])
+        widths = [what if kind == _WIDTH else None for kind, what in self._steps]
+        self.width: int | None = widths[0] if len(widths) == 1 else None if widths else 0
 
     def of(self, data: bytes, count: int, stored: int) -> npt.NDArray[np.int64]:
         """Where each record of a block begins; the last position is the end of the block.
@@ -87,6 +98,34 @@ class Boundaries:
         if position > len(data):
             raise ValueError(f"there are not {count} values of the schema: it was cut, or written with another schema")
         return positions
+
+    def blocks(self, data: bytes, position: int, left: int, end: int) -> tuple[list[int], list[int], int]:
+        """Find the blocks of an array or a map, from within one of them.
+
+        Args:
+            data: the bytes of a message.
+            position: where the next value begins.
+            left: how many values of the block follow.
+            end: where the block ends; :data:`NOT_SAID` where it does not say that.
+
+        Returns:
+            Where the values of each block begin, how many there are, and the position behind the last block.
+
+        Raises:
+            ValueError: when the message ends before, or a block does not have the size that it says.
+        """
+        starts, counts = [], []
+        while left:
+            starts.append(position)
+            counts.append(left)
+            position = self.find(data, position, left)[-1] if self.width is None else position + self.width * left
+            if end not in (NOT_SAID, position):
+                raise ValueError(OTHER_SIZE)
+            try:
+                left, position, end = _block_begin(data, position)
+            except IndexError:
+                raise ValueError(TOO_EARLY) from None
+        return starts, counts, position
 
 
 def _skip(steps: tuple[Step, ...], data: bytes, position: int) -> int:
@@ -182,17 +221,25 @@ def _items(steps: tuple[Step, ...]) -> Callable[[bytes, int], int]:
     """Over the items of an array or a map, which come in blocks."""
 
     def skip(data: bytes, position: int) -> int:
-        while True:
-            count, position = read_integer(data, position)
-            if not count:
-                return position
-            if count < 0:  # then the size of the items in bytes follows
-                size, position = read_integer(data, position)
-                if size < 0:
-                    raise ValueError("a size is negative")
-                position += size
+        count, position, end = _block_begin(data, position)
+        while count:
+            if end != NOT_SAID:
+                position = end
             elif steps:
                 for _ in range(count):
                     position = _skip(steps, data, position)
+            count, position, end = _block_begin(data, position)
+        return position
 
     return skip
+
+
+def _block_begin(data: bytes, position: int) -> tuple[int, int, int]:
+    """How many items the next block has, where they begin, and where they end, if the block says that."""
+    count, position = read_integer(data, position)
+    if count >= 0:
+        return count, position, NOT_SAID
+    size, position = read_integer(data, position)
+    if size < 0:
+        raise ValueError("a size is negative")
+    return -count, position, position + size

@@ -10,7 +10,8 @@ What is read where the schemas of writer and reader differ is in :mod:`headrace.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
 from headrace.common.values.basic import refused_by
+from headrace.formats.avro.boundaries import NOT_SAID, OTHER_SIZE, TOO_EARLY, Boundaries
 from headrace.formats.avro.logical import of_stored
 from headrace.formats.avro.varints import FREE_ITEMS, MOST_BYTES, binary_array, read_varints, unzigzag
 from headrace.formats.bad_records import inside_field
@@ -41,30 +43,49 @@ _MANY: Final = 1 << 40
 _FEW_MESSAGES: Final = 64
 """Elements of fewer messages are found one by one, and then read together; of more, one of each is read at a time."""
 
-_NOT_SAID: Final = -1
+_MANY_BLOCKS: Final = 16
+"""Arrays of more blocks are not read block by block where few messages have them."""
+
 _SMALLEST: Final = -(2**63)
 _SHOWN: Final = 200
-_OTHER_SIZE: Final = "a block of an array or a map does not have the size that it says"
-_TOO_EARLY: Final = "it ends too early: it was cut, or written with another schema"
+
+
+class _Messages:
+    """The messages that cursors go through.
+
+    Attributes:
+        data: their bytes, and some more.
+        bounds: where each message begins; the last position is the end.
+        free: how many items without any bytes may follow in each of them.
+    """
+
+    __slots__ = ("_found", "bounds", "data", "free")
+
+    def __init__(self, data: npt.NDArray[np.uint8], bounds: Rows) -> None:
+        self.data = data
+        self.bounds = bounds
+        self.free = FREE_ITEMS * np.diff(bounds)
+        self._found: dict[int, bytes] = {}
+
+    def content(self, message: int) -> bytes:
+        """The bytes of a message; they are kept, as it may have thousands of arrays."""
+        if message not in self._found:
+            self._found[message] = self.data[self.bounds[message] : self.bounds[message + 1]].tobytes()
+        return self._found[message]
 
 
 class Cursor:
-    """Where reading stands in each of some messages.
+    """Where each of some messages is to be read next.
 
-    Args:
-        data: the bytes of all messages, and some more.
+    Attributes:
         position: where the next value of each message begins.
-        end: where each message ends.
-        free: how many items without any bytes may follow in each of the messages that there are in all.
-        message: which of them each is.
     """
 
-    __slots__ = ("_data", "_end", "_free", "_message", "position")
+    __slots__ = ("_all", "_end", "_message", "position")
 
-    def __init__(self, data: npt.NDArray[np.uint8], position: Rows, end: Rows, free: Rows, message: Rows) -> None:
-        self._data = data
-        self._end = end
-        self._free = free
+    def __init__(self, messages: _Messages, position: Rows, message: Rows) -> None:
+        self._all = messages
+        self._end = messages.bounds[message + 1]
         self._message = message
         self.position = position
 
@@ -79,14 +100,14 @@ class Cursor:
         held = np.zeros(int(bounds[-1]) + MOST_BYTES, np.uint8)
         if data is not None:
             held[:-MOST_BYTES] = np.frombuffer(data, np.uint8)[: int(bounds[-1])]
-        return Cursor(held, bounds[:-1] + skip, bounds[1:], FREE_ITEMS * np.diff(bounds), np.arange(len(messages)))
+        return Cursor(_Messages(held, bounds), bounds[:-1] + skip, np.arange(len(messages)))
 
     def __len__(self) -> int:
         return len(self.position)
 
     def some(self, rows: Rows) -> Cursor:
         """Where it stands in some of the messages; to be given back to :meth:`go_on`."""
-        return Cursor(self._data, self.position[rows], self._end[rows], self._free, self._message[rows])
+        return Cursor(self._all, self.position[rows], self._message[rows])
 
     def go_on(self, rows: Rows, cursor: Cursor) -> None:
         """Go on where the cursor of some of the messages stands."""
@@ -100,7 +121,7 @@ class Cursor:
         """
         if width:
             if (counts > (self._end - self.position) // width).any():
-                raise ValueError(_TOO_EARLY)
+                raise ValueError(TOO_EARLY)
         elif len(self):
             self._take_free(counts)
         rows = np.repeat(np.arange(len(self)), counts)
@@ -109,30 +130,60 @@ class Cursor:
         self.position = self.position + width * counts
         return items
 
-    def found_items(self, counts: Rows, find: Callable[[bytes, int, int], list[int]]) -> tuple[Cursor, Rows]:
-        """As :meth:`items`, of those that a function finds in the rest of each message; also where each ends."""
-        starts, ends = [], []
-        for row, count in enumerate(counts.tolist()):
-            begin = int(self.position[row])
-            rest = self._data[begin : self._end[row]].tobytes()
-            places = np.array(find(rest, 0, count), np.int64) + begin
-            starts.append(places[:-1])
-            ends.append(places[1:])
-            self.position[row] = places[-1]
+    def found_items(self, counts: Rows, boundaries: Boundaries) -> tuple[Cursor, Rows]:
+        """As :meth:`items`, of those that are found one by one; also where each ends."""
+        starts, ends = list[int](), list[int]()
+        for row, wanted in enumerate(counts.tolist()):
+            content, begin = self._content(row)
+            places = boundaries.find(content, int(self.position[row]) - begin, wanted)
+            starts += places[:-1]
+            ends += places[1:]
+            self.position[row] = begin + places[-1]
         items = self.some(np.repeat(np.arange(len(self)), counts))
-        items.position = np.concatenate(starts)
-        return items, np.concatenate(ends)
+        begins = self._all.bounds[items._message]
+        items.position = begins + np.array(starts, np.int64)
+        return items, begins + np.array(ends, np.int64)
+
+    def found_blocks(self, left: Rows, ends: Rows, boundaries: Boundaries) -> tuple[Cursor, Rows, Rows]:
+        """Where the items of each block of an array begin, from within one; goes on behind the arrays.
+
+        Args:
+            left: how many items of the present block of each message follow.
+            ends: where that block ends, or that this is not said.
+            boundaries: finds the items.
+
+        Returns:
+            The beginnings, in which row each block is, and how many items it has.
+        """
+        rows, starts, counts = list[int](), list[int](), list[int]()
+        for row, (items, end) in enumerate(zip(left.tolist(), ends.tolist(), strict=True)):
+            content, begin = self._content(row)
+            here, told = int(self.position[row]) - begin, end if end == NOT_SAID else end - begin
+            found, many, behind = boundaries.blocks(content, here, items, told)
+            rows += [row] * len(found)
+            starts += [begin + place for place in found]
+            counts += many
+            self.position[row] = begin + behind
+        blocks = self.some(np.array(rows, np.int64))
+        blocks.position = np.array(starts, np.int64)
+        return blocks, np.array(rows, np.int64), np.array(counts, np.int64)
+
+    def _content(self, row: int) -> tuple[bytes, int]:
+        """The bytes of the message of a row, and where it begins."""
+        message = int(self._message[row])
+        return self._all.content(message), int(self._all.bounds[message])
 
     def _take_free(self, counts: Rows) -> None:
-        left = self._free - np.bincount(self._message, np.minimum(counts, _MANY), len(self._free)).astype(np.int64)
+        free = self._all.free
+        left = free - np.bincount(self._message, np.minimum(counts, _MANY), len(free)).astype(np.int64)
         if (left < 0).any():
             told = f"there are {counts.max()} items without any bytes"
             raise ValueError(f"{told}, and of those at most {FREE_ITEMS} for each byte of a message are read")
-        self._free[:] = left
+        free[:] = left
 
     def integers(self) -> npt.NDArray[np.int64]:
         """The next integer of each message."""
-        values, self.position = read_varints(self._data, np.minimum(self.position, self._end))
+        values, self.position = read_varints(self._all.data, np.minimum(self.position, self._end))
         self._check_end()
         return unzigzag(values)
 
@@ -142,7 +193,7 @@ class Cursor:
         self._check_end()
         if not len(self):
             return np.zeros((0, size), np.uint8)
-        rows: npt.NDArray[np.uint8] = self._data[start[:, None] + np.arange(size)]
+        rows: npt.NDArray[np.uint8] = self._all.data[start[:, None] + np.arange(size)]
         return rows
 
     def binaries(self) -> pa.Array:
@@ -150,11 +201,11 @@ class Cursor:
         lengths = self.integers()
         start = self.position
         if (lengths < 0).any() or (lengths > self._end - start).any():
-            raise ValueError(_TOO_EARLY)
+            raise ValueError(TOO_EARLY)
         self.position = start + lengths
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         places = np.repeat(start - offsets[:-1], lengths) + np.arange(offsets[-1])
-        return binary_array(self._data[places], offsets)
+        return binary_array(self._all.data[places], offsets)
 
     def finish(self) -> None:
         """Refuse messages that have not been read to their end."""
@@ -163,7 +214,7 @@ class Cursor:
 
     def _check_end(self) -> None:
         if (self.position > self._end).any():
-            raise ValueError(_TOO_EARLY)
+            raise ValueError(TOO_EARLY)
 
 
 def _refuse(wrong: npt.NDArray[np.bool_], values: npt.NDArray[Any], expected: str) -> None:
@@ -172,13 +223,7 @@ def _refuse(wrong: npt.NDArray[np.bool_], values: npt.NDArray[Any], expected: st
 
 
 class Decoder(ABC):
-    """Reads one value of each message.
-
-    Attributes:
-        width: how many bytes each value takes; None where they differ.
-    """
-
-    width: int | None = None
+    """Reads one value of each message."""
 
     @abstractmethod
     def read(self, cursor: Cursor) -> pa.Array:
@@ -192,8 +237,6 @@ class Decoder(ABC):
 class NullDecoder(Decoder):
     """Nothing at all."""
 
-    width = 0
-
     def __init__(self, storage: pa.DataType) -> None:
         self._storage = storage
 
@@ -203,8 +246,6 @@ class NullDecoder(Decoder):
 
 class BooleanDecoder(Decoder):
     """Booleans, a byte each."""
-
-    width = 1
 
     def read(self, cursor: Cursor) -> pa.Array:
         values = cursor.blocks(1)[:, 0]
@@ -232,7 +273,6 @@ class RealDecoder(Decoder):
 
     def __init__(self, kind: str) -> None:
         self._format = np.dtype("<f4" if kind == "float" else "<f8")
-        self.width = self._format.itemsize
 
     def read(self, cursor: Cursor) -> pa.Array:
         return pa.array(cursor.blocks(self._format.itemsize).reshape(-1).view(self._format))
@@ -262,7 +302,7 @@ class FixedDecoder(Decoder):
     """Bytes of one length."""
 
     def __init__(self, size: int) -> None:
-        self._size = self.width = size
+        self._size = size
 
     def read(self, cursor: Cursor) -> pa.Array:
         data = cursor.blocks(self._size)
@@ -301,7 +341,6 @@ class ConvertedDecoder(Decoder):
     def __init__(self, inner: Decoder, node: Primitive | Fixed) -> None:
         self._inner = inner
         self._node = node
-        self.width = inner.width
 
     def read(self, cursor: Cursor) -> pa.Array:
         return of_stored(self._node, self._inner.read(cursor))
@@ -312,7 +351,6 @@ class SkippingDecoder(Decoder):
 
     def __init__(self, inner: Decoder) -> None:
         self._inner = inner
-        self.width = inner.width
 
     def read(self, cursor: Cursor) -> pa.Array:
         self._inner.read(cursor)
@@ -334,8 +372,6 @@ class RecordDecoder(Decoder):
         self._steps = steps
         self._missing = missing
         self._fields = fields
-        widths = [decoder.width for _, decoder, _ in steps]
-        self.width = None if None in widths else sum(filter(None, widths))
 
     def read_fields(self, cursor: Cursor) -> list[pa.Array]:
         """An array for each of the reader's fields."""
@@ -359,47 +395,65 @@ class ArrayDecoder(Decoder):
     Args:
         element: reads the elements.
         storage: the type of the arrays.
-        find: where so many elements begin in some bytes, from a position on, and where the last one ends.
+        boundaries: finds the elements.
     """
 
-    def __init__(self, element: Decoder, storage: pa.DataType, find: Callable[[bytes, int, int], list[int]]) -> None:
+    def __init__(self, element: Decoder, storage: pa.DataType, boundaries: Boundaries) -> None:
         self._element = element
         self._storage = storage
-        self._find = find
+        self._boundaries = boundaries
 
     def read(self, cursor: Cursor) -> pa.Array:
         rows_read: list[Rows] = []
         parts: list[pa.Array] = []
-        left, ends = np.zeros(len(cursor), np.int64), np.full(len(cursor), _NOT_SAID, np.int64)
+        left, ends = np.zeros(len(cursor), np.int64), np.full(len(cursor), NOT_SAID, np.int64)
         open_ = np.arange(len(cursor))
-        while len(open_):
+        for blocks in count(1):
             self._begin_blocks(cursor, open_, left, ends)
             open_ = open_[left[open_] > 0]
-            if len(open_):
-                some = cursor.some(open_)
-                counts = self._counts(left[open_])
-                parts.append(self._elements(some, counts))
-                rows_read.append(np.repeat(open_, counts))
+            if not len(open_):
+                break
+            some = cursor.some(open_)
+            if blocks > _MANY_BLOCKS and len(open_) <= _FEW_MESSAGES:
+                elements, counts = self._all_elements(some, left[open_], ends[open_])
+                left[open_], ends[open_] = 0, NOT_SAID
                 cursor.go_on(open_, some)
-                left[open_] -= counts
+                rows_read.append(np.repeat(open_, counts))
+                parts.append(elements)
+                break
+            counts = self._counts(left[open_])
+            parts.append(self._elements(some, counts))
+            rows_read.append(np.repeat(open_, counts))
+            cursor.go_on(open_, some)
+            left[open_] -= counts
         return self._lists(len(cursor), rows_read, parts)
 
     def _counts(self, left: Rows) -> Rows:
         """How many of the elements that are left of some messages are read next."""
         few = left.sum(dtype=np.float64) <= _FEW_MESSAGES * float(left.max())
-        return left if few or self._element.width is not None else np.ones(len(left), np.int64)
+        return left if few or self._boundaries.width is not None else np.ones(len(left), np.int64)
 
     def _elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
         """The next elements of each message."""
-        if self._element.width is not None:
-            return self._element.read(cursor.items(counts, self._element.width))
-        if counts.max() == 1:
+        if self._boundaries.width is None and counts.max() == 1:
             return self._element.read(cursor)
-        items, ends = cursor.found_items(counts, self._find)
+        return self._found_elements(cursor, counts)
+
+    def _found_elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
+        """The same, where the elements are found first."""
+        if self._boundaries.width is not None:
+            return self._element.read(cursor.items(counts, self._boundaries.width))
+        items, ends = cursor.found_items(counts, self._boundaries)
         elements = self._element.read(items)
         if (items.position != ends).any():
-            raise ValueError(_OTHER_SIZE)
+            raise ValueError(OTHER_SIZE)
         return elements
+
+    def _all_elements(self, cursor: Cursor, left: Rows, ends: Rows) -> tuple[pa.Array, Rows]:
+        """All elements that are left of each message, and how many: a step for each block would take too long."""
+        blocks, rows, counts = cursor.found_blocks(left, ends, self._boundaries)
+        elements = self._found_elements(blocks, counts)
+        return elements, np.bincount(rows, counts, len(left)).astype(np.int64)
 
     def _begin_blocks(self, cursor: Cursor, rows: Rows, left: Rows, ends: Rows) -> None:
         """Set how many elements are left, once the next block has begun where one has ended; 0 at the end."""
@@ -407,11 +461,11 @@ class ArrayDecoder(Decoder):
         if not len(ended):
             return
         some = cursor.some(ended)
-        if ((ends[ended] != _NOT_SAID) & (ends[ended] != some.position)).any():
-            raise ValueError(_OTHER_SIZE)
+        if ((ends[ended] != NOT_SAID) & (ends[ended] != some.position)).any():
+            raise ValueError(OTHER_SIZE)
         counts = some.integers()
         _refuse(counts == _SMALLEST, counts, "a number of elements")
-        ends[ended] = _NOT_SAID
+        ends[ended] = NOT_SAID
         sized = np.flatnonzero(counts < 0)
         if len(sized):  # a negative count says that the size of the block follows
             sizes = some.some(sized)
@@ -436,8 +490,8 @@ class ArrayDecoder(Decoder):
 class MapDecoder(ArrayDecoder):
     """Maps: keys and values as the elements of an array."""
 
-    def __init__(self, value: Decoder, storage: pa.DataType, find: Callable[[bytes, int, int], list[int]]) -> None:
-        super().__init__(_Entry(value), storage, find)
+    def __init__(self, value: Decoder, storage: pa.DataType, boundaries: Boundaries) -> None:
+        super().__init__(_Entry(value), storage, boundaries)
 
     def _nested(self, offsets: pa.Array, elements: pa.Array | None) -> pa.Array:
         if elements is None:
@@ -496,7 +550,6 @@ class ObjectDecoder(Decoder):
     def __init__(self, inner: Decoder, kind: TypeInformation) -> None:
         self._inner = inner
         self._type = kind
-        self.width = inner.width
 
     def read(self, cursor: Cursor) -> pa.Array:
         values = self._inner.read(cursor)

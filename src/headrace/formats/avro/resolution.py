@@ -267,9 +267,9 @@ _RESOLVED: Final[dict[tuple[type, type], Callable[[Any, Any], Decoder]]] = {
     (Enum, Enum): EnumDecoder,
     (Record, Record): _record,
     (Array, Array): lambda w, r: ArrayDecoder(
-        decoder_of(w.items, r.items), r.type_info.storage_type, Boundaries(w.items).find
+        decoder_of(w.items, r.items), r.type_info.storage_type, Boundaries(w.items)
     ),
     (Map, Map): lambda w, r: MapDecoder(
-        decoder_of(w.values, r.values), r.type_info.storage_type, Boundaries(w.values, with_keys=True).find
+        decoder_of(w.values, r.values), r.type_info.storage_type, Boundaries(w.values, with_keys=True)
     ),
 }
