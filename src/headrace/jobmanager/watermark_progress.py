@@ -153,8 +153,9 @@ class WatermarkProgress:
                 counting = [s.watermarks[node] for s in self.splits if node in s.watermarks and node not in s.idle]
                 if counting:
                     groups.setdefault(spec.strategy.alignment.group, {})[node] = counting
+        names = self.plan.shown_names() if groups else {}
         for members in groups.values():
             slowest = min(map(min, members.values()))
             if slowest > MIN_WATERMARK:
                 for node, reached in members.items():
-                    yield f"{self.plan.shown_names()[node]}.{ALIGNMENT_DRIFT}", max(reached) - slowest
+                    yield f"{names[node]}.{ALIGNMENT_DRIFT}", max(reached) - slowest

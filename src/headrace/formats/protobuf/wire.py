@@ -85,7 +85,7 @@ class WireFormat:
             ValueError: when one of them is no message.
         """
         try:
-            columns = self._handler.array_to_record_batch(_harmless(messages))
+            columns = self._handler.array_to_record_batch(self._harmless(messages))
         except BaseException as error:
             if not isinstance(error, ValueError) and type(error).__name__ != _PANIC:
                 raise
@@ -111,22 +111,35 @@ class WireFormat:
         """The bytes of messages of stored columns."""
         return self._handler.record_batch_to_array(columns)
 
-    def _canonical(self, message: bytes) -> bytes:
+    def _harmless(self, messages: pa.Array) -> pa.Array:
+        """The messages, with empty ones in place of those that ptars must not see: what it writes differs from them."""
+        nested = _may_be_nested(messages)
+        for index in np.flatnonzero(nested).tolist():
+            nested[index] = not self._is_message(messages[index].as_py())
+        bad = nested | _may_go_back(messages)
+        return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), messages) if bad.any() else messages
+
+    def _is_message(self, message: bytes) -> bool:
+        """Whether Google's library takes a message, which refuses groups within groups before they are a danger."""
+        try:
+            self._parsed(message)
+        except ValueError:
+            return False
+        return True
+
+    def _parsed(self, message: bytes) -> Any:
         from google.protobuf.message import DecodeError
 
         try:
-            parsed = self._class.FromString(message)
+            return self._class.FromString(message)
         except DecodeError as error:
             raise ValueError(f"it was cut, damaged or written as another message ({error})") from None
+
+    def _canonical(self, message: bytes) -> bytes:
+        parsed = self._parsed(message)
         parsed.DiscardUnknownFields()
         written: bytes = parsed.SerializePartialToString(deterministic=True)
         return written
-
-
-def _harmless(messages: pa.Array) -> pa.Array:
-    """The messages, with empty ones for those that are no good for ptars: what it writes is not equal to them then."""
-    bad = _may_be_nested(messages) | _may_go_back(messages)
-    return pc.if_else(pa.array(bad), pa.scalar(b"", pa.binary()), messages) if bad.any() else messages
 
 
 def _may_go_back(messages: pa.Array) -> npt.NDArray[np.bool_]:
@@ -147,11 +160,12 @@ def _may_go_back(messages: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _may_be_nested(messages: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which begin so many groups that they may be within each other; long texts may look so, too."""
-    long = np.flatnonzero(pc.greater(pc.binary_length(messages), _MOST_GROUPS).to_numpy(zero_copy_only=False))
+    """Find messages with so many bytes that can begin a group that these may be nested, as in long texts."""
     bad = np.zeros(len(messages), np.bool_)
-    for index in long.tolist():
-        tags = np.frombuffer(messages[index].as_buffer(), np.uint8)
+    _, offsets, buffer = messages.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]
+    for index in np.flatnonzero(np.diff(bounds) > _MOST_GROUPS).tolist():
+        tags = np.frombuffer(buffer, np.uint8, bounds[index + 1] - bounds[index], bounds[index])
         bad[index] = np.count_nonzero((tags & 7) == _BEGINS_GROUP) > _MOST_GROUPS
     return bad
 
