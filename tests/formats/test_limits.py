@@ -122,8 +122,8 @@ def test_arrays_of_many_blocks(kind: Any, item: bytes, value: Any) -> None:
     schema = avro({"type": "array", "items": kind}, skipped=False)
     plain, sized = number(1) + item, number(-2) + number(2 * len(item)) + 2 * item
     lying = number(-2) + number(2 * len(item) + 1) + 2 * item
-    good = (plain + sized) * 20 + END
-    bad = [plain * 40 + lying + plain + END, plain * 40, plain * 40 + number(-1) + number(-5) + item + END]
+    good = (plain + sized) * 10 + END
+    bad = [plain * 20 + lying + plain + END, plain * 20, plain * 20 + number(-1) + number(-5) + item + END]
     short = plain + END
     messages = [good, *bad, short, good]
     for batch in (messages, [*messages, *[short] * 100]):
@@ -131,7 +131,7 @@ def test_arrays_of_many_blocks(kind: Any, item: bytes, value: Any) -> None:
         assert [index for index, _ in read.rejected] == [1, 2, 3]
         assert read.columns is not None
         rows = layout_of(schema.get_produced_type()).columns_to_rows(read.columns)
-        assert rows[:3] == [Row(x=[value] * 60, y=7), Row(x=[value], y=7), Row(x=[value] * 60, y=7)]
+        assert rows[:3] == [Row(x=[value] * 30, y=7), Row(x=[value], y=7), Row(x=[value] * 30, y=7)]
         assert rows[3:] == [Row(x=[value], y=7)] * (len(batch) - len(messages))
 
 
