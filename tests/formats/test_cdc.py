@@ -146,6 +146,16 @@ def test_texts_of_canal_have_types() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", [Types.SHORT(), Types.LONG(), Types.BIG_INT()])
+def test_whole_numbers_of_canal_are_spelled_as_in_other_json(kind: Any) -> None:
+    good = {"7": 7, "1.0": 1, "-1e2": -100, "100e-2": 1, "-0.0": 0, '"1.0"': 1, '"7"': 7, "null": None}
+    bad = ["1.5", '"1_0.0"', "1e1001", "NaN", '"0x10"', "true"]
+    messages = [f'{{"data": [{{"n": {text}}}], "type": "INSERT"}}'.encode() for text in [*good, *bad]]
+    rows, _, rejected = read(CanalJsonDeserializationSchema(Types.ROW_NAMED(["n"], [kind])), messages)
+    assert [value for _, (value,) in rows] == list(good.values())
+    assert list(rejected) == list(range(len(good), len(messages)))
+
+
 @pytest.mark.parametrize(
     ("schema", "bad"),
     [

@@ -404,6 +404,19 @@ def test_what_debezium_writes_unless_told_otherwise() -> None:
         assert rows == [AS_VALUES] * count
 
 
+@pytest.mark.parametrize("odd", [["x"], {"x": 1}, True, None, []])
+def test_a_schema_of_debezium_that_is_none_makes_no_more_than_a_bad_message(odd: Any) -> None:
+    day = {"field": "day", "name": "io.debezium.time.Date"}
+    payload = {"after": {"day": -1, "at": 5}, "op": "c"}
+    fields = [odd, {"field": odd}, {"field": "at", "name": odd}]
+    schemas = [odd, {"fields": odd}, {"fields": [odd, {"field": "after", "fields": odd}]}]
+    schemas += [{"fields": [{"field": "after", "fields": [*fields, {**day, "name": odd}]}]}]
+    reader = DebeziumJsonDeserializationSchema(ENCODED, schema_include=True)
+    for schema in schemas:
+        read = reader.deserialize_batch(pa.array([json.dumps({"schema": schema, "payload": payload}).encode()]))
+        assert [reason[:38] for _, reason in read.rejected] == ["field 'payload.after.at': 5 is not a v"]
+
+
 @pytest.mark.parametrize(
     ("unit", "after", "expected"),
     [

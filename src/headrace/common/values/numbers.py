@@ -227,7 +227,7 @@ class BigIntHandler(BasicHandler):
         return stored_text(array)
 
     text_pattern = _DIGITS
-    text_form = "a whole number in decimal digits"
+    text_form = "a whole number in decimal digits, 4,300 at most"
 
     def parse_matching(self, text: str) -> int:
         return int(text)

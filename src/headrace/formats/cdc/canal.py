@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.common.typeinfo import BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
+from headrace.common.typeinfo.basic import WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.formats.bad_records import BadValueError
 from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.former_rows import restored, told_nulls
 from headrace.formats.cdc.images import Images, Operation, operations_of
 from headrace.formats.cdc.metadata import MetadataField, moment, numbers, text, texts
-from headrace.formats.json.columns import reader_of
+from headrace.formats.json.columns import reader_of, with_whole_numbers
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.json.documents import document_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+_WHOLE: Final = WHOLE_NUMBERS | {BasicType.BIG_INT}
 
 
 @hides_engine_of_methods
@@ -139,6 +142,7 @@ def _parsed(kind: TypeInformation, texts: pa.Array, path: str) -> pa.Array:
         texts = pc.if_else(pc.equal(texts, "1"), "true", pc.if_else(pc.equal(texts, "0"), "false", texts))
     try:
         if isinstance(kind, BasicTypeInfo):
+            texts = with_whole_numbers(texts) if kind.basic_type in _WHOLE else texts
             return handler_of(kind).parse_all(texts)
         documents = [None if text is None else document_of(text.encode()) for text in texts.to_pylist()]
         return reader_of(kind).of_documents(documents)

@@ -91,12 +91,12 @@ class DebeziumEncodings:
             raise error.inside(name) from error
 
     def _time(self, number: JsonNumber, kind: BasicType, described: Any) -> str:
-        meaning = _member(described, "name")
+        meaning = _name_in(described, "name")
         if not is_spelled_whole(number) or len(number.lstrip("-")) > _MOST_DIGITS:
             raise BadValueError(number, f"a whole number of 64 bits, for {kind.name}")
         if kind == BasicType.SQL_DATE:
             return _date(number, meaning)
-        unit = _UNITS.get(meaning, self.time_unit)
+        unit = _UNITS.get(meaning or "", self.time_unit)
         if unit is None:
             raise BadValueError(
                 number,
@@ -141,7 +141,13 @@ def _decimal(value: Any, described: Any) -> Any:
 def _fields_of(schema: Any) -> dict[str, Any]:
     """The fields of a struct of Kafka Connect by their names."""
     fields = _member(schema, "fields")
-    return {_member(field, "field"): field for field in fields} if isinstance(fields, list) else {}
+    return {_name_in(field, "field") or "": field for field in fields} if isinstance(fields, list) else {}
+
+
+def _name_in(document: Any, member: str) -> str | None:
+    """A member that is a name; None where it is anything else."""
+    name = _member(document, member)
+    return name if isinstance(name, str) else None
 
 
 def _member(document: Any, name: str) -> Any:

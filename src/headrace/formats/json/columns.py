@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.typeinfo import (
     BasicType,
@@ -260,6 +261,15 @@ def _offsets(values: Sequence[Any]) -> pa.Array:
     return pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32(), mask=np.append(missing, False))
 
 
+def with_whole_numbers(texts: pa.Array) -> pa.Array:
+    """Texts, of which numbers such as ``1.0`` and ``1e2`` are replaced by their digits where they are whole."""
+    is_spelled_otherwise = pc.match_substring_regex(texts, _POINT_OR_EXPONENT).fill_null(False)
+    if not pc.any(is_spelled_otherwise, min_count=0).as_py():
+        return texts
+    digits = [_text_of_whole(JsonNumber(text)) or text for text in texts.filter(is_spelled_otherwise).to_pylist()]
+    return pc.replace_with_mask(texts, is_spelled_otherwise, pa.array(digits, pa.string()))
+
+
 def _text_of_string(value: Any) -> str | None:
     return value if isinstance(value, str) and not isinstance(value, JsonNumber) else None
 
@@ -296,6 +306,7 @@ def _text_of_whole(value: Any) -> str | None:
     return f"{number:.0f}" if is_whole else None
 
 
+_POINT_OR_EXPONENT: Final = r"^-?[0-9]+(\.[0-9]+([eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)$"
 _BIG: Final = frozenset({BasicType.BIG_INT, BasicType.BIG_DEC})
 _TYPED_BY_ARROW: Final = WHOLE_NUMBERS | FLOATS | {BasicType.BOOLEAN, BasicType.STRING}
 _TEXTS: Final[dict[BasicType, Callable[[Any], str | None]]] = {
