@@ -122,8 +122,7 @@ def _announced(configuration: Configuration) -> Iterator[None]:
     """
     mark: RunningMark | None = None
     with contextlib.suppress(OSError, HeadraceError):
-        location = configuration.get(options.CHECKPOINT_DIR)
-        storage = None if location is None else open_storage(location, options=configuration.storage_options())
+        storage = _checkpoint_storage(configuration)
         if storage is not None and has_begun(storage):
             mark = RunningMark(storage.folder(REQUESTS), STARTING)
             mark.set()
@@ -246,14 +245,18 @@ def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore
     Raises:
         CheckpointStorageError: when the checkpoint directory cannot be used, or is a savepoint.
     """
+    storage = _checkpoint_storage(configuration)
+    if storage is None:
+        return TemporaryStore()
+    _refuse_savepoint(storage)
+    return CheckpointStore(storage, configuration.get(options.CHECKPOINTS_RETAINED))
+
+
+def _checkpoint_storage(configuration: Configuration) -> Folder | None:
     location = configuration.get(options.CHECKPOINT_DIR)
     if location is None:
-        return TemporaryStore()
-    retained = configuration.get(options.CHECKPOINTS_RETAINED)
-    permissions = configuration.get(options.CHECKPOINT_PERMISSIONS)
-    storage = open_storage(location, permissions, configuration.storage_options())
-    _refuse_savepoint(storage)
-    return CheckpointStore(storage, retained)
+        return None
+    return open_storage(location, configuration.get(options.CHECKPOINT_PERMISSIONS), configuration.storage_options())
 
 
 def _refuse_savepoint(storage: Folder) -> None:
