@@ -37,7 +37,7 @@ from tests.formats.fuzz.reading_damage import KIND, records_of
 from tests.formats.fuzz.test_fuzzed_messages import as_read
 from tests.formats.fuzz.values import SEED, fuzzing, row_types, rows_of
 
-DAMAGED_FILES = 60 if SEED is None else 500
+DAMAGED_FILES = 50 if SEED is None else 500
 """Of each kind."""
 
 MEMORY_MIB = 4096

@@ -58,7 +58,7 @@ def written(draw: st.DrawFn, fmt: MessageFormat) -> tuple[RowTypeInfo, list[Row]
 
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
-@fuzzing(5)
+@fuzzing(4)
 def test_what_is_written_is_read(name: str, data: st.DataObject) -> None:
     fmt = FORMATS[name]
     kind, rows, messages = data.draw(written(fmt))
@@ -76,7 +76,7 @@ def as_read(kind: RowTypeInfo, rows: list[Row]) -> list[Row]:
 
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
-@fuzzing(5)
+@fuzzing(4)
 def test_a_message_is_judged_by_itself(name: str, data: st.DataObject) -> None:
     fmt = FORMATS[name]
     kind, _, messages = data.draw(written(fmt))
@@ -118,7 +118,7 @@ def test_a_message_takes_memory_by_its_size(name: str, data: st.DataObject) -> N
 
 @pytest.mark.parametrize("name", ["json", "debezium", "canal", "maxwell", "ogg", "avro"])
 @given(data=st.data())
-@fuzzing(5)
+@fuzzing(4)
 def test_another_column_changes_no_value(name: str, data: st.DataObject) -> None:
     """Of whatever type it is, and whether messages have it or not."""
     fmt = FORMATS[name]
@@ -146,7 +146,7 @@ def test_another_column_changes_no_value(name: str, data: st.DataObject) -> None
 
 
 @given(data=st.data())
-@fuzzing(5)
+@fuzzing(4)
 def test_json_beside_orjson(data: st.DataObject) -> None:
     kind, _, messages = data.draw(written(FORMATS["json"]))
     for message in messages:
@@ -158,7 +158,7 @@ def test_json_beside_orjson(data: st.DataObject) -> None:
 
 
 @given(data=st.data())
-@fuzzing(5)
+@fuzzing(4)
 def test_avro_beside_fastavro(data: st.DataObject) -> None:
     fmt = FORMATS["avro"]
     kind, rows, messages = data.draw(written(fmt))
@@ -180,7 +180,7 @@ def test_avro_beside_fastavro(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", RAW)
 @given(messages=st.lists(st.binary(max_size=12) | st.text(max_size=6).map(str.encode), max_size=6))
-@fuzzing(5)
+@fuzzing(4)
 def test_raw_messages(name: str, messages: list[bytes]) -> None:
     found = verdicts(RAW[name], messages)
     assert found == [verdicts(RAW[name], [message])[0] for message in messages]
