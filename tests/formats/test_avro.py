@@ -274,6 +274,7 @@ def test_schemas_that_are_none() -> None:
     for text, message in [
         ("{", "no JSON"), ('"thing"', "no type 'thing'"), ('{"type": "array"}', "has no 'items'"), ("5", "no schema"),
         (json.dumps(record(next=["null", "R"])), "'R' of Avro contains itself"),
+        (json.dumps(record(a=record(b=["lnog"], name="S"))), r"^field 'a\.b': .* type 'lnog': did you mean long\?"),
     ]:  # fmt: skip
         with pytest.raises(InvalidProgramError, match=message):
             AvroSchema.parse_string(text)

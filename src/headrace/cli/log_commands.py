@@ -91,7 +91,7 @@ def append(log: Log, topic: str, file: Path | None, separator: str | None) -> No
             producer.send(topic, value, key)
             count += 1
         producer.flush()
-    Console(stderr=True).print(f"{wording.number(count)} records appended to {topic}")
+    Console(stderr=True).print(f"{wording.count(count, 'record')} appended to {topic}")
 
 
 def tail(log: Log, topic: str, *, count: int | None, follow: bool, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.common.other_names import alike
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import DictTypeInfo, TypeInformation, Types
 
@@ -291,6 +292,9 @@ _LOGICAL: Final[dict[tuple[str, str], TypeInformation]] = {
 """What values stand for, and their types; others are left as they are, as the specification asks for."""
 
 
+_COMPLEX: Final = ("array", "map", "record", "error", "enum", "fixed")
+
+
 class _Parser:
     """Makes nodes of a document.
 
@@ -303,6 +307,8 @@ class _Parser:
         self._legacy = legacy
         self._as_dicts = as_dicts
         self._named: dict[str, Node | None] = {}
+        self._field_names: list[str] = []
+        """Those of the fields that the node belongs to which is made just now, outermost first."""
 
     def node(self, document: Any, namespace: str) -> Node:
         """What a part of the document describes; names in it are in ``namespace`` unless they say otherwise."""
@@ -353,7 +359,9 @@ class _Parser:
         return node
 
     def _field(self, document: Mapping[str, Any], namespace: str) -> Field:
+        self._field_names.append(str(document["name"]))
         node = self.node(document["type"], namespace)
+        self._field_names.pop()
         return Field(document["name"], node, tuple(document.get("aliases", ())), document.get("default", NO_DEFAULT))
 
     def _reference(self, name: str, namespace: str) -> Node:
@@ -362,7 +370,9 @@ class _Parser:
         full = _full_name(name, namespace)
         known = full if full in self._named else name
         if known not in self._named:
-            raise InvalidProgramError(f"the schema of Avro has no type {name!r}")
+            place = f"field {'.'.join(self._field_names)!r}: " if self._field_names else ""
+            hint = alike(name, (*_PRIMITIVES, *_COMPLEX, *self._named))
+            raise InvalidProgramError(f"{place}the schema of Avro has no type {name!r}{hint}")
         node = self._named[known]
         if node is None:
             raise InvalidProgramError(f"the type {known!r} of Avro contains itself, so its values have no columns")
