@@ -54,7 +54,7 @@ def test_a_job_manager_that_stood_still_sets_no_offset_back(tmp_path: Path, capl
         who.topic_ids([topic.name])
         who.commit({place: offset})
         assert topic.committed("readers") == {0: then}
-    assert f"somebody else has committed 5 of {place}, this job is at 3" in caplog.text
+    assert f"another process has committed 5 of {place}; this job is at 3" in caplog.text
 
 
 def test_a_reader_knows_a_topic_that_was_made_again(tmp_path: Path) -> None:

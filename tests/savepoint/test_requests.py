@@ -143,7 +143,7 @@ def test_a_request_whose_client_was_killed_before_the_start_is_dropped(
     monkeypatch.setattr(requests, "_SILENT_SECONDS", -1)
     assert list(job.take()) == []
     assert left(directory) == [f"{later}.accepted", f"{later}.json"]
-    assert f"nobody waits any more for the request {stem}" in caplog.text
+    assert f"no command waits any more for the request {stem}" in caplog.text
 
 
 def test_one_that_was_asked_by_a_start_that_was_killed_as_well_is_dropped_by_the_next(

@@ -48,7 +48,7 @@ _PATIENCE_SECONDS: Final = 3
 """A job looks for requests once a second; who waits longer than this is told what for."""
 
 _SILENT_SECONDS: Final = 30
-"""Who has not shown within so many seconds to be waiting for a request that a job found at its start does not."""
+"""A command that waits removes ``….asked`` within this time; otherwise the job drops the request."""
 
 
 class JobNotFoundError(SavepointError):
@@ -67,7 +67,7 @@ class JobRequest:
         needs_savepoint: whether nothing is to be done where there is no place for a savepoint; else the job only stops.
         parallelism: at which the job is to go on; 0 for the present one. Nothing else is asked for with it.
         only_looks: whether it is only asked if there is a job.
-        asked_by: who asks: a user and a machine.
+        asked_by: the user and the machine that ask.
     """
 
     directory: str
@@ -165,7 +165,7 @@ class RequestFolder:
             self._is_made = True
 
     def _is_waited_for(self, stem: str, names: Collection[str]) -> bool:
-        """Whether somebody is known to wait for a request; one that was left behind goes."""
+        """Whether a command is known to wait for a request; a request that was left behind is removed."""
         if stem not in self._left:
             return True
         asked = self._left[stem]
@@ -176,7 +176,7 @@ class RequestFolder:
             del self._left[stem]
             return True
         elif time.monotonic() - asked > _SILENT_SECONDS:
-            logger.warning("nobody waits any more for the request %s, which is older than this start: it goes", stem)
+            logger.warning("no command waits any more for the request %s, found at the start: it is removed", stem)
             self._folder.remove(f"{stem}.json")
             self._folder.remove(f"{stem}.asked")
         return False

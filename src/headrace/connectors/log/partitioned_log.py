@@ -72,7 +72,7 @@ class EmbeddedPartitionedLog(PartitionedLog):
             self._committed = {}
 
     def _check_alone(self, group: Group, offsets: Mapping[TopicPartition, int]) -> None:
-        """See whether the group has come further by somebody else.
+        """Check that no other process has committed further offsets of the group.
 
         A job manager that stood still learns only from its next manifest that another one has taken its place.
 
@@ -82,7 +82,7 @@ class EmbeddedPartitionedLog(PartitionedLog):
         for each, offset in offsets.items() if self._committed else ():
             there = group.offsets[each].offset if each in group.offsets else 0
             if there > offset and there != self._committed.get(each):
-                raise CommitFailedError(f"somebody else has committed {there} of {each}, this job is at {offset}")
+                raise CommitFailedError(f"another process has committed {there} of {each}; this job is at {offset}")
 
 
 def _asked(

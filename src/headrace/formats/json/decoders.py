@@ -16,7 +16,8 @@ from headrace.common.garbage import gc_paused
 from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo
 from headrace.formats.bad_records import BadValueError
 from headrace.formats.json.columns import RecordReader, reader_of
-from headrace.formats.json.documents import BLANKS, BOM, MAX_DEPTH, document_of
+from headrace.formats.json.documents import BLANKS, MAX_DEPTH, document_of
+from headrace.formats.lines.format import BOM
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -10,13 +10,13 @@ import numpy as np
 
 from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
+from headrace.formats.lines.format import BOM
 
 MAX_DEPTH: Final = 200
 """How deep lists and objects of a document may be nested; whatever follows them down has a stack of 1,000 calls."""
 
 BLANKS: Final = b" \t\r\n"
 NOT_FINITE: Final = frozenset({"NaN", "Infinity", "-Infinity"})
-BOM: Final = b"\xef\xbb\xbf"
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 _ODD_NUMBER: Final = re.compile(rf"{_STRING.pattern.decode()}|(-?)(Inf|(?<=-)NaN)(?![A-Za-z])", re.DOTALL)

@@ -9,8 +9,8 @@ from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.formats.file_format import Decoded
 from headrace.formats.json.decoders import decoder_of, lines_of
-from headrace.formats.json.documents import BOM, refuse_deep
-from headrace.formats.lines.format import LineFormat, type_of_fields
+from headrace.formats.json.documents import refuse_deep
+from headrace.formats.lines.format import BOM, LineFormat, type_of_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

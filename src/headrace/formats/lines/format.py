@@ -29,7 +29,7 @@ _SAMPLE_BYTES = 1 << 16
 _BYTES_PER_COMPRESSED_BYTE = 4
 
 BOM = b"\xef\xbb\xbf"
-"""What may stand at the beginning of a text in UTF-8, and is no character of it."""
+"""The byte order mark, which may precede a text in UTF-8 and is not part of it."""
 
 DEFAULT_MAX_LINE_BYTES = 64 << 20
 """A longer line is a bad record; the limit keeps a file without newlines from filling the memory."""

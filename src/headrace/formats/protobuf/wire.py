@@ -143,7 +143,7 @@ class WireFormat:
 
 
 def _may_go_back(messages: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which may have a length so close to 2**64 that what is behind it would be before it: ten bytes behind a tag."""
+    """Find messages with a length so close to 2**64 that adding it would lead back: ten bytes behind a tag."""
     found = np.zeros(len(messages), np.bool_)
     _, offsets, buffer = messages.buffers()
     bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1]

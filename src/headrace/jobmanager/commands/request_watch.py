@@ -79,7 +79,7 @@ class RequestWatch:
         try:
             self._mark.remove()
         except OSError as failed:
-            logger.info("that the job has ended is not noted in its directory: %s", failed)
+            logger.info("the file that says that the job runs could not be removed: %s", failed)
 
     def _is_plain_stop(self, request: JobRequest) -> bool:
         """Whether a request wants no more than that the job stops."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def aged(meta: dict[str, Any], batch: pa.RecordBatch) -> dict[str, Any]:
     """The ``meta`` of a run with these rows: it says when half of the elements will have expired, if ever."""
-    known = {entry: said for entry, said in meta.items() if entry != HALF_EXPIRED}
+    known = _without_age(meta)
     if scale_of(meta) is None or EXPIRY not in batch.schema.names:
         return known
     expiries = batch.column(EXPIRY)
