@@ -168,7 +168,7 @@ def test_whole_numbers_of_canal_are_spelled_as_in_other_json(kind: Any) -> None:
                 ],
                 "no image of the row as it is": [debezium(OLD, None, "u"), debezium(None, None, "c")],
                 "'x' is none of c, r, u, d": [debezium(OLD, NEW, "x")],
-                "None is none of": [debezium(OLD, NEW, None), {}, {"payload": debezium(None, OLD, "c")}],
+                "says it, one of c, r": [debezium(OLD, NEW, None), {}, {"payload": debezium(None, OLD, "c")}],
                 r"\[\] is not an object": [b"[]"],
                 "field 'after.id': \"x\" is not a whole number": [debezium(None, {"id": "x"}, "c")],
             },

@@ -32,6 +32,7 @@ class Operation(enum.IntEnum):
     DELETE = 3
 
 
+_NO_OPERATION: Final = "the message does not say what has happened to the row, or not where the format says it"
 _NO_BEFORE: Final = (
     "there is no image of the row as it was: have the database tell it (of Postgres with ALTER TABLE ... REPLICA "
     "IDENTITY FULL)"
@@ -97,7 +98,8 @@ def changelog(
     unknown = operations == Operation.UNKNOWN
     rejected: dict[int, str] = {}
     for index in np.flatnonzero(no_before | no_after | unknown).tolist():
-        told = f"{names[index].as_py()!r} is none of {', '.join(known)}"
+        name, choices = names[index].as_py(), ", ".join(known)
+        told = f"{name!r} is none of {choices}" if name is not None else f"{_NO_OPERATION}, one of {choices}"
         reason = told if unknown[index] else _NO_BEFORE if no_before[index] else _NO_AFTER
         rejected.setdefault(int(messages[index]), reason)
     good = np.isin(messages, list(rejected), invert=True) & (operations > Operation.NOTHING)
