@@ -220,6 +220,8 @@ def test_lines_become_rare_while_nothing_happens(
         "no job has begun yet: starting Spark, master local[2], 6.0 s",
         "no job has begun yet: starting Spark, master local[2], 17.0 s",
     ]
+    listener.start_failed()
+    assert said_within(600) == []
     listener.job_started(JobStart("j", "id"))
     assert said_within(5) == []
     assert said_within(15) == ["j: no epoch yet, 6.0 s after its start", "j: no epoch yet, 17.0 s after its start"]

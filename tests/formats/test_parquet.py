@@ -205,6 +205,12 @@ def test_batches_are_put_together(tmp_path: Path) -> None:
     assert pq.ParquetFile(path).metadata.num_row_groups == 1
 
 
+@pytest.mark.parametrize("columns", [Types.ROW_NAMED(["a"], [int]), "a", [1]], ids=["a type", "a name", "numbers"])
+def test_columns_are_names(columns: Any) -> None:
+    with pytest.raises(InvalidTypeError, match=r"give a list of the names of columns; .* goes to type_info="):
+        ParquetFormat(columns)
+
+
 def test_columns_may_be_renamed(tmp_path: Path) -> None:
     kind = Types.ROW_NAMED(["a", "b"], [Types.INT(), str])
     run = SinkRun(sink(tmp_path, ParquetBulkWriters.for_row_type(kind)), Types.TUPLE([int, str]))

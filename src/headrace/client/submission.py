@@ -84,7 +84,12 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
     listener = _listener(configuration)
     with _announced(configuration):
-        client = JobClient(_job_manager(graph, configuration, job_name, listener))
+        try:
+            client = JobClient(_job_manager(graph, configuration, job_name, listener))
+        except BaseException:
+            if listener is not None:
+                listener.start_failed()
+            raise
     client.start()
     return client
 

@@ -283,6 +283,7 @@ def _written(
     While a process stands still, others may take what it has not named for that of a dead one, and remove it. The open
     file has its content all the same, which is written anew.
     """
+    kept, size = -1, 0
     with contextlib.ExitStack() as stack:
         for left in range(_TRIES, 0, -1):
             temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -293,7 +294,7 @@ def _written(
                     kept = stack.enter_context(_closing(os.dup(descriptor)))
                 return name(temporary)
             except FileNotFoundError:
-                if left == 1 or temporary.exists() or not path.parent.exists():
+                if kept < 0 or left == 1 or temporary.exists() or not path.parent.exists():
                     temporary.unlink(missing_ok=True)
                     raise
                 chunks = _content(kept, size)

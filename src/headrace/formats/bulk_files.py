@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING, ClassVar, Final, Self
@@ -80,7 +81,7 @@ class ColumnFileFormat(SelfDescribingFormat):
     def __init__(
         self, columns: Sequence[str] | None, type_info: TypeInformation | type | None, *, case_sensitive: bool
     ) -> None:
-        self._columns = None if columns is None else tuple(columns)
+        self._columns = _names(columns)
         self._type = None if type_info is None else Types.of(type_info)
         self._case_sensitive = case_sensitive
 
@@ -97,6 +98,17 @@ class ColumnFileFormat(SelfDescribingFormat):
         resolved = copy(self)
         resolved._type = type_of_schema(pa.schema([found.field(name) for name in chosen]))
         return resolved
+
+
+def _names(columns: object) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    names = tuple(columns) if isinstance(columns, Iterable) and not isinstance(columns, str) else (columns,)
+    if isinstance(columns, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(
+            f"columns is {columns!r}: give a list of the names of columns; the type of records goes to type_info="
+        )
+    return names
 
 
 class ColumnWriterFactory(BulkWriterFactory):

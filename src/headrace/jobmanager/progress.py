@@ -161,6 +161,9 @@ class JobListener:
     def starting(self, what: str) -> None:
         """Something that takes seconds is started for the job, and the job after it; called by who submits it."""
 
+    def start_failed(self) -> None:
+        """The job does not begin, since something that it needs could not be started; the caller raises the error."""
+
     def job_started(self, start: JobStart) -> None:
         """The job is about to run its first epoch."""
 

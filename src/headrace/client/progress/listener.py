@@ -169,6 +169,10 @@ class LineListener(ProgressListener):
             self._waiting_since = self._clock()
             self._begin_looking()
 
+    def start_failed(self) -> None:
+        self._waiting_since = None
+        self.ended()
+
     def started(self) -> None:
         self._waiting_since = None
         self._begin_looking()

@@ -277,7 +277,7 @@ class BigDecHandler(BasicHandler):
     def stored_text(self, array: pa.Array) -> str:
         return stored_text(array)
 
-    text_pattern = re.compile(r"(?ia:[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|s?nan[0-9]*|inf(?:inity)?))")
+    text_pattern = re.compile(r"(?ia:[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|nan[0-9]*|inf(?:inity)?))")
     text_form = "a decimal number such as 12.5, whose exponent stands for 1,000 digits at most"
 
     def parse_matching(self, text: str) -> Decimal:
