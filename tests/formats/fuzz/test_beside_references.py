@@ -1,24 +1,36 @@
-"""Messages as other libraries read and write them: Google's of Protobuf, orjson, fastavro, Python's csv."""
+"""Messages and files as other libraries read and write them: Google's of Protobuf, Python's csv, xz, gzip and bzip2."""
 
 from __future__ import annotations
 
+import bz2
 import csv
+import gzip
 import io
+import lzma
 import struct
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.common import CsvRowDeserializationSchema, CsvRowSerializationSchema, Row, Types
 from headrace.common.typeinfo import RowTypeInfo
+from headrace.datastream.formats.schema_registry import ConfluentRegistryAvroDeserializationSchema
+from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.csv import CsvFormat
 from headrace.formats.protobuf import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from tests.connectors.harness import batch_of
-from tests.formats.fuzz.test_fuzzed_messages import verdicts
+from tests.formats.fuzz.message_formats import FORMATS
+from tests.formats.fuzz.reading_damage import records_of
+from tests.formats.fuzz.test_fuzzed_messages import verdicts, written
 from tests.formats.fuzz.values import TEXTS, damaged, fuzzing
 from tests.formats.protobuf_messages import class_of, file_of
+from tests.formats.registry_server import Registry, serving
 
 
 def _whole(bits: int, signed: bool) -> st.SearchStrategy[int]:
@@ -241,3 +253,54 @@ def test_odd_csv_beside_pythons_csv(message: str, count: int) -> None:
         assert [repr(_row(row)) for row in theirs] == records
     else:
         assert reason is None or len(theirs) != 1 or len(theirs[0]) != count or {*'\r\n"'} & {*message}
+
+
+@pytest.mark.parametrize("suffix", ["", ".xz"])
+@given(data=st.data(), count=st.integers(1, 3), parts=st.integers(1, 4))
+@fuzzing(6)
+def test_csv_files_of_several_lines_a_record_beside_pythons_csv(
+    suffix: str, data: st.DataObject, count: int, parts: int
+) -> None:
+    rows = data.draw(st.lists(st.lists(CSV_TEXTS, min_size=count, max_size=count), min_size=1, max_size=6))
+    out = io.StringIO(newline="")
+    csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator=data.draw(st.sampled_from(["\n", "\r\n"]))).writerows(rows)
+    text = out.getvalue() if data.draw(st.booleans()) else out.getvalue().rstrip("\r\n")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"a.csv{suffix}"
+        path.write_bytes(lzma.compress(text.encode()) if suffix else text.encode())
+        found, rejected, damage = records_of(path, parts, CsvFormat(_strings(count), multiline=True))
+    assert (list(map(repr, found)), rejected, damage) == ([repr(_row(row)) for row in rows], [], [])
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz"])
+@given(lines=st.lists(TEXTS.filter(lambda text: not {*"\r\n"} & {*text})), parts=st.integers(1, 4))
+@fuzzing(6)
+def test_lines_of_text_are_those_of_python(suffix: str, lines: list[str], parts: int) -> None:
+    text = "".join(f"{line}\n" for line in lines).encode()
+    compress: Any = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[suffix]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"a.txt{suffix}"
+        path.write_bytes(compress(text))
+        found, rejected, damage = records_of(path, parts)
+    expected = [line.removeprefix("\ufeff") if number == 0 else line for number, line in enumerate(lines)]
+    assert (found, rejected, damage) == (expected, [], [])
+
+
+@given(data=st.data())
+@fuzzing(6)
+def test_messages_with_a_schema_of_a_registry_are_those_of_avro(data: st.DataObject) -> None:
+    fmt = FORMATS["avro"]
+    kind, _, messages = data.draw(written(fmt))
+    with serving(Registry()) as registry:
+        number = registry.register("fuzz", str(avro_schema_of(kind)))
+        reader = ConfluentRegistryAvroDeserializationSchema(registry.url, avro_schema_of(kind))
+        framed = [b"\x00" + number.to_bytes(4, "big") + message for message in messages]
+        plain = verdicts(fmt.reader(kind), messages)
+        assert [len(records) for records, _ in verdicts(reader, framed)] == [len(records) for records, _ in plain]
+        odd = [data.draw(damaged(message)) for message in framed]
+        each = [verdicts(reader, [message])[0] for message in [*odd, *framed]]
+        assert verdicts(reader, [*odd, *framed] * 2) == each * 2
+        for message, (records, reason) in zip(odd, each, strict=False):
+            assert bool(records) != bool(reason)
+            if message[:5] != framed[0][:5]:
+                assert reason is not None or message[:1] == b"\x00"

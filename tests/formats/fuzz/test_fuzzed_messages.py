@@ -26,7 +26,7 @@ from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
 from headrace.formats.avro.types import avro_schema_of
 from tests.connectors.harness import batch_of
 from tests.formats.fuzz.message_formats import FORMATS, RAW, MessageFormat, binary
-from tests.formats.fuzz.values import damaged, fuzzing, row_types, rows_of
+from tests.formats.fuzz.values import VALUES, damaged, fuzzing, row_types, rows_of
 
 Verdict = tuple[list[str], str | None]
 """What comes of a message: its records as text, since NaN is not itself, and why it is a bad one."""
@@ -143,6 +143,23 @@ def test_another_column_changes_no_value(name: str, data: st.DataObject) -> None
         if b"added" not in b"".join(messages):
             assert (reason is None) == (other is None), (reason, other)
             assert [text.replace(", added=None)", ")") for text in found] == records
+
+
+@pytest.mark.parametrize("name", ["csv", "protobuf"])
+@given(data=st.data())
+@fuzzing(4)
+def test_another_column_that_messages_have_changes_no_value(name: str, data: st.DataObject) -> None:
+    fmt = FORMATS[name]
+    kind, rows, messages = data.draw(written(fmt))
+    more = data.draw(st.sampled_from(sorted(fmt.types, key=lambda of: of.name)))
+    wider = Types.ROW_NAMED([*kind.field_names, "added"], [*kind.field_types, BasicTypeInfo(more)])
+    assert isinstance(wider, RowTypeInfo)
+    added = [Row(**row.as_dict(), added=data.draw(VALUES[more])) for row in rows]
+    longer = fmt.writer(wider).serialize_batch(batch_of(wider, added)).to_pylist()
+    narrow, wide = verdicts(fmt.reader(kind), messages), verdicts(fmt.reader(wider), longer)
+    assert [reason for _, reason in wide] == [reason for _, reason in narrow] == [None] * len(rows)
+    for (records,), (found,) in zip((each for each, _ in narrow), (each for each, _ in wide), strict=True):
+        assert found.startswith(records.removesuffix(")")), (found, records)
 
 
 @given(data=st.data())
