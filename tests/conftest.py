@@ -11,6 +11,8 @@ import hypothesis
 import pytest
 from rich.console import Console
 
+from tests.draws import draws
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from tests.storage.s3_server import S3Server
 
 # A machine may be slow; no test asserts a time.
-hypothesis.settings.register_profile("headrace", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "headrace", deadline=None, max_examples=draws(100), suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("headrace")
 
 
