@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headrace.broker.cluster import KafkaCluster
 from headrace.common import (
@@ -110,20 +110,27 @@ def totals(bootstrap_servers: str) -> None:
 
 def consume(bootstrap_servers: str) -> Iterator[str]:
     """What is in the topic of totals."""
-    settings = {"bootstrap.servers": bootstrap_servers, "group.id": "reader", "isolation.level": "read_committed"}
-    consumer = Consumer(settings | {"enable.partition.eof": True})
-    partitions = consumer.list_topics(TOTALS).topics[TOTALS].partitions
-    consumer.assign([TopicPartition(TOTALS, number, 0) for number in partitions])
-    left = len(partitions)
-    while left:
-        message = consumer.poll(60)
+    reader = {"bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
+    everything, committed = (
+        Consumer(reader | {"isolation.level": level}) for level in ("read_uncommitted", "read_committed")
+    )
+    partitions = [
+        TopicPartition(TOTALS, number, 0) for number in committed.list_topics(TOTALS).topics[TOTALS].partitions
+    ]
+    ends = {each.partition: everything.get_watermark_offsets(each, 60)[1] for each in partitions}
+    committed.assign(partitions)
+    while ends:
+        message = committed.poll(60)
         if message is None:
             raise TimeoutError("no broker answers")
-        if message.error() is not None:  # a partition is at its end
-            left -= 1
-        else:
+        if message.error() is None:
             yield message.value().decode()
-    consumer.close()
+        elif message.error().code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(message.error())
+        elif message.offset() >= ends[message.partition()]:  # not where a transaction is about to be committed
+            del ends[message.partition()]
+    committed.close()
+    everything.close()
 
 
 def main() -> None:

@@ -60,10 +60,10 @@ def test_what_others_have_brought_in_is_no_leftover(
 
 
 @pytest.mark.parametrize("call", ["link", "replace"])
-def test_one_whose_unfinished_file_was_removed_by_who_took_over_says_so(
+def test_one_whose_unfinished_file_was_removed_by_who_took_over_is_superseded(
     call: str, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stood still before its manifest, or the note of it, got its name."""
+    """It stood still before its manifest, or the note of it, got its name; it writes no other manifest."""
     CheckpointStore(folder).write(manifest(1))
     slow, original = CheckpointStore(folder), getattr(os, call)
 
@@ -77,8 +77,13 @@ def test_one_whose_unfinished_file_was_removed_by_who_took_over_says_so(
         original(source, target)
 
     monkeypatch.setattr(os, call, after_a_pause)
+
+    def goes_on() -> None:
+        mine = slow.take_over(manifest(1))
+        slow.write(replace(mine, epoch=mine.epoch + 1))
+
     with pytest.raises(JobSupersededError, match="another job manager has taken over"):
-        slow.take_over(manifest(1))
+        goes_on()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_help_shows_what_is_in_brackets() -> None:
             shown = invoke(*path, "--help").output
             assert all(name.replace("\\", "") in shown for name in names)
     assert found[("kafka",)] == ["headrace\\[kafka-broker]"]
-    assert "needs headrace[kafka-broker]" in re.sub(r"[\s│]+", " ", invoke("--help").output)
+    assert "needs headrace[kafka-broker]" in re.sub(r"(\x1b\[[0-9;]*m|[\s│])+", " ", invoke("--help").output)
 
 
 def test_run_runs_a_program_and_says_how_it_went(script: Callable[..., Path]) -> None:

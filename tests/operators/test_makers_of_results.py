@@ -232,7 +232,7 @@ def test_batches_together_know_of_each_row_who_has_made_it() -> None:
     assert len(both.blame.makers) == 2, "slices of one batch have the same"
     for row, function in zip(both.rows, (itself, twice, twice, itself), strict=True):
         error = InvalidTypeError("wrong")
-        error.record = row
+        error.record, error.without_row = row, "wrong"
         assert f"in {function.__name__}\n" in str(both.blame(error))
 
 

@@ -171,7 +171,7 @@ def test_builders_are_called_by_name(made: Any, expected: type) -> None:
     assert type(made.build()) is expected
 
 
-def test_a_split_assigner_is_accepted_and_a_name_as_dead_letter_is_not(tmp_path: Path) -> None:
+def test_a_split_assigner_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a\n")
     builder = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path / "in.txt"))
     builder.set_file_enumerator(FileEnumeratorProvider.default_splittable_file_enumerator())

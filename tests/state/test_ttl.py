@@ -300,7 +300,7 @@ def test_nonsense_is_refused() -> None:
         StateTtlConfig.new_builder(0).build()
     with pytest.raises(InvalidProgramError, match="enable_time_to_live takes a StateTtlConfig, not 5"):
         value().enable_time_to_live(5)
-    with pytest.raises(InvalidProgramError, match=r"takes a StateTtlConfig, not a Builder: call its build\(\)"):
+    with pytest.raises(InvalidProgramError, match=r"not a StateTtlConfigBuilder: call its build\(\)"):
         value().enable_time_to_live(StateTtlConfig.new_builder(1))
     with pytest.raises(InvalidProgramError, match="create_accumulator"):
         AggregatingStateDescriptor("a", object())

@@ -54,11 +54,12 @@ class Topic(TopicDriver):
     def make(self, partitions: int = 1, **config: str) -> None:
         names = {name.replace("_", "."): value for name, value in config.items()}
         # As many replicas as the cluster has by default
-        self.admin.create_topics([NewTopic(self.name, partitions, config=names)])[self.name].result(_PATIENCE)
+        made = self.admin.create_topics([NewTopic(self.name, partitions, config=names)], request_timeout=_PATIENCE)
+        made[self.name].result()
         self._await(partitions)
 
     def delete(self) -> None:
-        self.admin.delete_topics([self.name])[self.name].result(_PATIENCE)
+        self.admin.delete_topics([self.name], request_timeout=_PATIENCE)[self.name].result()
         self._await(0)
 
     def grow(self, partitions: int) -> None:
