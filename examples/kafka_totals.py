@@ -109,7 +109,7 @@ def totals(bootstrap_servers: str) -> None:
 
 
 def consume(bootstrap_servers: str) -> Iterator[str]:
-    """What is in the topic of totals."""
+    """Read all committed totals."""
     reader = {"bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
     everything, committed = (
         Consumer(reader | {"isolation.level": level}) for level in ("read_uncommitted", "read_committed")

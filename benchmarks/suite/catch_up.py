@@ -105,7 +105,7 @@ class LimitBenchmark:
 
 
 class NeighbourBenchmark:
-    """What share of its throughput a job keeps beside a neighbour, of what the neighbour leaves it."""
+    """Throughput beside a busy neighbor, relative to the processor time that the neighbor leaves."""
 
     name = "neighbour"
     title = "Catching up with a backlog, beside a neighbour that takes a core and a half in bursts"

@@ -102,14 +102,14 @@ class Layout(ABC):
 
     @abstractmethod
     def _mask_of_unreadable(self, batch: pa.RecordBatch) -> Mask | None:
-        """Which records of a batch are unreadable; None where none is."""
+        """Return a mask of the unreadable records of a batch, or None when there are none."""
 
     @abstractmethod
     def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
         """Why the only record of a batch is unreadable."""
 
     def _decoded(self, decode: Callable[..., list[Any]], batch: pa.RecordBatch, *more: Any) -> list[Any]:
-        """What a function makes of the arrays of a batch."""
+        """Decode the arrays of a batch, and name the record and field that cannot be decoded."""
         arrays = self.arrays(batch)
         try:
             with gc_paused():

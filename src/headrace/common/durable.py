@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TRIES: Final = 10
-"""How often a file is written anew that others have removed before it had its name."""
+"""Attempts to write a file whose temporary name other processes remove."""
 
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -317,7 +317,7 @@ def _fill(descriptor: int, chunks: Iterable[Buffer], path: Path, *, durable: boo
 
 
 def _content(descriptor: int, size: int) -> Iterator[bytes]:
-    """What is in an open file."""
+    """Return the content of an open file."""
     for at in range(0, size, _BLOCK_BYTES):
         yield os.pread(descriptor, _BLOCK_BYTES, at)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 _SHOWN: Final = 200
-"""How many characters of a bad value a reason shows."""
+"""Characters of a bad value that a reason shows."""
 
 
 class BadValueError(ValueError):

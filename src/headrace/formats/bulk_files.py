@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 WAY_OUT: Final = "call set_dead_letter() on the builder that FileSource.for_bulk_file_format() gives"
-"""What to do to go on without records that cannot be read."""
+"""Advice on how to continue without unreadable records."""
 
 
 class SelfDescribingFormat(BulkFormat):

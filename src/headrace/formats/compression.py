@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.storage.files import InputFile
 
 DAMAGED: Final = (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException)
-"""What is raised by what decompresses damaged data."""
+"""Errors that decompressors raise for damaged data."""
 
 _COMPRESSIONS: Final = {
     ".gz": "gzip",

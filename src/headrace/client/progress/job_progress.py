@@ -115,7 +115,7 @@ class JobProgress:
 
     @property
     def silence(self) -> str:
-        """How long the job's last epoch, or its start, is ago; empty when it is no long time."""
+        """Time since the last epoch, or since the start; empty when that is recent."""
         seconds = self.clock() - self.advanced
         if seconds < _SILENCE_SECONDS:
             return ""

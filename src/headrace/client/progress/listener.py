@@ -30,7 +30,7 @@ LINE_SECONDS: Final = 5.0
 """How often a job says where it is, when it says so in lines."""
 
 _LONGEST_LINE_SECONDS: Final = 300.0
-"""How often while nothing happens: each time it waits twice as long, up to this."""
+"""Longest pause between lines while nothing happens; each pause is twice the last one."""
 
 _LOOK_SECONDS: Final = 1.0
 
@@ -201,7 +201,7 @@ class LineListener(ProgressListener):
             self.say(f"no job has begun yet: starting {self._starting}, {wording.span(self._clock() - since)}")
 
     def _is_due(self, job: str, began: float, *, happens: bool = False) -> bool:
-        """Whether a line is due; what happens counts as news, and the next line is due soon."""
+        """Return whether a line is due. An event resets the pause to its shortest."""
         with self._pace_lock:
             now = self._clock()
             said, pause = self._paces.get(job, (began, LINE_SECONDS))

@@ -130,7 +130,7 @@ class BasicHandler(TypeHandler):
 
 
 def refused_by(convert: Callable[[Any], Any], array: pa.Array) -> Mask | None:
-    """Of which values, one by one, a function makes nothing."""
+    """Return a mask of the values that a function refuses, called one by one, or None."""
     mask = np.fromiter((not _is_taken(convert, value) for value in array.to_pylist()), np.bool_, len(array))
     return mask if mask.any() else None
 

@@ -150,7 +150,7 @@ def _parts_of(array: pa.Array, child: pa.Array) -> pa.Array:
 
 
 def _with_any(array: pa.Array, parts: Mask | None) -> Mask | None:
-    """Which values have any of some of their parts."""
+    """Return a mask of the values that contain a marked part."""
     if parts is None:
         return None
     offsets, before = array.offsets.to_numpy(), np.concatenate(([0], np.cumsum(parts)))

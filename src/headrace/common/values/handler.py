@@ -226,7 +226,7 @@ def valid_mask(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def any_of(masks: Sequence[Mask | None]) -> Mask | None:
-    """Which are in any of some masks; None where they are in none."""
+    """Combine masks with a logical or; None when no mask marks anything."""
     there = [mask for mask in masks if mask is not None]
     return np.logical_or.reduce(there) if there else None
 

@@ -84,7 +84,7 @@ class CharHandler(StringHandler):
 
 
 def _is_ascii(array: pa.Array) -> bool:
-    """Whether all bytes are known to be; quickly."""
+    """Return whether all bytes are ASCII."""
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return True

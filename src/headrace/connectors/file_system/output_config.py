@@ -32,12 +32,12 @@ class OutputFileConfig:
             self._suffix: str | None = None
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """What names begin with."""
+            """Prefix of the names."""
             self._prefix = prefix
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """What names end with."""
+            """Suffix of the names."""
             self._suffix = suffix
             return self
 

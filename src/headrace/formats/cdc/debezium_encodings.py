@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import RowTypeInfo
 
 NANOS: Final = {"ms": 1_000_000, "us": 1_000, "ns": 1}
-"""How many nanoseconds a unit of time has."""
+"""Nanoseconds per unit of time."""
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _DAY: Final = 86_400

@@ -334,7 +334,7 @@ class CsvDecoder:
                     raise ValueError("there is a carriage return outside quotes")
 
     def _records_in(self, data: bytes, ends: list[int] | None) -> int:
-        """How many records there are to be, one for each line that is not empty."""
+        """Return the expected number of records: one for each line that is not empty."""
         if ends is not None:
             spans = pairwise([0, *ends])
             return sum(1 for start, end in spans if end - start > 2 or data[start:end].strip(b"\r\n"))
@@ -389,7 +389,7 @@ class CsvDecoder:
 
 
 def boundary_of(schema: CsvSchema) -> Boundary:
-    """What ends a record where values may hold newlines."""
+    """Return the boundary that ends records whose values may contain newlines."""
     if schema.quote is None and schema.escape is None:
         return Newlines()
     return NewlinesOutsideQuotes(schema.quote, schema.delimiter, schema.escape, comments=schema.comments)
@@ -452,7 +452,7 @@ def _may_be_hexadecimal(data: bytes) -> bool:
 
 
 def _blank_lines(data: bytes) -> int:
-    """How many lines of data that end with a newline hold nothing."""
+    """Count the empty lines of data that ends with a newline."""
     return sum(1 for _ in _BLANK.finditer(data)) - 1  # `$` also matches after the last newline
 
 

@@ -71,7 +71,7 @@ class ColumnReader(ABC):
 
 @lru_cache(maxsize=1024)
 def reader_of(kind: TypeInformation) -> ColumnReader:
-    """What reads the values of a type."""
+    """Reads the values of one type."""
     if isinstance(kind, CompositeTypeInfo):
         return RecordReader(kind)
     if isinstance(kind, SequenceTypeInfo):

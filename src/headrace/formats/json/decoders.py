@@ -189,7 +189,7 @@ def _refuse_what_only_arrow_takes(data: pa.Buffer, starts: Places, ends: Places)
 
 
 def _lines_in(data: bytes) -> tuple[Places, Places]:
-    """Where lines begin and end, without what ends them."""
+    """Return where lines begin and end, line ends excluded."""
     characters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(characters == ord("\n"))
     starts = np.append(0, ends + 1)
@@ -206,7 +206,7 @@ def _offsets(messages: pa.Array) -> Places:
 
 
 def _are_braced(data: pa.Buffer, starts: Places, ends: Places) -> bool:
-    """Whether each document begins with an opening brace and ends with a closing one."""
+    """Return whether each document begins with an opening and ends with a closing brace."""
     if not len(starts) or (ends <= starts).any():
         return False
     characters = np.frombuffer(data, np.uint8)

@@ -70,7 +70,7 @@ def refuse_deep(message: bytes) -> None:
 
 
 def is_spelled_whole(number: str) -> bool:
-    """Whether a number has neither a fraction nor an exponent."""
+    """Return whether a number has neither a fraction nor an exponent."""
     return number.removeprefix("-").isdigit()
 
 

@@ -41,7 +41,7 @@ class RequestWatch:
         self._mark = RunningMark(self._folder, STARTING)
         self._has_begun = False
         self.stopped_by = ""
-        """Which request has the job end; empty for none."""
+        """The request that makes the job end, or an empty string."""
 
     def begin(self, generation: int) -> None:
         """The job has started, and says so to whoever asks for it."""
@@ -82,7 +82,7 @@ class RequestWatch:
             logger.info("the file that says that the job runs could not be removed: %s", failed)
 
     def _is_plain_stop(self, request: JobRequest) -> bool:
-        """Whether a request wants no more than that the job stops."""
+        """Return whether a request only stops the job."""
         return request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
 
     def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
