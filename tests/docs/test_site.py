@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import DOCS, README, ROOT, pages
+from tests.docs.documents import DOCS, ROOT, pages
 
 NAVIGATION = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1].split("\n\n")[0]
 
@@ -20,13 +20,6 @@ def test_every_page_is_in_the_navigation_once() -> None:
     listed = Counter(re.findall(r"([\w/-]+\.md)$", NAVIGATION, re.MULTILINE))
     there = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
     assert listed == Counter(there)
-
-
-def test_every_page_is_in_the_list_of_the_readme() -> None:
-    chapter = README.read_text().split("\n## Documentation\n")[1].split("\n## ")[0]
-    listed = Counter(re.findall(r"\(docs/([\w/-]+\.md)\)", chapter))
-    there = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.parent.name != "reference"}
-    assert listed == Counter(there - {"index.md", "changelog.md", "contributing.md", "security.md"})
 
 
 def prose(page: Path) -> str:
