@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.log import Consumer, Log, Producer
-from headrace.log.background import MAINTENANCE
+from headrace.log.log import MAINTENANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ DOUBLING = """
     from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import Types
     from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
-    from headrace.connectors.print_sink import PrintSink
+    from headrace.connectors.driver_sink import PrintSink
     from headrace.graph import specs
     from headrace.graph.nodes import Edge
     from headrace.graph.stream_graph import StreamGraph

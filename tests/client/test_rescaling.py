@@ -14,7 +14,7 @@ import pytest
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, Time, Types, WatermarkStrategy
 from headrace.common.errors import ConfigurationError, InvalidProgramError, JobExecutionError
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import (
     CheckpointedFunction,
     FlatMapFunction,

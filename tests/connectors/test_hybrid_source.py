@@ -16,7 +16,7 @@ from headrace.connectors.collection import CollectionSource
 from headrace.connectors.datagen import DataGeneratorSource
 from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.hybrid import HybridSource, SourceSwitchContext
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Pending, ReadBudget, Source
 from headrace.datastream import OutputTag
 from headrace.storage.posix import PosixFolder

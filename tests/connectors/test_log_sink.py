@@ -29,14 +29,14 @@ from headrace.connectors.log import writer as writer_module
 from headrace.connectors.log.committer import LogCommitter, job_and_sink, producer_of
 from headrace.connectors.log.writer import StagingWriter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.log import Consumer, Log, TopicPartition
 from headrace.log import journal as journal_module
 from headrace.log import state as state_module
-from headrace.log.open_transactions import abandon, open_transactions
 from headrace.log.records import to_records
+from headrace.log.transactions import abandon, open_transactions
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
 

@@ -9,7 +9,7 @@ from headrace.common.time import Duration
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.file_system import FileSource, StreamFormat
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending, ReadBudget, Source
 from tests.connectors.harness import SourceRun
 

@@ -12,8 +12,7 @@ import pytest
 from headrace.common.errors import CommitRefusedError, OutputClosedError
 from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import CollectSink, PrintSink
 from headrace.connectors.sink import CommitterContext
 from tests.connectors.harness import SinkRun
 

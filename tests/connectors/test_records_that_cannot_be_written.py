@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from headrace.common import Configuration, Encoder, Types
 from headrace.common.batch import Batch
 from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError, UserFunctionError
-from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.file_system import FileSink
+from headrace.connectors.outgoing_messages import encode_or_reject
 from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from tests.draws import draws

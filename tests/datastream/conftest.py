@@ -11,7 +11,7 @@ import pytest
 
 from headrace.common import CompletableFuture, Configuration, JobExecutionResult, JobID, WatermarkStrategy
 from headrace.common.errors import JobCancelledError, JobExecutionError
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Boundedness
 from headrace.datastream import DataStream, StreamExecutionEnvironment
 

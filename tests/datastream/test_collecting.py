@@ -17,8 +17,7 @@ from headrace.common.errors import (
     JobExecutionError,
     UnsupportedOperationError,
 )
-from headrace.connectors.collect import CollectSink
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import CollectSink, PrintSink
 from headrace.connectors.sink import CommitterContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.graph.specs import SinkSpec

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.common import Types, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import PrintSink
 from headrace.datastream import (
     FilterFunction,
     FlatMapFunction,

@@ -14,7 +14,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.file_system import FileSink, FileSource, StreamFormat
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.formats.json import JsonLinesFormat
 from headrace.formats.text import TextLineFormat

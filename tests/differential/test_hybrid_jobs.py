@@ -9,7 +9,7 @@ import pytest
 from headrace.common import Configuration, Encoder, Types, WatermarkStrategy
 from headrace.connectors.file_system import FileSink
 from headrace.connectors.hybrid import HybridSource, SourceSwitchContext
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.functions import MapFunction

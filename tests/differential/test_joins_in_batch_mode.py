@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.common import Configuration, Types, WatermarkStrategy
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.parquet import ParquetFormat

@@ -12,7 +12,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import UserFunctionError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from tests.differential.jobs import BATCH_JOBS, IN_ORDER, JOBS
 

@@ -13,7 +13,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CorruptFileError, HeadraceError, SourceChangedError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment

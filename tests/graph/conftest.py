@@ -10,7 +10,7 @@ import pytest
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time
 from headrace.common.typeinfo import Types
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import PrintSink
 from headrace.datastream.aggregates import count, first
 from headrace.graph import specs
 from headrace.graph.keys import KeySelection

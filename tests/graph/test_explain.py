@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.common.typeinfo import Types
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import PrintSink
 from headrace.graph import specs
 from headrace.graph.diagram_mermaid import draw_mermaid
 from headrace.graph.diagram_text import draw_text

@@ -12,7 +12,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import PrintSink
 from headrace.datastream.aggregates import sum as sum_of
 from headrace.graph import specs
 from headrace.graph.keys import KeySelection

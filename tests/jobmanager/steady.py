@@ -13,7 +13,7 @@ from headrace.client.submission import blob_of, plan_graph
 from headrace.common import Configuration, WatermarkStrategy
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.ranges import plan_range
 from headrace.connectors.source import Boundedness, ReadBudget, Source, SourceReader, SourceRecords, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment

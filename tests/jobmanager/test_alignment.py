@@ -10,7 +10,7 @@ from headrace.client.submission import plan_graph
 from headrace.common import Configuration, Duration, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.sources.alignment import FIRST_RECORDS
 from tests.draws import draws

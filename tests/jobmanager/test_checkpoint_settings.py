@@ -12,7 +12,7 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.client import submission
 from headrace.common import Configuration, Types
 from headrace.common.errors import CheckpointFailedError
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.planned_job import PlannedJob

@@ -13,7 +13,7 @@ from headrace.checkpoint import failure_history
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.common import Configuration, FailureOrigin, JobFailure, Types
 from headrace.common.errors import ConfigurationError, HeadraceError, UserFunctionError
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager import failure_enricher
 from headrace.jobmanager.failure_enricher import FailureContext, FailureEnricher, labels_of, load_enrichers

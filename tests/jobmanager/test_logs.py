@@ -103,7 +103,7 @@ def test_a_job_that_is_refused_has_not_failed_at_an_epoch(caplog: pytest.LogCapt
 
 def test_threads_of_the_job_say_whose_they_are(caplog: pytest.LogCaptureFixture, monkeypatch: Any) -> None:
     """The committer's own thread warns of a commit that failed."""
-    from headrace.connectors.print_sink import _PrintCommitter
+    from headrace.connectors.driver_sink import _PrintCommitter
 
     commit, faults = _PrintCommitter.commit, [OSError("away")]
 

@@ -20,7 +20,7 @@ from headrace.checkpoint.manifest import (
 )
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.checkpoints.recovery import check_compatible, partition_contexts
 from headrace.plan.job_plan import JobPlan, PlanSettings

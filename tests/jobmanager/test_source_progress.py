@@ -10,7 +10,7 @@ from headrace.common import Configuration, WatermarkStrategy
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.typeinfo import Types
 from headrace.connectors.hybrid import HybridSource
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs.size import EpochLimits, EpochSizer

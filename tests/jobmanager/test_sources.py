@@ -118,7 +118,7 @@ class _Hungry(ManualSource):
 
 
 def coordinator(source: ManualSource) -> SourceCoordinator:
-    from headrace.connectors.collect import CollectSink
+    from headrace.connectors.driver_sink import CollectSink
     from headrace.datastream import StreamExecutionEnvironment
     from headrace.plan.job_plan import PlanSettings
     from headrace.plan.planner import plan_job

@@ -10,13 +10,12 @@ import pytest
 
 from headrace.common.topic_partition import TopicPartition
 from headrace.log import maintenance
-from headrace.log.background import MAINTENANCE, BackgroundRounds
 from headrace.log.consumer import Consumer
 from headrace.log.journal import Journal
-from headrace.log.log import Log
-from headrace.log.maintenance_claim import MaintenanceClaim
+from headrace.log.log import MAINTENANCE, BackgroundRounds, Log
 from headrace.log.producer import Producer
 from headrace.log.records import ConsumerRecord
+from headrace.log.store import MaintenanceClaim
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)

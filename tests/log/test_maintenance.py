@@ -7,8 +7,8 @@ import pytest
 
 from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError, ProducerFencedError
 from headrace.common.topic_partition import TopicPartition
-from headrace.log import compaction, merging
 from headrace.log import journal as journal_module
+from headrace.log import maintenance
 from headrace.log import state as state_module
 from headrace.log.commits import Author
 from headrace.log.log import Log
@@ -153,8 +153,8 @@ def test_compaction_leaves_the_latest_of_each_key(log: Log, clock: Clock) -> Non
 
 
 def test_a_large_partition_is_compacted_piece_by_piece(log: Log, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "_AT_ONCE_BYTES", 200)
-    monkeypatch.setattr(compaction, "_GROUPED_ROWS", 10)
+    monkeypatch.setattr(maintenance, "_AT_ONCE_BYTES", 200)
+    monkeypatch.setattr(maintenance, "_GROUPED_ROWS", 10)
     log.create_topic("one", config={"cleanup.policy": "compact"})
     records = [(f"k{number % 7}", None if number % 11 == 0 else f"{number}") for number in range(100)]
     for start in range(0, 100, 4):

@@ -6,8 +6,8 @@ import pytest
 
 from headrace.common.errors import LogError, ProducerFencedError
 from headrace.log.log import Log
-from headrace.log.open_transactions import abandon, open_transactions
 from headrace.log.producer import Producer
+from headrace.log.transactions import abandon, open_transactions
 
 LARGE = b"x" * 100_000
 

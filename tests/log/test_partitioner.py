@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.log.partitioner import Partitioner, murmur2
+from headrace.log.accumulator import Partitioner, murmur2
 from tests.draws import draws
 
 

@@ -24,12 +24,12 @@ from headrace.common.errors import (
     UnknownTopicError,
 )
 from headrace.common.topic_partition import TopicPartition
-from headrace.log import accumulator, fetcher, producer_batch
+from headrace.log import accumulator
 from headrace.log import producer as producer_module
+from headrace.log.accumulator import ProducerBatch
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.producer_batch import ProducerBatch
 from headrace.log.records import ConsumerRecord
 from tests.draws import draws
 
@@ -189,7 +189,7 @@ def test_what_does_not_fit_into_one_batch_is_appended_all_the_same(
 ) -> None:
     """A table has more than 2 GiB of values where it cannot be put together to one batch."""
     monkeypatch.setattr(producer_module, "batches_of", lambda table: table.to_batches())
-    monkeypatch.setattr(producer_batch, "_JOINED_BYTES", 0)
+    monkeypatch.setattr(accumulator, "_JOINED_BYTES", 0)
     table = pa.concat_tables([pa.table({"value": ["1", "2"]}), pa.table({"value": ["3"]})])
     with Producer(log) as producer:
         producer.append(topic, table)
@@ -211,7 +211,7 @@ def test_a_large_append_becomes_several_segments(log: Log, topic: str) -> None:
 
 
 def test_what_is_more_than_a_batch_can_hold_comes_with_the_next_poll(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetcher, "_POLL_BYTES", 2_000)
+    monkeypatch.setattr("headrace.log.consumer._POLL_BYTES", 2_000)
     log.create_topic("three", 3)
     with Producer(log) as producer:
         for partition in range(3):

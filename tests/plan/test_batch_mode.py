@@ -8,7 +8,7 @@ import pytest
 
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.streams.windowed_stream import WindowedStream

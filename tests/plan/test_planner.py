@@ -8,7 +8,7 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count, first
 from headrace.datastream.streams.data_stream import DataStream

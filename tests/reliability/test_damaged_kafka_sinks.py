@@ -18,7 +18,7 @@ pytest.importorskip("jgo")
 
 from headrace.common.errors import CommitRefusedError, HeadraceError
 from headrace.connectors.kafka import MissingMarker
-from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.transactions import staging_writer
 from headrace.connectors.kafka.transactions.markers import read_marker
 from tests.connectors.kafka.topics import Topic

@@ -19,7 +19,7 @@ from headrace.client.job_client import JobClient
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointError, InfrastructureError, JobExecutionError, JobSupersededError
 from headrace.common.time import Duration
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.file_system import StreamFormat
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink

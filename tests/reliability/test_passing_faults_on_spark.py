@@ -13,7 +13,7 @@ from headrace.checkpoint.store import CheckpointStore
 from headrace.cli.main import app
 from headrace.common import Configuration, Types
 from headrace.common.errors import UserFunctionError
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.client.job_client import JobClient
 from headrace.common import Configuration, JobStatus, WatermarkStrategy
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records

@@ -12,7 +12,7 @@ import pytest
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import EnumeratorContext, SplitEnumerator
 from headrace.datastream.aggregates import count
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext

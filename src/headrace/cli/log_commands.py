@@ -22,9 +22,9 @@ from headrace.common.errors import ConfigurationError, HeadraceError
 from headrace.connectors.log.committer import job_and_sink
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
-from headrace.log.open_transactions import abandon as abandon_open
-from headrace.log.open_transactions import open_transactions
 from headrace.log.producer import Producer
+from headrace.log.transactions import abandon as abandon_open
+from headrace.log.transactions import open_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from headrace.common.topic_partition import TopicPartition
-    from headrace.log.open_transactions import OpenTransaction
     from headrace.log.records import ConsumerRecord
+    from headrace.log.transactions import OpenTransaction
 
 
 def telling(command: Callable[[], None]) -> int:

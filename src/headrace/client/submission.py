@@ -24,7 +24,7 @@ from headrace.common.errors import CheckpointStorageError, ConfigurationError, H
 from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.planned_job import PlannedJob

@@ -107,7 +107,7 @@ CONNECTORS: Final = PluginGroup(
     Connector,
     {
         "filesystem": "headrace.connectors.file_system.connector:FileSystem",
-        "print": "headrace.connectors.print_sink:Print",
+        "print": "headrace.connectors.driver_sink:Print",
     },
 )
 """All connectors that are there."""

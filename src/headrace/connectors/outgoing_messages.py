@@ -9,28 +9,128 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import (
+    CheckpointError,
+    CommitRefusedError,
+    InfrastructureError,
+    InvalidTypeError,
+    StateError,
+)
 from headrace.common.message_headers import checked_headers, headers_to_array
+from headrace.common.metadata import row_type
+from headrace.common.other_names import alike
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
-from headrace.connectors.dead_letters import encode_or_reject
-from headrace.connectors.key_fields import KeyFields
+from headrace.common.typeinfo import CompositeTypeInfo, Types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.dead_letters import Reject
+
+
+T = TypeVar("T")
+
+NOT_OF_THE_RECORDS = (InfrastructureError, CheckpointError, CommitRefusedError, StateError, OSError)
+"""All else that a writer raises comes from records that do not fit, or from an encoder, say, of the user."""
+
+
+class Reject(Protocol):
+    """Sends a record to the dead letters of a sink."""
+
+    def __call__(self, record: Any, error: Exception) -> None:
+        """Say why a record cannot be written; within ``write()`` only.
+
+        Raises:
+            InvalidProgramError: when no batch is being written.
+        """
+
+
+def encode_or_reject(encode: Callable[[Batch], T], batch: Batch, reject: Reject | None) -> list[T]:
+    """What can be encoded of a batch, in order, in as many parts as there are stretches without a bad record.
+
+    A batch that is refused is halved until the records are found that are to blame; so a few of them cost little, and
+    none costs nothing.
+
+    Args:
+        encode: encodes a batch as a whole, or raises; it may be called with parts of it, and must keep nothing.
+        batch: the records.
+        reject: is told of those that cannot be encoded; None where there is nobody to tell.
+
+    Raises:
+        OSError: and whatever else is no fault of a record, or of one that nobody is told of.
+    """
+    try:
+        return [encode(batch)] if len(batch) else []
+    except NOT_OF_THE_RECORDS:
+        raise
+    except Exception as error:
+        if reject is None:
+            raise
+        if len(batch) == 1:
+            reject(batch.rows[0], error)
+            return []
+    middle = len(batch) // 2
+    before = encode_or_reject(encode, batch.slice(0, middle), reject)
+    return before + encode_or_reject(encode, batch.slice(middle, len(batch)), reject)
+
+
+class KeyFields(SerializationSchema):
+    """Writes some fields of records.
+
+    Args:
+        fields: their names.
+        schema: writes rows of these fields; without one a single field is written as it is, if it is text or bytes.
+    """
+
+    def __init__(self, fields: Sequence[str], schema: SerializationSchema | None) -> None:
+        self._fields = tuple(fields)
+        self._schema = schema
+
+    def serialize(self, element: Any) -> bytes:
+        """Not to be called: which fields a record has is known of batches."""
+        raise TypeError("keys of some fields are written for batches, not for single records")
+
+    def serialize_batch(self, batch: Batch) -> pa.Array:
+        kind = self._key_type(batch.type)
+        places = [batch.type.field_names.index(name) for name in self._fields]
+        arrays = [batch.columns.column(place) for place in places]
+        if self._schema is None:
+            return arrays[0].cast(pa.binary())
+        columns = pa.RecordBatch.from_arrays(arrays, names=list(self._fields))
+        return self._schema.serialize_batch(batch.replaced(kind, columns=columns))
+
+    def validate(self, input_type: TypeInformation) -> None:
+        kind = self._key_type(input_type)
+        if self._schema is not None:
+            self._schema.validate(kind)
+        elif list(kind.field_types) not in ([Types.STRING()], [Types.BYTES()]):
+            raise InvalidTypeError(
+                f"a key is one field of text or bytes, not {kind}: say how it is written, with a schema of the key"
+            )
+
+    def _key_type(self, input_type: TypeInformation) -> TypeInformation:
+        if not isinstance(input_type, CompositeTypeInfo):
+            raise InvalidTypeError(
+                f"keys are fields of records, and records are {input_type}: declare a type with fields"
+            )
+        known = dict(zip(input_type.field_names, input_type.field_types, strict=True))
+        for name in self._fields:
+            if name not in known:
+                told = alike(name, known) or f": there are {', '.join(known)}"
+                raise InvalidTypeError(f"records have no field {name!r} for the key{told}")
+        return row_type([(name, known[name]) for name in self._fields], "name each field once", changelog=False)
+
 
 TopicSelector = Callable[[Any], str]
 """Gives the topic of a record."""

@@ -15,7 +15,7 @@ from headrace.common.public_module import public_module
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.file_system import FileSource
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.socket import SocketSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig

@@ -9,26 +9,242 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicError
 from headrace.common.logs import get_logger
-from headrace.log.chunk_names import CHUNKS, abandoned, new_chunk
 from headrace.log.commits import Commit, Replacement
-from headrace.log.compaction import compact
-from headrace.log.merging import merge, small_segments
-from headrace.log.segments import HAS_OFFSETS, encode
+from headrace.log.records import HEADERS_FIELD, OFFSET
+from headrace.log.segments import HAS_OFFSETS, MAX_BYTES, MAX_ROWS, encode
 from headrace.log.staging import check_staged
+from headrace.log.store import CHUNKS, abandoned, new_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.common.topic_partition import TopicPartition
     from headrace.log.journal import Journal
-    from headrace.log.merging import Rewritten
     from headrace.log.segments import Segment
     from headrace.log.state import LogState, Partition
     from headrace.log.topics import TopicConfig
+
+
+_LARGE_BYTES: Final = MAX_BYTES // 4
+_LARGE_ROWS: Final = MAX_ROWS // 4
+"""A segment with so much is not merged with others any more."""
+
+_FEW_BYTES: Final = 64 << 10
+"""A segment with so little is merged whatever comes after it."""
+
+_WORTH_IT: Final = 16
+"""How many segments have to become one for it to be done by itself."""
+
+_AT_ONCE_BYTES: Final = 4 * MAX_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Records that take the place of others.
+
+    Attributes:
+        batch: the records, with their offsets.
+        compacted: as :attr:`~headrace.log.segments.Segment.compacted`.
+    """
+
+    batch: pa.RecordBatch
+    compacted: int = -1
+
+
+def small_segments(segments: Sequence[Segment], *, fully: bool = False) -> Iterator[list[Segment]]:
+    """Runs of segments that are to be merged.
+
+    Of each run of small segments those at its end are taken that together are as large as the one before them: so a
+    record is rewritten as often as the size doubles, and not with every merge.
+
+    Args:
+        segments: of a partition.
+        fully: whether two are enough.
+    """
+    for run in _runs(segments):
+        first = len(run) - 1
+        size = run[first].raw_bytes
+        while first and (fully or run[first - 1].raw_bytes <= max(size, _FEW_BYTES)):
+            first -= 1
+            size += run[first].raw_bytes
+        chosen = run[first:]
+        if len(chosen) >= (2 if fully else _WORTH_IT):
+            yield chosen
+
+
+def merge(segments: Sequence[Segment], read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]]) -> Rewritten:
+    """The records of segments together."""
+    batch = joined(read(segments))
+    has_gaps = batch.num_rows != segments[-1].end_offset - segments[0].base_offset
+    return Rewritten(batch if has_gaps else batch.drop_columns([OFFSET.name]))
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """Batches as one; without headers if there are none."""
+    batch = pa.concat_batches(list(batches))
+    headers = batch.column(HEADERS_FIELD.name)
+    return batch.drop_columns([HEADERS_FIELD.name]) if headers.null_count == len(headers) else batch
+
+
+def pieces_of(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
+    """Segments beside each other in pieces that fit into memory."""
+    piece: list[Segment] = []
+    size = 0
+    for segment in segments:
+        if piece and size + segment.raw_bytes > _AT_ONCE_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(segment)
+        size += segment.raw_bytes
+    if piece:
+        yield piece
+
+
+def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
+    """Small segments that lie together, in pieces that fit into memory."""
+    run: list[Segment] = []
+    size = 0
+    for segment in segments:
+        is_large = segment.raw_bytes >= _LARGE_BYTES or segment.rows >= _LARGE_ROWS
+        if run and (is_large or size + segment.raw_bytes > _AT_ONCE_BYTES):
+            yield run
+            run, size = [], 0
+        if not is_large:
+            run.append(segment)
+            size += segment.raw_bytes
+    if run:
+        yield run
+
+
+_NOT_YET: Final = -1
+_WITHOUT_DELETIONS: Final = 0
+
+_DIRTY_SHARE: Final = 0.5
+"""What share of a partition's bytes has to be new for it to be compacted by itself."""
+
+_GROUPED_ROWS: Final = 1 << 20
+"""How many records there are before the latest of each key is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What compaction makes of a partition.
+
+    Attributes:
+        replaced: the segments that go.
+        parts: what takes their place; each is read when it is asked for, so that memory has to hold the keys, and not
+            the partition.
+    """
+
+    replaced: list[Segment]
+    parts: Iterator[Rewritten]
+
+
+def compact(
+    segments: Sequence[Segment],
+    read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]],
+    config: TopicConfig,
+    now: int,
+    *,
+    fully: bool = False,
+) -> Compacted | None:
+    """Leave the latest record of each key.
+
+    Args:
+        segments: of a partition.
+        read: reads some of them.
+        config: of the topic.
+        now: in milliseconds.
+        fully: whether to do it however little is new.
+
+    Returns:
+        None when it is not worth it.
+    """
+    lag = config.min_compaction_lag_ms
+    chosen = _old_enough(segments, now - lag) if lag else list(segments)  # timestamps may be ahead of the clock
+    if not _is_worth_it(chosen, now - config.delete_retention_ms, fully=fully):
+        return None
+    latest = _latest_offsets(read(chosen))
+    return Compacted(chosen, _parts(chosen, read, latest, now, now - config.delete_retention_ms))
+
+
+def _parts(
+    segments: Sequence[Segment],
+    read: Callable[[Sequence[Segment]], Iterator[pa.RecordBatch]],
+    latest: pa.Array,
+    now: int,
+    until: int,
+) -> Iterator[Rewritten]:
+    for compacted, together in _alike(segments, now, until):
+        batch = joined(read(together))
+        kept = batch.filter(_kept(batch, latest, drops_deletions=compacted == _WITHOUT_DELETIONS))
+        if kept.num_rows:
+            has_deletions = kept.column("value").null_count > 0
+            yield Rewritten(kept, compacted if has_deletions else _WITHOUT_DELETIONS)
+
+
+def _old_enough(segments: Sequence[Segment], until: int) -> list[Segment]:
+    """The segments from the beginning that are old enough."""
+    count = next((n for n, segment in enumerate(segments) if segment.max_timestamp > until), len(segments))
+    return list(segments[:count])
+
+
+def _is_worth_it(segments: Sequence[Segment], deletions_until: int, *, fully: bool) -> bool:
+    new = sum(segment.raw_bytes for segment in segments if segment.compacted == _NOT_YET)
+    has_old_deletions = any(_WITHOUT_DELETIONS < segment.compacted <= deletions_until for segment in segments)
+    if fully:
+        return bool(new) or has_old_deletions
+    return new > _DIRTY_SHARE * sum(segment.raw_bytes for segment in segments)
+
+
+def _latest_offsets(batches: Iterable[pa.RecordBatch]) -> pa.Array:
+    """The offset of the latest record of each key, in order."""
+    latest, new, rows = None, list[pa.Table](), 0
+    for batch in batches:
+        new.append(pa.table({name: batch.column(name) for name in ("offset", "key")}))
+        rows += batch.num_rows
+        if rows >= max(_GROUPED_ROWS, 0 if latest is None else latest.num_rows):
+            latest, new, rows = _latest(latest, new), [], 0
+    return pa.array(np.sort(_latest(latest, new).column("offset").to_numpy()))
+
+
+def _latest(known: pa.Table | None, new: list[pa.Table]) -> pa.Table:
+    """The offset of the latest record of each key, of some that are known and new ones."""
+    table = pa.concat_tables([*([] if known is None else [known]), *new])
+    grouped = table.group_by("key").aggregate([("offset", "max")])
+    return grouped.select(["offset_max", "key"]).rename_columns(["offset", "key"])
+
+
+def _kept(batch: pa.RecordBatch, latest: pa.Array, *, drops_deletions: bool) -> pa.Array:
+    # What has no key supersedes nothing: it is of a time when the topic was not compacted.
+    kept = pc.or_(pc.is_in(batch.column("offset"), latest), batch.column("key").is_null())
+    return pc.and_(kept, batch.column("value").is_valid()) if drops_deletions else kept
+
+
+def _alike(segments: Sequence[Segment], now: int, deletions_until: int) -> Iterator[tuple[int, list[Segment]]]:
+    """Segments beside each other whose deletions go at the same time, in pieces that fit into memory.
+
+    What is new counts from now on; what has deletions that may go is like what has none.
+    """
+
+    def group(segment: Segment) -> int:
+        if segment.compacted == _NOT_YET:
+            return now
+        return _WITHOUT_DELETIONS if segment.compacted <= deletions_until else segment.compacted
+
+    for compacted, alike in groupby(segments, group):
+        for together in pieces_of(alike):
+            yield compacted, together
+
 
 logger = get_logger(__name__)
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final, Self
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, LogError
 from headrace.common.message_headers import checked_headers
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.accumulator import GROWTH_BYTES, RECORD_BYTES, RecordAccumulator
+from headrace.log.accumulator import GROWTH_BYTES, RECORD_BYTES, Details, ProducerBatch, RecordAccumulator
 from headrace.log.groups import GroupMetadata
 from headrace.log.log import Log
-from headrace.log.producer_batch import Details, ProducerBatch
 from headrace.log.records import RecordMetadata, batches_of, normalised
 from headrace.log.sender import Sender
 from headrace.log.transactions import TransactionManager

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import UnknownTopicError
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.partitioner import Partitioner
-from headrace.log.producer_batch import bases_of, merged
+from headrace.log.accumulator import Partitioner, bases_of, merged
 from headrace.log.staging import StagedRecordsError, discard, publish, stage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.log.accumulator import RecordAccumulator
+    from headrace.log.accumulator import ProducerBatch, RecordAccumulator
     from headrace.log.commits import Author
     from headrace.log.journal import Journal
-    from headrace.log.producer_batch import ProducerBatch
     from headrace.log.staging import Staged
     from headrace.log.transactions import TransactionManager
 

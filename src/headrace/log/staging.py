@@ -11,18 +11,18 @@ import pyarrow as pa
 from headrace.common.errors import LogError
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.chunk_names import may_be_gone, new_chunk, staged_at
 from headrace.log.commits import HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.segments import Segment, encode, inlined
+from headrace.log.store import may_be_gone, new_chunk, staged_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from headrace.log.chunk_names import StagedFor
     from headrace.log.groups import CommittedOffset
     from headrace.log.journal import Journal
     from headrace.log.segments import Placed
     from headrace.log.state import LogState, ProducerState
+    from headrace.log.store import StagedFor
 
 logger = get_logger(__name__)
 

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.connectors.dead_letters import NOT_OF_THE_RECORDS
+from headrace.connectors.outgoing_messages import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
 from headrace.connectors.sink.checks import checked_list, checked_time, checked_writer
 from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState, writer_state_type

@@ -10,7 +10,7 @@ from typing import Any, Final
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic import (
     ClusterMetadata,
     DynamicKafkaSource,

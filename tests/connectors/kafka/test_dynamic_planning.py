@@ -40,8 +40,8 @@ def step(job: JobHarness, millis: int = SECOND) -> list[str]:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that each step has the answers of all clusters, also of those that have failed before."""
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.background.PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.background.PATIENCE_AFTER_FAILURE_SECONDS", 60.0)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.topology.PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.topology.PATIENCE_AFTER_FAILURE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_a_cluster_that_is_away_holds_up_no_other(
 def test_a_cluster_that_hangs_holds_up_no_other(
     east: FakeCluster, west: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.background.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.topology.PATIENCE_SECONDS", 0.01)
     told = FakeMetadata(east=east.holding("a"), west=west.holding("a"))
     with reading(told) as job:
 

@@ -13,7 +13,7 @@ import pytest
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.common.time import Duration
-from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic import (
     ClusterMetadata,
     DynamicKafkaSource,
@@ -25,8 +25,7 @@ from headrace.connectors.kafka.dynamic import (
     StreamPatternSubscriber,
     YamlFileMetadataService,
 )
-from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
-from headrace.connectors.kafka.dynamic.topology import clusters_of
+from headrace.connectors.kafka.dynamic.topology import ClusterPiece, cluster_settings, clusters_of
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.connectors.source import Boundedness, ReaderContext
 
@@ -250,7 +249,7 @@ def of_one(clusters: str) -> str:
 
 
 def test_yaml_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.services.find_spec", lambda _: None)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic.metadata.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"streams.yaml: .*pip install PyYAML, or .*\n  at .*needs_a_library"):
         YamlFileMetadataService("streams.yaml")
     YamlFileMetadataService("streams.json")

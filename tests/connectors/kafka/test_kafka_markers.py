@@ -11,7 +11,7 @@ pytest.importorskip("confluent_kafka")
 
 from headrace.common.errors import CheckpointError, CommitRefusedError
 from headrace.connectors.kafka import MissingMarker
-from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.transactions import committer as committer_module
 from headrace.connectors.kafka.transactions.committer import KafkaCommitter
 from headrace.connectors.kafka.transactions.markers import read_marker

@@ -24,10 +24,7 @@ from headrace.connectors.kafka import (
     KafkaSourceBuilder,
     KafkaTopicPartition,
 )
-from headrace.connectors.kafka.clients.client import ClientSettings
-from headrace.connectors.kafka.clients.errors import ClientErrors
-from headrace.connectors.kafka.clients.known_settings import PROPOSED, check_known
-from headrace.connectors.kafka.clients.properties import librdkafka_settings
+from headrace.connectors.kafka.clients import PROPOSED, ClientErrors, ClientSettings, check_known, librdkafka_settings
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
 from headrace.connectors.sink import DeliveryGuarantee
@@ -357,7 +354,7 @@ def test_a_broker_that_is_gone_does_not_flood_the_log(
     from confluent_kafka import KafkaError
 
     now = [0.0]
-    monkeypatch.setattr("headrace.connectors.kafka.clients.errors.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("headrace.connectors.kafka.clients.time", SimpleNamespace(monotonic=lambda: now[0]))
     errors = ClientErrors()
     for now[0] in (0.0, 0.1, 5.0, 10.0, 10.1):
         errors.note(KafkaError(KafkaError._TRANSPORT, "Connection refused"))

@@ -17,10 +17,10 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError, InfrastructureError, JobExecutionError
 from headrace.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink, KafkaSinkBuilder, KafkaTopicSelector
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, SinkWriter, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
-from headrace.log.partitioner import Partitioner
+from headrace.log.accumulator import Partitioner
 from tests.connectors.kafka.topics import Topic
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ pytest.importorskip("confluent_kafka")
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.connectors.kafka import KafkaSink, KafkaSource, partition_consumer
-from headrace.connectors.kafka.partition_consumer import PartitionConsumer
-from headrace.connectors.kafka.reader import KafkaReader
-from headrace.connectors.kafka.sender import MessageSender
+from headrace.connectors.kafka import KafkaSink, KafkaSource
+from headrace.connectors.kafka.reader import KafkaReader, PartitionConsumer
+from headrace.connectors.kafka.writer import MessageSender
 from headrace.connectors.kept_clients import KeptClients
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import SinkWriter, WriterContext, WriterEpoch
@@ -59,7 +58,7 @@ def consumer_of(reader: SourceReader) -> PartitionConsumer:
 def test_the_next_reader_of_a_partition_reads_what_it_is_asked_for(
     few: int, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_consumer, "_FEW_RECORDS", few)
+    monkeypatch.setattr("headrace.connectors.kafka.reader._FEW_RECORDS", few)
     topic.put([str(number) for number in range(100)])
     clients, consumers = KeptClients(), set()
     for start, end in ((0, 40), (40, 60), (20, 100), (99, 100), (0, 1)):

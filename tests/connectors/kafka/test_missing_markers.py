@@ -7,7 +7,7 @@ import pytest
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.connectors.kafka import KafkaSink, MissingMarker
-from headrace.connectors.kafka.transactions.missing_markers import WithoutMarker
+from headrace.connectors.kafka.transactions.markers import WithoutMarker
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headrace.connectors.kafka.clients.client import ClientSettings
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.transactions import committer
 from headrace.connectors.kafka.transactions.publisher import Publisher
 from tests.reliability.support.faults import FaultPlan

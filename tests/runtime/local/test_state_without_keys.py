@@ -15,7 +15,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.common import options
 from headrace.common.errors import StateMigrationError, UserFunctionError
 from headrace.common.typeinfo import Types
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.kinds import StateKind

@@ -13,7 +13,7 @@ from headrace.client import running
 from headrace.client.defaults import submission_defaults
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, UnsupportedOperationError
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.progress import EpochStatistics, JobListener
 from tests.docs.documents import DOCS, example

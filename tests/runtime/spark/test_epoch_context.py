@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.spark import runtime, shipping
 

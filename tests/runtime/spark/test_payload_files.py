@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headrace.common import Types, options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InfrastructureError
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.spark import runtime

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from headrace.common import WatermarkStrategy
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import ReaderContext, SourceReader, SourceRecords
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.task.messages import EpochContext, TaskReport

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 import numpy as np
 
-from headrace.connectors.dead_letters import encode_or_reject
 from headrace.connectors.file_system.buckets import check_bucket
 from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
+from headrace.connectors.outgoing_messages import encode_or_reject
 from headrace.connectors.sink import SinkWriter
 from headrace.formats.encoders import BatchEncoder, encode_records
 from headrace.formats.joining import BYTES, FileKind
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.dead_letters import Reject
     from headrace.connectors.file_system.buckets import BucketAssigner
     from headrace.connectors.file_system.output_config import OutputFileConfig
     from headrace.connectors.file_system.staging import Staging
+    from headrace.connectors.outgoing_messages import Reject
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.formats.encoders import BulkWriterFactory
     from headrace.storage.output import StagedFile

@@ -10,7 +10,7 @@ from headrace.connectors.kafka.serializer import (
 )
 from headrace.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
-from headrace.connectors.kafka.transactions.missing_markers import MissingMarker
+from headrace.connectors.kafka.transactions.markers import MissingMarker
 from headrace.connectors.partitions.offsets import OffsetResetStrategy as KafkaOffsetResetStrategy
 from headrace.connectors.partitions.offsets import OffsetsInitializer as KafkaOffsetsInitializer
 

@@ -2,23 +2,117 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.common.errors import InfrastructureError, SourceChangedError
+from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
+from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.kafka.clients.errors import ClientErrors
-from headrace.connectors.kafka.group import GroupOffsets
+from headrace.connectors.kafka.clients import ClientErrors, error_of
 from headrace.connectors.partitions.partitioned_log import PartitionedLog
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaException
+    from confluent_kafka import Consumer, KafkaError, KafkaException
     from confluent_kafka.admin import OffsetSpec
 
-    from headrace.connectors.kafka.clients.client import ClientSettings
+    from headrace.connectors.kafka.clients import ClientSettings
+    from headrace.connectors.kept_clients import KeptClients
+
+
+_GROUP_PURPOSE: Final = "group"
+_CLOSE_SECONDS: Final = 20
+_POLL_SECONDS: Final = 0.05
+
+logger = get_logger(__name__)
+
+
+class GroupOffsets:
+    """The offsets of a consumer group.
+
+    It is a consumer that asks, not an admin client: librdkafka's admin client ends the whole process when the group's
+    coordinator goes while it is asked.
+
+    Args:
+        settings: how the cluster is reached, and the group.
+        errors: what clients tell beside their answers.
+    """
+
+    def __init__(self, settings: ClientSettings, errors: ClientErrors) -> None:
+        self._settings = settings
+        self._errors = errors
+        self._client: Consumer | None = None
+        self._next: Mapping[TopicPartition, int] = {}
+        self._is_under_way = False
+
+    def committed(self, partitions: Sequence[TopicPartition], seconds: float) -> dict[TopicPartition, int]:
+        """What the group has committed; partitions of which it has nothing are left out.
+
+        Raises:
+            InfrastructureError: when it is not known now.
+            ConfigurationError: when the client may not ask.
+        """
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as Asked
+
+        what = f"the offsets of group {self._name} at {self._settings.servers}"
+        try:
+            found = self._consumer().committed([Asked(each.topic, each.partition) for each in partitions], seconds)
+        except KafkaException as error:
+            self._errors.check(what)
+            raise error_of(error.args[0], what) from None
+        for each in found:
+            if each.error is not None:  # its offset says nothing then, not that there is none
+                raise InfrastructureError(f"{what} in {each.topic}-{each.partition}: {each.error.str()}")
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Begin to commit offsets; a failure is logged, later. While one is under way, only the newest waits."""
+        self._next = offsets
+        if offsets:
+            self._consumer().poll(0)  # hears how the last commit went
+            self._send()
+
+    def close(self) -> None:
+        """Wait for the last :meth:`commit`, and let go of connections."""
+        if self._client is None:
+            return
+        end = time.monotonic() + _CLOSE_SECONDS
+        while (self._is_under_way or self._next) and time.monotonic() < end:
+            self._send()
+            self._client.poll(_POLL_SECONDS)
+        if self._is_under_way or self._next:
+            logger.warning("the offsets of group %s were not committed: no broker has answered", self._name)
+        self._client.close()
+        self._client = None
+
+    @property
+    def _name(self) -> str:
+        return self._settings.properties["group.id"]
+
+    def _consumer(self) -> Consumer:
+        if self._client is None:
+            self._client = self._settings.consumer(_GROUP_PURPOSE, self._errors, {"on_commit": self._ended})
+        return self._client
+
+    def _send(self) -> None:
+        from confluent_kafka import TopicPartition as Asked
+
+        if self._is_under_way or not self._next:
+            return
+        listed = [Asked(each.topic, each.partition, offset) for each, offset in self._next.items()]
+        self._next, self._is_under_way = {}, True
+        self._consumer().commit(offsets=listed, asynchronous=True)
+
+    def _ended(self, error: KafkaError | None, partitions: Sequence[Any]) -> None:
+        self._is_under_way = False
+        failures = [each for each in (error, *(partition.error for partition in partitions)) if each is not None]
+        if failures:
+            logger.warning("the offsets of group %s were not committed: %s", self._name, failures[0].str())
+
 
 T = TypeVar("T")
 
@@ -164,3 +258,80 @@ class KafkaPartitionedLog(PartitionedLog):
                 "again and start the job without its checkpoints"
             )
         return self._errors.failure(cause, f"{what}, at {self._settings.servers}")
+
+
+_TOPIC_RETRY_SECONDS: Final = 0.1
+_MAX_AGE_SECONDS: Final = 300
+"""``metadata.max.age.ms`` of Java's clients."""
+
+
+def partition_count(settings: ClientSettings, topic: str) -> int:
+    """How many partitions a topic has; brokers make one that is asked for, if they are set up to.
+
+    Raises:
+        ConfigurationError: when it is not there.
+        InfrastructureError: when no broker answers.
+    """
+    from confluent_kafka import KafkaException
+
+    errors = ClientErrors()
+    admin = settings.admin("topics", errors)
+    end = time.monotonic() + _REQUEST_SECONDS
+    while True:
+        try:
+            found = admin.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic]
+        except KafkaException as error:
+            admin.poll(0)  # has it tell its errors
+            errors.check(f"topic {topic} cannot be asked about, at {settings.servers}")
+            raise errors.failure(error.args[0], f"topic {topic} at {settings.servers}") from None
+        if found.error is None:
+            return len(found.partitions)
+        if time.monotonic() > end or not _passes(found.error.code()):
+            raise ConfigurationError(
+                f"topic {topic} at {settings.servers}: {found.error.str()}; create it, or correct its name"
+            )
+        time.sleep(_TOPIC_RETRY_SECONDS)
+
+
+class PartitionCounts:
+    """How many partitions topics have, asked again now and then: partitions may be added to a topic.
+
+    Args:
+        settings: how the cluster is reached.
+        clients: have what other tasks of this process have asked.
+    """
+
+    def __init__(self, settings: ClientSettings, clients: KeptClients) -> None:
+        self._settings = settings
+        self._clients = clients
+
+    def of(self, topic: str) -> int:
+        """How many partitions a topic has; errors as with :func:`partition_count`."""
+        answers = self._clients.take(self._settings.key, _Answers) or _Answers()
+        try:
+            return answers.count(self._settings, topic)
+        finally:
+            self._clients.keep(self._settings.key, answers)
+
+
+class _Answers:
+    """What was asked of a cluster, and when."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, float]] = {}
+
+    def count(self, settings: ClientSettings, topic: str) -> int:
+        count, asked = self._known.get(topic, (0, -math.inf))
+        if time.monotonic() - asked > _MAX_AGE_SECONDS:
+            count = partition_count(settings, topic)
+            self._known[topic] = count, time.monotonic()
+        return count
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def _passes(code: int) -> bool:
+    from confluent_kafka import KafkaError
+
+    return code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.LEADER_NOT_AVAILABLE)

@@ -10,19 +10,16 @@ from headrace.common.call_site import warn_caller
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
-from headrace.connectors.kafka.client_builder import KafkaClientBuilder
-from headrace.connectors.kafka.clients.client import ClientSettings, check_library
-from headrace.connectors.kafka.clients.known_settings import check_known
-from headrace.connectors.kafka.clients.properties import SINK
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
-from headrace.connectors.kafka.topics import PartitionCounts
+from headrace.connectors.kafka.builders import KafkaClientBuilder
+from headrace.connectors.kafka.clients import SINK, ClientSettings, check_known, check_library
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog, PartitionCounts
 from headrace.connectors.kafka.transactions.committer import (
     KafkaCommitter,
     TransactionSettings,
     folder_of,
     refuse_future,
 )
-from headrace.connectors.kafka.transactions.missing_markers import MissingMarker, WithoutMarker
+from headrace.connectors.kafka.transactions.markers import MissingMarker, WithoutMarker
 from headrace.connectors.kafka.transactions.publisher import check_settings
 from headrace.connectors.kafka.transactions.staging_writer import StagingWriter
 from headrace.connectors.kafka.writer import SendingWriter, check_sizes

@@ -8,9 +8,8 @@ from headrace.common.arguments import expect
 from headrace.common.other_names import other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.kafka.clients.client import ClientSettings, check_library
-from headrace.connectors.kafka.clients.known_settings import check_known
-from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder
+from headrace.connectors.kafka.builders import KafkaConsumerBuilder
+from headrace.connectors.kafka.clients import ClientSettings, check_known, check_library
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.reader import KafkaReader
 from headrace.connectors.partitions.builder import TopicSourceBuilder

@@ -15,8 +15,8 @@ from headrace.common.errors import (
 from headrace.connectors.log.marker import OutputMarker
 from headrace.connectors.sink import Committer
 from headrace.log.commits import Author, Commit
-from headrace.log.open_transactions import ABANDONED
 from headrace.log.staging import Staged, publish
+from headrace.log.transactions import ABANDONED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,12 @@ import pyarrow as pa
 from headrace.connectors.log.committer import producer_of
 from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.sink import SinkWriter
-from headrace.log.chunk_names import StagedFor
+from headrace.log.accumulator import Partitioner, ProducerBatch, merged
 from headrace.log.commits import Author
-from headrace.log.partitioner import Partitioner
-from headrace.log.producer_batch import ProducerBatch, merged
 from headrace.log.records import normalised
 from headrace.log.staging import discard, publish, stage
 from headrace.log.state import ANONYMOUS
+from headrace.log.store import StagedFor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

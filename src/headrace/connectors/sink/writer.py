@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.dead_letters import Reject
+    from headrace.connectors.outgoing_messages import Reject
     from headrace.connectors.sink.committables import Json
     from headrace.storage.folder import Folder
 

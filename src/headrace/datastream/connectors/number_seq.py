@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.connectors.sequence import NumberSequenceSource
+from headrace.connectors.ranges import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]
 

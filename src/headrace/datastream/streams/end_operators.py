@@ -7,7 +7,7 @@ from typing import Any, Generic, overload
 from headrace.common.arguments import expect
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.print_sink import PrintSink
+from headrace.connectors.driver_sink import PrintSink
 from headrace.connectors.sink import Sink
 from headrace.connectors.sink.checks import check_properties
 from headrace.datastream.streams.pre_write import NO_TOPOLOGY, PreWriteTopology, before_writers

@@ -14,7 +14,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.html import framed
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
-from headrace.connectors.collect import CollectSink
+from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
 

@@ -2,32 +2,205 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import copy
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from headrace.common.errors import HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.kafka.dynamic.cluster_reading import ClusterReading
-from headrace.connectors.kafka.dynamic.pieces import ClusterPiece, cluster_settings
-from headrace.connectors.kafka.dynamic.removed import RemovedClusters
-from headrace.connectors.partitions.enumerator import narrowed_state
+from headrace.connectors.kafka.dynamic.topology import THRESHOLD, ClusterPiece, RepeatedCalls, cluster_settings
+from headrace.connectors.partitions.enumerator import PartitionEnumerator, narrowed_state
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.source import Pending, SplitEnumerator, SplitRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headrace.connectors.kafka.clients.client import ClientSettings
+    from headrace.connectors.kafka.clients import ClientSettings
     from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata
     from headrace.connectors.kafka.dynamic.topology import StreamTopology
     from headrace.connectors.partitions.enumerator import ReadingPlan
     from headrace.connectors.partitions.partitioned_log import PartitionedLog
     from headrace.connectors.source import Json, ReadBudget
 
-CLUSTERS: Final = "kafkaClustersCount"
-"""Flink's metric: how many clusters are read."""
 
 logger = get_logger(__name__)
+
+
+class ClusterReading:
+    """A cluster and its partitions, which are looked at by a thread of their own.
+
+    Of what a look under way may change nothing is read: until it is over, the cluster has nothing new.
+
+    Args:
+        name: what errors call it: its id, and where it is.
+        log: the cluster.
+        plan: what is read of it.
+        state: what :meth:`snapshot` gave, or None at the first start.
+        threshold: how often in a row it may fail.
+        is_active: whether it is still to be read, asked when it fails.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        log: PartitionedLog,
+        plan: ReadingPlan,
+        state: Json | None,
+        threshold: int,
+        is_active: Callable[[], bool],
+    ) -> None:
+        self._name = name
+        self._threshold = threshold
+        self._is_active = is_active
+        self._enumerator = PartitionEnumerator(log, plan, copy.deepcopy(state))
+        self._state = state
+        self._looks: RepeatedCalls[Sequence[str] | None] = RepeatedCalls(f"look at {name}")
+        self._splits: Sequence[str] = ()
+        self._is_known = False
+
+    @property
+    def splits(self) -> Sequence[str]:
+        """The partitions that are known by now."""
+        return self._splits
+
+    def begin_to_look(self, now: int) -> None:
+        """Begin to look what there is, unless that is under way."""
+        self._looks.begin(lambda: self._found(now))
+
+    def end_looking(self) -> None:
+        """Wait for what was begun, but not for long, and not again if it was late before.
+
+        Raises:
+            InfrastructureError: when the cluster has failed once too often.
+            HeadraceError: when something is wrong that does not pass.
+        """
+        if not self._looks.has_answer():
+            return
+        try:
+            found = self._looks.take()
+        except (InfrastructureError, OSError) as error:
+            self._fail(error)
+        except HeadraceError as error:
+            raise type(error)(f"cluster {self._name}: {error}") from error
+        else:
+            self._is_known = True
+            if found is not None:
+                self._splits = found
+                self._state = copy.deepcopy(self._enumerator.snapshot())
+
+    def initial_position(self, split_id: str) -> Json:
+        """As that of an enumerator."""
+        return self._enumerator.initial_position(split_id)
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        """As that of an enumerator."""
+        return self._enumerator.plan(split_id, position, budget, now) if self._is_at_rest else None
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        """As that of an enumerator."""
+        return self._is_at_rest and self._enumerator.is_finished(split_id, position)
+
+    def is_complete(self) -> bool:
+        """As that of an enumerator; it is not before the first look."""
+        return self._is_known and self._enumerator.is_complete()
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        """As that of an enumerator."""
+        return self._enumerator.pending(split_id, position, now) if self._is_at_rest else Pending()
+
+    def snapshot(self) -> Json | None:
+        """What has to be known after a restart, as the last look has left it; None before the first one."""
+        return self._state
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        """As that of an enumerator; while the cluster does not answer nobody tells it how far the job is."""
+        if self._is_at_rest:
+            self._enumerator.checkpoint_completed(positions)
+
+    def close(self) -> None:
+        """Let go of connections; those that are in use, later."""
+        self._looks.then(self._enumerator.close)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing changes what is known."""
+        return not self._looks.is_under_way
+
+    def _found(self, now: int) -> Sequence[str] | None:
+        """The partitions; None when the cluster has failed and is not to be read any more anyway."""
+        try:
+            return self._enumerator.discover(now)
+        except (HeadraceError, OSError) as error:
+            if self._is_active():
+                raise
+            logger.info("cluster %s is not active any more, and not asked: %s", self._name, error)
+            return None
+
+    def _fail(self, error: Exception) -> None:
+        told = f"cluster {self._name} {self._looks.failed()} ({THRESHOLD!r} is {self._threshold})"
+        if self._looks.failures > self._threshold:
+            raise InfrastructureError(f"{told if self._threshold else f'cluster {self._name}'}: {error}") from error
+        logger.warning("%s, and others are read meanwhile: %s", told, error)
+
+
+@dataclass(slots=True)
+class RemovedCluster:
+    """What is known of a cluster, so that reading may go on when it comes back.
+
+    Attributes:
+        removed_at: when it went, in milliseconds of the job's clock.
+        state: what its enumerator knew; None where it was never looked at.
+        positions: by partition, where reading ended.
+    """
+
+    removed_at: int
+    state: Json | None
+    positions: dict[str, Json] = field(default_factory=dict)
+
+
+class RemovedClusters:
+    """The clusters that went within a time.
+
+    Args:
+        retention: for how many milliseconds they are remembered; none are where it is not positive.
+        state: what :meth:`snapshot` gave.
+    """
+
+    def __init__(self, retention: int, state: Mapping[str, Json]) -> None:
+        self._retention = retention
+        self._clusters = {name: RemovedCluster(**told) for name, told in state.items()}
+
+    def remove(self, name: str, state: Json | None, now: int) -> None:
+        """A cluster is not to be read any more."""
+        if self._retention > 0:
+            self._clusters[name] = RemovedCluster(now, state)
+
+    def ended(self, name: str, partition: str, position: Json) -> None:
+        """Reading of a partition has ended, as its cluster went, or the topic alone, which is not remembered."""
+        if name in self._clusters:
+            self._clusters[name].positions[partition] = position
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._clusters
+
+    def pop(self, name: str) -> RemovedCluster:
+        """What is known of a cluster, which is to be read again."""
+        return self._clusters.pop(name)
+
+    def forget(self, now: int) -> None:
+        """Forget those that went too long ago."""
+        kept = self._clusters.items()
+        self._clusters = {name: each for name, each in kept if now - each.removed_at < self._retention}
+
+    def snapshot(self) -> Json:
+        """For the manifest."""
+        return {name: asdict(cluster) for name, cluster in self._clusters.items()}
+
+
+CLUSTERS: Final = "kafkaClustersCount"
+"""Flink's metric: how many clusters are read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,30 +9,87 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike, other_names
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
-from headrace.connectors.kafka.clients.client import check_library
-from headrace.connectors.kafka.clients.known_settings import check_known
-from headrace.connectors.kafka.consumer_builder import KafkaConsumerBuilder, whole_number
+from headrace.connectors.incoming_messages import MessageDeserializationSchema
+from headrace.connectors.kafka.builders import KafkaConsumerBuilder, whole_number
+from headrace.connectors.kafka.clients import check_known, check_library
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
-from headrace.connectors.kafka.dynamic.metadata import KafkaMetadataService
-from headrace.connectors.kafka.dynamic.options import INTERVAL, MODE, OPTIONS, RETENTION, THRESHOLD
-from headrace.connectors.kafka.dynamic.reader import DynamicKafkaReader
-from headrace.connectors.kafka.dynamic.subscribers import (
+from headrace.connectors.kafka.dynamic.metadata import (
+    KafkaMetadataService,
     KafkaStreamSetSubscriber,
     KafkaStreamSubscriber,
     StreamPatternSubscriber,
 )
-from headrace.connectors.kafka.dynamic.topology import StreamSubscription, StreamTopology
+from headrace.connectors.kafka.dynamic.topology import (
+    INTERVAL,
+    MODE,
+    OPTIONS,
+    RETENTION,
+    THRESHOLD,
+    ClusterPiece,
+    StreamSubscription,
+    StreamTopology,
+    cluster_settings,
+)
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+from headrace.connectors.kafka.reader import KafkaReader
 from headrace.connectors.partitions.subscription import Topics
 from headrace.connectors.partitions.topic_source import TopicSource
+from headrace.connectors.source import ReaderContext, SourceReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.incoming_messages import MessageDeserializationSchema
-    from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
+    from headrace.common.serialization import DeserializationSchema
+    from headrace.connectors.kafka.clients import ClientSettings
+    from headrace.connectors.source import EnumeratorContext, Json, SourceRecords, SplitEnumerator
+
+
+class DynamicKafkaReader(SourceReader):
+    """Reads ranges of offsets of partitions of clusters, which each piece says how to reach.
+
+    Args:
+        properties: settings of all clients.
+        schema: what records are made of.
+        reject: whether there is an output for dead letters.
+    """
+
+    def __init__(self, properties: Mapping[str, str], schema: MessageDeserializationSchema, *, reject: bool) -> None:
+        self._properties = properties
+        self._schema = schema
+        self._reject = reject
+        self._readers: dict[str, tuple[ClientSettings, KafkaReader]] = {}
+        self._context = ReaderContext()
+
+    def open(self, context: ReaderContext) -> None:
+        self._context = context
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        asked = ClusterPiece(*piece)
+        reader = self._reader(asked)
+        if asked.is_last:
+            reader.let_go(asked.partition)
+        else:
+            yield from reader.read([asked.partition, asked.start, asked.end])
+
+    def close(self) -> None:
+        for _, reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+    def _reader(self, asked: ClusterPiece) -> KafkaReader:
+        """The reader of a cluster; another one where the cluster is reached in another way now."""
+        settings = cluster_settings(self._properties, asked.cluster, asked.properties)
+        known = self._readers.get(asked.cluster)
+        if known is not None and known[0] == settings:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        reader = KafkaReader(settings, self._schema, reject=self._reject, place=f"{asked.cluster}/")
+        reader.open(self._context)
+        self._readers[asked.cluster] = settings, reader
+        return reader
 
 
 @hides_engine_of_methods
@@ -206,3 +263,20 @@ def _check_mode(text: str) -> None:
             f"{MODE!r} is global, not {text!r}: partitions are spread over all tasks, of whatever cluster they are",
             ConfigurationError,
         )
+
+
+@hides_engine_of_methods
+class KafkaRecordDeserializationSchema(MessageDeserializationSchema):
+    """A :class:`MessageDeserializationSchema`, by the name that PyFlink has for one of values alone.
+
+    Examples:
+        >>> from headrace.common import SimpleStringSchema
+        >>> from headrace.datastream.connectors.dynamic_kafka import KafkaRecordDeserializationSchema
+        >>> KafkaRecordDeserializationSchema.value_only(SimpleStringSchema()).produced_type
+        String
+    """
+
+    @staticmethod
+    def value_only(deserialization_schema: DeserializationSchema) -> KafkaRecordDeserializationSchema:
+        """Makes records of the values of messages."""
+        return KafkaRecordDeserializationSchema(deserialization_schema)

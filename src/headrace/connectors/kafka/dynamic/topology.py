@@ -2,22 +2,169 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from threading import Lock
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass, field, replace
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.dynamic.background import RepeatedCalls
+from headrace.connectors.kafka.clients import ClientSettings, check_properties
 from headrace.connectors.kafka.dynamic.metadata import checked_streams
-from headrace.connectors.kafka.dynamic.options import THRESHOLD
-from headrace.connectors.kafka.dynamic.pieces import cluster_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection
 
-    from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata, KafkaMetadataService, KafkaStream
-    from headrace.connectors.kafka.dynamic.subscribers import KafkaStreamSubscriber
+    from headrace.connectors.kafka.dynamic.metadata import (
+        ClusterMetadata,
+        KafkaMetadataService,
+        KafkaStream,
+        KafkaStreamSubscriber,
+    )
+    from headrace.connectors.source import Json
+
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS: Final = 3.0
+"""How long an epoch waits for an answer; then it goes on without, until it has come."""
+PATIENCE_AFTER_FAILURE_SECONDS: Final = 0.1
+"""How long it waits for one that has failed before."""
+
+
+class RepeatedCalls(Generic[T]):
+    """One call after the other, each on a thread of its own, which does not keep the process from ending.
+
+    Args:
+        name: that of the threads.
+
+    Attributes:
+        failures: how many have failed in a row.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.failures = 0
+        self._name = name
+        self._future: Future[T] | None = None
+        self._is_late = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether there is a call whose answer was not taken."""
+        return self._future is not None
+
+    def begin(self, call: Callable[[], T]) -> None:
+        """Begin a call, unless one is under way."""
+        if self._future is None:
+            self._future = Future()
+            Thread(target=_run, args=(call, self._future), name=self._name, daemon=True).start()
+
+    def has_answer(self, *, waits: bool = False) -> bool:
+        """Whether there is an answer to take; it is waited for a little, but not again where it was late before.
+
+        Args:
+            waits: wait for it, however long.
+        """
+        if self._future is None:
+            return False
+        self._is_late = not wait_for([self._future], None if waits else self._patience()).done
+        return not self._is_late
+
+    def take(self) -> T:
+        """What the call has given, or raises what it has raised."""
+        assert self._future is not None, "only what is there is taken"
+        future, self._future = self._future, None
+        self.failures += 1
+        answer = future.result()
+        self.failures = 0
+        return answer
+
+    def failed(self) -> str:
+        """The middle of a message: that it has failed, and how often in a row."""
+        return "has failed" if self.failures == 1 else f"has failed {self.failures} times in a row"
+
+    def then(self, action: Callable[[], None]) -> None:
+        """Do something once nothing is under way, on the thread of what is."""
+        if self._future is None:
+            action()
+        else:
+            self._future.add_done_callback(lambda _: action())
+
+    def _patience(self) -> float:
+        if self._is_late:
+            return 0.0
+        return PATIENCE_AFTER_FAILURE_SECONDS if self.failures else PATIENCE_SECONDS
+
+
+def _run(call: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:  # whoever takes the answer hears of it
+        future.set_exception(error)
+
+
+INTERVAL: Final = "stream-metadata-discovery-interval-ms"
+THRESHOLD: Final = "stream-metadata-discovery-failure-threshold"
+RETENTION: Final = "stream-metadata-removed-cluster-retention-ms"
+MODE: Final = "stream-enumerator-mode"
+OPTIONS: Final = (INTERVAL, THRESHOLD, RETENTION, MODE)
+
+
+_PREFIX: Final = "client.id.prefix"
+_NOWHERE: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPiece:
+    """A range of offsets of a partition of a cluster.
+
+    Attributes:
+        cluster: the id of the cluster.
+        properties: what the metadata says about clients of it. Not shown.
+        partition: the partition, as ``topic-partition``.
+        start: the first offset.
+        end: the offset behind the last one.
+    """
+
+    cluster: str
+    properties: Mapping[str, str] = field(repr=False)
+    partition: str
+    start: int
+    end: int
+
+    @classmethod
+    def last(cls, cluster: str, properties: Mapping[str, str], partition: str) -> Self:
+        """The piece of a partition that is not read any more: its task lets go of the connections."""
+        return cls(cluster, properties, partition, _NOWHERE, _NOWHERE)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is read any more."""
+        return self.end == _NOWHERE
+
+    def to_json(self) -> Json:
+        """For the tasks."""
+        return [self.cluster, dict(self.properties), self.partition, self.start, self.end]
+
+
+def cluster_settings(properties: Mapping[str, str], cluster: str, told: Mapping[str, str]) -> ClientSettings:
+    """How a cluster is reached: as the source says, and where the metadata has told something, so.
+
+    Raises:
+        ConfigurationError: when nobody says where it is, or a setting is for the source to decide.
+    """
+    merged = {**properties, **told}
+    check_properties(merged)
+    if "bootstrap.servers" not in merged:
+        raise ConfigurationError(
+            f"the metadata service has no 'bootstrap.servers' for cluster {cluster!r}: add them to its properties"
+        )
+    if _PREFIX in merged:
+        merged[_PREFIX] = f"{merged[_PREFIX]}-{cluster}"
+    return ClientSettings(merged)
+
 
 logger = get_logger(__name__)
 

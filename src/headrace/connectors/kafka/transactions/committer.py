@@ -10,7 +10,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CheckpointError, HeadraceError, InfrastructureError
-from headrace.connectors.kafka.topics import partition_count
+from headrace.connectors.kafka.partitioned_log import partition_count
 from headrace.connectors.kafka.transactions.markers import Marker, read_marker
 from headrace.connectors.kafka.transactions.publisher import Publication, Publisher
 from headrace.connectors.kafka.transactions.staging import StagedEpoch, remove_staged_before
@@ -19,8 +19,8 @@ from headrace.connectors.sink import Committer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headrace.connectors.kafka.clients.client import ClientSettings
-    from headrace.connectors.kafka.transactions.missing_markers import WithoutMarker
+    from headrace.connectors.kafka.clients import ClientSettings
+    from headrace.connectors.kafka.transactions.markers import WithoutMarker
     from headrace.connectors.sink import CommitterContext, Json
     from headrace.storage.folder import Folder
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.common.errors import CommitRefusedError, ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.connectors.kafka.clients.errors import ClientErrors, error_of
-from headrace.connectors.kafka.sender import MessageSender
+from headrace.connectors.kafka.clients import ClientErrors, error_of
 from headrace.connectors.kafka.transactions.markers import Marker, marker_in
+from headrace.connectors.kafka.writer import MessageSender
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
-    from headrace.connectors.kafka.clients.client import ClientSettings
+    from headrace.connectors.kafka.clients import ClientSettings
     from headrace.connectors.kafka.transactions.staging import StagedEpoch
     from headrace.storage.folder import Folder
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.connectors.kafka.sender import columns_of
 from headrace.connectors.kafka.transactions.staging import StagedEpoch, content_of, stage
+from headrace.connectors.kafka.writer import columns_of
 from headrace.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:

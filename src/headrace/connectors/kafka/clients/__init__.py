@@ -1,1 +1,0 @@
-"""Clients of Kafka: their settings, and what their errors mean."""
