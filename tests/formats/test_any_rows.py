@@ -21,7 +21,7 @@ from headrace.common.serialization import DeserializationSchema, SerializationSc
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.paths import InputPaths
 from headrace.formats.avro import AvroBulkWriters, AvroFormat, AvroRowDeserializationSchema, AvroRowSerializationSchema
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import avro_schema_of
 from headrace.formats.columnar_messages import columns_under
 from headrace.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from headrace.formats.encoders import BulkWriterFactory

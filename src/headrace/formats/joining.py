@@ -17,9 +17,9 @@ BYTES: Final = "bytes"
 """The format of files of which one may just follow the other."""
 
 _JOINERS: Final = {
-    "parquet": "headrace.formats.parquet.joining",
-    "orc": "headrace.formats.orc.joining",
-    "avro": "headrace.formats.avro.joining",
+    "parquet": "headrace.formats.parquet",
+    "orc": "headrace.formats.orc",
+    "avro": "headrace.formats.avro.file_writer",
 }
 """Which module joins files of a format. Checkpoints hold these names."""
 

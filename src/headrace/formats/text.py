@@ -13,11 +13,9 @@ from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.common.values import stream_handler_of
-from headrace.formats.column_text import bytes_of, join_text, simple_text
-from headrace.formats.encoders import BatchEncoder
+from headrace.formats.encoders import BatchEncoder, bytes_of, join_text, simple_text
 from headrace.formats.file_format import Decoded, FileFormat
-from headrace.formats.lines.format import LineFormat
-from headrace.formats.lines.streams import normal_charset
+from headrace.formats.lines.format import LineFormat, normal_charset
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch

@@ -21,8 +21,8 @@ from headrace.common import (
     SimpleStringSchema,
 )
 from headrace.common.typeinfo import BasicType, RowTypeInfo
-from headrace.formats.avro.types import avro_schema_of
-from headrace.formats.cdc import canal, json_reader, json_writer
+from headrace.formats.avro.schema import avro_schema_of
+from headrace.formats.cdc import json_reader, json_writer
 from headrace.formats.protobuf import (
     ProtobufRowDeserializationSchema,
     ProtobufRowSerializationSchema,
@@ -98,7 +98,7 @@ FORMATS: Final[dict[str, MessageFormat]] = {
         nested=False,
     ),
     "debezium": _changes(json_reader.DebeziumJsonDeserializationSchema, json_writer.DebeziumJsonSerializationSchema),
-    "canal": _changes(canal.CanalJsonDeserializationSchema, json_writer.CanalJsonSerializationSchema),
+    "canal": _changes(json_reader.CanalJsonDeserializationSchema, json_writer.CanalJsonSerializationSchema),
     "maxwell": _changes(json_reader.MaxwellJsonDeserializationSchema, json_writer.MaxwellJsonSerializationSchema),
     "ogg": _changes(json_reader.OggJsonDeserializationSchema, json_writer.OggJsonSerializationSchema),
 }

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from headrace.common import CsvRowDeserializationSchema, CsvRowSerializationSchema, Row, Types
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.datastream.formats.schema_registry import ConfluentRegistryAvroDeserializationSchema
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import avro_schema_of
 from headrace.formats.csv import CsvFormat
 from headrace.formats.protobuf import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from tests.connectors.harness import batch_of

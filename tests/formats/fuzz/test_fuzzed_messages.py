@@ -23,7 +23,7 @@ from headrace.common import DeserializationSchema, Row, Types
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import avro_schema_of
 from tests.connectors.harness import batch_of
 from tests.formats.fuzz.message_formats import FORMATS, RAW, MessageFormat, binary
 from tests.formats.fuzz.values import VALUES, damaged, fuzzing, row_types, rows_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.formats.cdc.avro import DebeziumAvroDeserializationSchema, DebeziumAvroSerializationSchema
-from headrace.formats.cdc.canal import CanalJsonDeserializationSchema
 from headrace.formats.cdc.json_reader import (
+    CanalJsonDeserializationSchema,
     DebeziumJsonDeserializationSchema,
     MaxwellJsonDeserializationSchema,
     OggJsonDeserializationSchema,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from headrace.formats.avro.file_writer import AvroBulkWriters
 from headrace.formats.avro.files import AvroFormat, AvroInputFormat
 from headrace.formats.avro.row_schemas import AvroRowDeserializationSchema, AvroRowSerializationSchema
-from headrace.formats.avro.schema import AvroSchema
-from headrace.formats.avro.types import GenericRecordAvroTypeInfo
+from headrace.formats.avro.schema import AvroSchema, GenericRecordAvroTypeInfo
 
 __all__ = [
     "AvroBulkWriters",

@@ -12,21 +12,21 @@ import pyarrow as pa
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import CompositeTypeInfo, Types
-from headrace.formats.avro.codecs import CODECS
-from headrace.formats.avro.container import MAGIC
+from headrace.formats.avro.container import CODECS, MAGIC, open_blocks
 from headrace.formats.avro.encoder import encode_records
-from headrace.formats.avro.schema import AvroSchema, Record, schema_given
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import AvroSchema, Record, avro_schema_of, schema_given
 from headrace.formats.avro.varints import write_integer
-from headrace.formats.column_text import bytes_of
 from headrace.formats.columnar_messages import columns_as, refuse_other_fields
-from headrace.formats.encoders import BulkWriter, BulkWriterFactory
+from headrace.formats.encoders import BulkWriter, BulkWriterFactory, bytes_of
 from headrace.formats.joining import FileKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.avro.schema import GivenSchema, Node
+
 
 BLOCK_BYTES: Final = 1 << 16
 """About how large a block is before it is compressed; Avro's own library makes them as large."""
@@ -206,3 +206,23 @@ class AvroBlocks:
         metadata = {"avro.codec": self._codec.encode(), "avro.schema": self._schema}
         pairs = [write_integer(len(part)) + part for pair in metadata.items() for part in (pair[0].encode(), pair[1])]
         self._out.write(b"".join([MAGIC, write_integer(len(metadata)), *pairs, write_integer(0), self._marker]))
+
+
+def join(files: Iterable[BinaryIO], out: BinaryIO, *, codec: str) -> Iterator[None]:
+    """Write the records of all files into one; see :class:`~headrace.formats.joining.Joiner`."""
+    written: AvroBlocks | None = None
+    count, waiting, size = 0, [], 0
+    for file in files:
+        header, blocks = open_blocks(file, "a file that is joined")
+        written = written or AvroBlocks(out, header.schema, codec)
+        for block in blocks:
+            count, size = count + block.count, size + len(block.data)
+            waiting.append(block.data)
+            if size >= BLOCK_BYTES:
+                written.write(count, b"".join(waiting))
+                count, waiting, size = 0, [], 0
+                yield
+    if written is not None:
+        if waiting:
+            written.write(count, b"".join(waiting))
+        written.close()

@@ -14,8 +14,7 @@ from headrace.common.typeinfo import Types
 from headrace.formats.avro.boundaries import Boundaries
 from headrace.formats.avro.container import FileBlock, read_blocks, read_header
 from headrace.formats.avro.resolution import avro_reader
-from headrace.formats.avro.schema import AvroSchema, Record, schema_given
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import AvroSchema, Record, avro_schema_of, schema_given
 from headrace.formats.avro.varints import binary_array
 from headrace.formats.bad_records import BadRecords, without_unreadable
 from headrace.formats.bulk_files import WAY_OUT, SelfDescribingFormat

@@ -12,8 +12,7 @@ from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.formats.avro.encoder import encode_records
-from headrace.formats.avro.schema import AvroSchema
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
 from headrace.formats.cdc.images import Images, changelog_type, operations_of
 from headrace.formats.cdc.json_reader import DebeziumJsonDeserializationSchema
@@ -21,8 +20,7 @@ from headrace.formats.cdc.json_writer import are_removed, one_row
 from headrace.formats.columnar_messages import columns_as, refuse_other_fields
 from headrace.formats.registry.avro import ConfluentRegistryAvroDeserializationSchema
 from headrace.formats.registry.client import registry_of
-from headrace.formats.registry.schema_header import SchemaHeader
-from headrace.formats.registry.wire_format import with_header
+from headrace.formats.registry.wire_format import SchemaHeader, with_header
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch

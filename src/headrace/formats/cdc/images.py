@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.row import RowKind
 from headrace.common.serialization import DeserializedBatch
 from headrace.common.typeinfo import CompositeTypeInfo, RowTypeInfo, TypeInformation
+from headrace.formats.json.columns import document_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -119,3 +121,38 @@ def changelog(
 
 _FIRST_KINDS: Final = np.array([0, RowKind.INSERT.value, RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value, 0], np.int8)
 """What the first row of an operation does, by the operation."""
+
+
+def told_nulls(
+    messages: pa.Array, rows: npt.NDArray[Any], place: npt.NDArray[Any], operations: npt.NDArray[Any]
+) -> Iterator[tuple[int, list[str]]]:
+    """Which rows had nulls before an update, and in which fields.
+
+    Columns do not tell a field that was null from one that is not there, as it has not changed. So messages that have a
+    null somewhere are looked at once more.
+    """
+    suspicious = pc.match_substring(messages, b"null").to_numpy(zero_copy_only=False)
+    for index in np.flatnonzero(suspicious[rows] & (operations == Operation.UPDATE)).tolist():
+        old = document_of(messages[int(rows[index])].as_py()).get("old")
+        element = old[int(place[index])] if isinstance(old, list) and place[index] < len(old) else old
+        if isinstance(element, dict):
+            yield index, [name for name, value in element.items() if value is None]
+
+
+def restored(
+    after: pa.StructArray, old: pa.StructArray, updated: npt.NDArray[np.bool_], told: Iterable[tuple[int, list[str]]]
+) -> pa.StructArray:
+    """The rows before: those after, with the fields that were others."""
+    null_before: dict[str, list[int]] = {}
+    for index, names in told:
+        for name in names:
+            null_before.setdefault(name, []).append(index)
+    fields = []
+    for field, new, former in zip(after.type, after.flatten(), old.flatten(), strict=True):
+        takes_old = former.is_valid().to_numpy(zero_copy_only=False) & updated
+        takes_old[null_before.get(field.name, [])] = True
+        fields.append(pc.if_else(pa.array(takes_old), former, new))
+    missing = np.where(
+        updated, old.is_null().to_numpy(zero_copy_only=False), after.is_null().to_numpy(zero_copy_only=False)
+    )
+    return pa.StructArray.from_arrays(fields, fields=list(after.type), mask=pa.array(missing))

@@ -18,8 +18,8 @@ from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.formats.cdc.images import changelog_type
-from headrace.formats.column_text import join_text
 from headrace.formats.columnar_messages import columns_as, refuse_other_fields
+from headrace.formats.encoders import join_text
 from headrace.formats.json.writer import json_texts
 
 if TYPE_CHECKING:

@@ -25,9 +25,8 @@ from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo,
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import basic_handler_of
 from headrace.formats.bad_records import inside_field
-from headrace.formats.column_text import bytes_of, join_text
-from headrace.formats.csv.extra_values import ExtraValues
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
+from headrace.formats.encoders import bytes_of, join_text
 from headrace.formats.file_format import Decoded
 from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes, value_pattern
 from headrace.formats.lines.format import BOM, DEFAULT_MAX_LINE_BYTES, LineFormat, type_of_fields
@@ -42,6 +41,49 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.formats.lines.blocks import Boundary
     from headrace.formats.lines.format import LineDecoder
+
+
+class ExtraValues:
+    """Puts the last value of such a line into the column that takes it.
+
+    Args:
+        schema: says which column that is.
+        file_columns: the columns of the file, by name.
+    """
+
+    def __init__(self, schema: CsvSchema, file_columns: list[str]) -> None:
+        arrays = {column.name for column in schema.columns if isinstance(column.kind, SequenceTypeInfo)}
+        name = schema.any_property
+        self._taker = file_columns.index(name) if name in file_columns and name not in arrays else None
+        self._width = len(file_columns)
+        self._delimiter = schema.delimiter.encode()
+        self._cell = _cell_of(schema)
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether there is such a column."""
+        return self._taker is not None
+
+    def fold(self, data: bytes, boundary: Boundary) -> bytes:
+        """The same lines with no more values than columns."""
+        return b"".join(self._fold_line(data[start:end]) for start, end in pairwise([0, *boundary.all(data)]))
+
+    def _fold_line(self, line: bytes) -> bytes:
+        values = line.rstrip(b"\r\n")
+        cells = self._cell.findall(values)
+        if self._taker is None or len(cells) <= self._width:
+            return line
+        cells[self._taker] = cells[-1]
+        return self._delimiter.join(cells[: self._width]) + line[len(values) :]
+
+
+def _cell_of(schema: CsvSchema) -> re.Pattern[bytes]:
+    """Finds the values of a line as they stand there, with their quotes."""
+    delimiter, quote, escape = (re.escape(char or "") for char in (schema.delimiter, schema.quote, schema.escape))
+    escaped = f"|{escape}." if escape else ""
+    quoted = f"(?:{quote}(?:[^{quote}{escape}]|{quote}{quote}{escaped})*{quote})?" if quote else ""
+    return re.compile(rf"(?s)(?:\A|{delimiter})({quoted}(?:[^{delimiter}{escape}]{escaped})*)".encode())
+
 
 logger = get_logger(__name__)
 

@@ -13,9 +13,16 @@ import pyarrow.compute as pc
 from headrace.common.errors import InvalidTypeError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import SequenceTypeInfo, Types
-from headrace.formats.column_text import bytes_of, join_text, simple_text, whole_number_text
 from headrace.formats.csv.schema import CsvSchema
-from headrace.formats.encoders import BatchEncoder, BulkWriter, BulkWriterFactory
+from headrace.formats.encoders import (
+    BatchEncoder,
+    BulkWriter,
+    BulkWriterFactory,
+    bytes_of,
+    join_text,
+    simple_text,
+    whole_number_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.formats.json.reader import JsonLinesFormat
+from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from headrace.formats.json.writer import JsonLinesEncoder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -13,18 +14,21 @@ from pyarrow import json as arrow_json
 
 from headrace.common.columns import layout_of
 from headrace.common.garbage import gc_paused
-from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo
+from headrace.common.type_variables import T_co
+from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo, Types
 from headrace.formats.bad_records import BadValueError
-from headrace.formats.json.columns import RecordReader, reader_of
-from headrace.formats.json.documents import BLANKS, MAX_DEPTH, document_of
-from headrace.formats.lines.format import BOM
+from headrace.formats.file_format import Decoded
+from headrace.formats.json.columns import BLANKS, MAX_DEPTH, RecordReader, document_of, reader_of, refuse_deep
+from headrace.formats.lines.format import BOM, LineFormat, type_of_fields
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.lines.format import LineDecoder
 
     Places = npt.NDArray[np.intp]
+
 
 _FEW: Final = 16
 """So many messages are read one by one as fast as Arrow reads them."""
@@ -215,3 +219,57 @@ def _are_braced(data: pa.Buffer, starts: Places, ends: Places) -> bool:
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+class JsonLinesFormat(LineFormat[T_co]):
+    r"""Lines that each hold a JSON document. Empty lines are left out.
+
+    With a type, every line is an object with the type's fields; a field that is missing is ``None``, one that the type
+    does not have is left out, and a value that does not fit makes the line a bad record. Without a type every record is
+    what :func:`json.loads` makes of the line.
+
+    Args:
+        type_info: the type of the records, or the types of their fields by name.
+        charset: how characters are encoded.
+
+    Raises:
+        ConfigurationError: when the charset is unknown.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.json import JsonLinesFormat
+        >>> _ = Path("users.json").write_text('{"name": "ann", "age": 31}\n')
+        >>> source = FileSource.for_record_stream_format(JsonLinesFormat({"name": str, "age": int}), "users.json")
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> users = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "users")
+        >>> users.execute_and_collect(limit=10)
+        [Row(name='ann', age=31)]
+    """
+
+    def __init__(
+        self, type_info: TypeInformation[T_co] | type[T_co] | Mapping[str, Any] | None = None, *, charset: str = "UTF-8"
+    ) -> None:
+        super().__init__(charset)
+        self._type = Types.PICKLED_BYTE_ARRAY() if type_info is None else type_of_fields(type_info)
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self._type
+
+    def decoder(self, path: str, header: bytes) -> LineDecoder:
+        if self._type.arrow_type is None:
+            return _decode_objects
+        decoder = decoder_of(self._type)
+        return lambda data: Decoded(decoder.lines(data))
+
+
+def _decode_objects(data: bytes) -> Decoded:
+    return Decoded(rows=[_object(line) for line in lines_of(data)])
+
+
+def _object(line: bytes) -> Any:
+    refuse_deep(line)
+    return json.loads(str(line.removeprefix(BOM), "utf-8"))

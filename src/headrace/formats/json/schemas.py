@@ -14,8 +14,7 @@ from headrace.common.typeinfo import Types
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
 from headrace.formats.json.json_schema import type_of_json_schema
-from headrace.formats.json.values import USUAL, JsonStyle, json_text
-from headrace.formats.json.writer import json_texts
+from headrace.formats.json.writer import USUAL, JsonStyle, json_text, json_texts
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch

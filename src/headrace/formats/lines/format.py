@@ -2,28 +2,164 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.common.errors import BadRecordError, CorruptFileError
+import pyarrow as pa
+
+from headrace.common.errors import BadRecordError, ConfigurationError, CorruptFileError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
-from headrace.formats.bad_records import BadRecords, refuse_unreadable
-from headrace.formats.compression import compression_of
+from headrace.formats.bad_records import BadRecords, reason_alone, refuse_unreadable
+from headrace.formats.compression import compression_of, open_decompressed
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
-from headrace.formats.lines.bad_lines import LineNumbers, decode_good_lines, joined
 from headrace.formats.lines.blocks import Newlines, file_blocks, stream_blocks
-from headrace.formats.lines.streams import is_line_safe, normal_charset, open_stream
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.compression import ByteStream
     from headrace.formats.file_format import FileRange
     from headrace.formats.lines.blocks import Block, Boundary
     from headrace.storage.files import InputFile
+
+
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that cannot be read.
+
+    Attributes:
+        index: which line of the block.
+        reason: why.
+    """
+
+    index: int
+    reason: str
+
+
+def decode_good_lines(decode: Callable[[bytes], Decoded], data: bytes, ends: list[int]) -> Iterator[Decoded | BadLine]:
+    """Halve the block until single lines are left; the good parts cost one look each.
+
+    Args:
+        decode: raises ``ValueError`` on a block that holds a bad line, and perhaps on another one, but only on a bad
+            line when it stands alone.
+        data: a block of whole lines that ``decode`` refuses.
+        ends: where the lines of ``data`` end.
+    """
+    starts = [0, *ends]
+    open_ranges = [(0, len(ends))]
+    while open_ranges:
+        first, last = open_ranges.pop()
+        try:
+            yield decode(data[starts[first] : starts[last]])
+        except ValueError as error:
+            if last - first == 1:
+                yield BadLine(first, reason_alone(error))
+                continue
+            middle = (first + last) // 2
+            open_ranges += [(middle, last), (first, middle)]
+
+
+def joined(parts: list[Decoded]) -> Decoded:
+    """The records of several parts, all in rows or all in columns, as one."""
+    batches = [part.columns for part in parts if part.columns is not None]
+    rows = [row for part in parts if part.rows is not None for row in part.rows]
+    if not batches:
+        return Decoded(rows=rows)
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return Decoded(table.to_batches()[0] if table.num_rows else batches[0])
+
+
+class LineNumbers:
+    """Tells which line of a file an offset is in; counted only when somebody asks, that is, on errors.
+
+    Args:
+        open_stream: opens the file from its beginning, as the offsets count it.
+    """
+
+    def __init__(self, open_stream: Callable[[], AbstractContextManager[ByteStream]]) -> None:
+        self._open_stream = open_stream
+        self._offset = 0
+        self._line = 1
+
+    def line_at(self, offset: int) -> int:
+        """The number of the line that starts at ``offset``, counted from 1; offsets must not fall."""
+        with self._open_stream() as stream:
+            if not isinstance(stream, io.FileIO):
+                return 1 + _newlines(stream, offset)
+            stream.seek(self._offset)
+            self._line += _newlines(stream, offset - self._offset)
+        self._offset = offset
+        return self._line
+
+
+def _newlines(stream: ByteStream, length: int) -> int:
+    """How many newlines there are in the next ``length`` bytes."""
+    found = 0
+    while length > 0 and (data := stream.read(min(_CHUNK, length))):
+        found += data[:length].count(b"\n")
+        length -= len(data)
+    return found
+
+
+_PROBE = '\n\r,;"0aZ'
+
+
+def normal_charset(name: str) -> str:
+    """Python's own name of a character encoding.
+
+    Raises:
+        ConfigurationError: when Python does not know it.
+    """
+    try:
+        return codecs.lookup(name).name
+    except LookupError:
+        raise ConfigurationError(f"unknown charset {name!r}: use a name that Python's codecs module knows") from None
+
+
+def is_line_safe(charset: str) -> bool:
+    """Whether ASCII characters are encoded as themselves, so that a newline can be found without decoding."""
+    return charset == "utf-8" or _PROBE.encode(charset) == _PROBE.encode("ascii")
+
+
+@contextmanager
+def open_stream(file: InputFile, charset: str) -> Iterator[ByteStream]:
+    """The whole file from its beginning, decompressed; as UTF-8 when lines cannot be found in its own encoding."""
+    with open_decompressed(file) as stream:
+        yield stream if is_line_safe(charset) else _Transcoder(stream, charset, file.path)
+
+
+class _Transcoder:
+    """Turns an encoding like UTF-16 into UTF-8 while it is read."""
+
+    def __init__(self, stream: ByteStream, charset: str, path: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(charset)()
+        self._charset = charset
+        self._path = path
+
+    def read(self, size: int, /) -> bytes:
+        """Some UTF-8 bytes (not exactly ``size``); none at the end."""
+        while True:
+            data = self._stream.read(size)
+            try:
+                text = self._decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                raise CorruptFileError(f"{shown(self._path)} is not {self._charset}: {error.reason}") from error
+            if text or not data:
+                return text.encode()
+
 
 _SAMPLE_BYTES = 1 << 16
 _BYTES_PER_COMPRESSED_BYTE = 4

@@ -10,7 +10,7 @@ from headrace.common.columns import layout_of
 from headrace.common.serialization import SerializationSchema
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
-from headrace.formats.protobuf.descriptors import message_column
+from headrace.formats.protobuf.columns import message_column
 from headrace.formats.protobuf.schema import ProtobufSchema, schema_of
 from headrace.formats.protobuf.wire import wire_format
 

@@ -8,12 +8,15 @@ from headrace.common.errors import InvalidProgramError, UnknownSchemaError
 from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.row_schemas import AvroRowSerializationSchema
-from headrace.formats.avro.schema import AvroSchema
-from headrace.formats.avro.types import avro_schema_of
+from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.registry.client import SchemaRegistry, registry_client, registry_of
-from headrace.formats.registry.schema_header import RegistrySerializationSchema, SchemaHeader
-from headrace.formats.registry.wire_format import HEADER_BYTES, decode_by_schema
+from headrace.formats.registry.wire_format import (
+    HEADER_BYTES,
+    RegistrySerializationSchema,
+    SchemaHeader,
+    decode_by_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

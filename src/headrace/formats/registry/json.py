@@ -11,8 +11,7 @@ from headrace.formats.json.decoders import decoder_of
 from headrace.formats.json.json_schema import json_schema_of
 from headrace.formats.json.schemas import JsonRowSerializationSchema
 from headrace.formats.registry.client import SchemaRegistry, registry_of
-from headrace.formats.registry.schema_header import RegistrySerializationSchema, SchemaHeader
-from headrace.formats.registry.wire_format import without_header
+from headrace.formats.registry.wire_format import RegistrySerializationSchema, SchemaHeader, without_header
 
 if TYPE_CHECKING:
     import pyarrow as pa

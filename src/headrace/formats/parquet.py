@@ -1,0 +1,408 @@
+"""Parquet."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.common.columns import layout_of
+from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
+from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.formats.avro.schema import Array, GenericRecordAvroTypeInfo, Map, Record, Union, is_null, schema_given
+from headrace.formats.bulk_files import (
+    ColumnFileFormat,
+    ColumnWriterFactory,
+    RowReader,
+    check_hadoop_config,
+    names_in_file,
+    telling_damage,
+)
+from headrace.formats.encoders import BulkWriter
+from headrace.formats.file_format import Decoded, FileExtent
+from headrace.formats.joining import FileKind
+from headrace.storage.files import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.avro.schema import AvroSchema, GivenSchema, Node
+    from headrace.formats.encoders import BulkWriterFactory
+    from headrace.formats.file_format import FileRange
+    from headrace.storage.files import InputFile
+
+
+__all__ = [
+    "AvroParquetReaders",
+    "AvroParquetWriters",
+    "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
+    "ParquetFormat",
+]
+
+
+_BATCH_ROWS = 1 << 16
+
+
+class ParquetFormat(ColumnFileFormat):
+    """Rows of Parquet files, columns straight as they are.
+
+    Parts of a file that several tasks read are cut between row groups where that is possible.
+
+    Args:
+        columns: which columns to read, in that order; all of them when left out.
+        type_info: the type of the records, whose fields are looked up among the columns by name. When left out it is
+            that of the first file that is there when the source is built.
+        batch_size: how many rows are read at once.
+        case_sensitive: whether names of columns have to be spelled exactly.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> import pyarrow.parquet as pq
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.parquet import ParquetFormat
+        >>> pq.write_table(pa.table({"id": [1, 2], "price": [2.5, 4.0], "shop": ["a", "b"]}), "prices.parquet")
+        >>> source = FileSource.for_bulk_file_format(ParquetFormat(["id", "price"]), "prices.parquet").build()
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.from_source(source, WatermarkStrategy.no_watermarks(), "prices").execute_and_collect(limit=10)
+        [Row(id=1, price=2.5), Row(id=2, price=4.0)]
+    """
+
+    name = "Parquet"
+
+    def __init__(
+        self,
+        columns: Sequence[str] | None = None,
+        type_info: TypeInformation | type | None = None,
+        *,
+        batch_size: int = _BATCH_ROWS,
+        case_sensitive: bool = True,
+    ) -> None:
+        super().__init__(columns, type_info, case_sensitive=case_sensitive)
+        self._batch_size = batch_size
+
+    def file_schema(self, file: InputFile) -> pa.Schema:
+        with _open(file) as opened:
+            return opened.schema_arrow
+
+    def extent(self, file: InputFile) -> FileExtent:
+        with _open(file) as parquet:
+            ends = _group_ends(parquet, file.path)
+        rows = ends[-1]
+        return FileExtent(rows, bytes_per_unit=file.size / max(rows, 1), preferred_cuts=tuple(ends[1:-1]))
+
+    def read(self, part: FileRange, *, reject: bool) -> Iterator[Decoded]:
+        schema = layout_of(self.produced_type).schema
+        path = part.file.path
+        with _open(part.file) as file:
+            names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
+            records = RowReader(shown(path), names, self.produced_type, reject=reject)
+            reader = _GroupReader(file, part, names, records, self._batch_size)
+            for index, (first, end) in enumerate(pairwise(_group_ends(file, path))):
+                if end > part.start and first < part.end:
+                    yield from reader.rows(index, first, end)
+
+
+@hides_engine_of_methods
+class ParquetColumnarRowInputFormat(ParquetFormat):
+    """The same with PyFlink's arguments.
+
+    Args:
+        row_type: the type of the records.
+        hadoop_config: without effect; a warning says so.
+        batch_size: how many rows are read at once.
+        is_utc_timestamp: changes nothing: times without a zone are read as they are written, as true asks for.
+        is_case_sensitive: whether names of columns have to be spelled exactly.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.parquet import ParquetColumnarRowInputFormat
+        >>> price = Types.ROW_NAMED(["id", "price"], [int, float])
+        >>> source = FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(price), "/data/prices").build()
+    """
+
+    def __init__(
+        self,
+        row_type: TypeInformation | type,
+        hadoop_config: object | None = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        check_hadoop_config(hadoop_config)
+        super().__init__(type_info=row_type, batch_size=batch_size, case_sensitive=is_case_sensitive)
+
+
+@contextmanager
+def _open(file: InputFile) -> Iterator[pq.ParquetFile]:
+    with file.open_for_arrow() as stream:
+        with telling_damage(f"{shown(file.path)} is not a Parquet file"):
+            parquet = pq.ParquetFile(stream, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+            _ = parquet.schema_arrow.names  # which may be what is damaged
+        with parquet:
+            yield parquet
+
+
+def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:
+    """Where row groups begin and end: 0, the ends, the last of which is the number of rows."""
+    groups = range(file.metadata.num_row_groups)
+    ends = list(accumulate((file.metadata.row_group(index).num_rows for index in groups), initial=0))
+    if ends != sorted(ends) or ends[-1] != file.metadata.num_rows:
+        raise CorruptFileError(f"{shown(path)} is damaged: its row groups do not have as many rows as it says")
+    return ends
+
+
+class _GroupReader:
+    """Reads the row groups of a part of a file.
+
+    Args:
+        file: the file.
+        part: the part.
+        names: the columns as the file names them.
+        records: makes records of rows.
+        batch_size: how many rows are read at once.
+    """
+
+    def __init__(
+        self, file: pq.ParquetFile, part: FileRange, names: list[str], records: RowReader, batch_size: int
+    ) -> None:
+        self._file = file
+        self._part = part
+        self._names = names
+        self._records = records
+        self._batch_size = batch_size
+
+    def rows(self, index: int, first: int, end: int) -> Iterator[Decoded]:
+        """The rows of one group that are in the part. Those behind damage are lost, up to the end of the group.
+
+        Reading begins at the group's first row, for pages have no index; so the batches, and with them what is lost,
+        are the same whatever the part.
+
+        Args:
+            index: which group.
+            first: its first row.
+            end: the row after its last one.
+        """
+        part, at = self._part, first
+        try:
+            with telling_damage(f"{shown(part.file.path)} is damaged"):
+                batches = self._file.iter_batches(
+                    self._batch_size, row_groups=[index], columns=self._names, use_threads=False
+                )
+            while at < min(part.end, end):
+                batch = self._next(batches, end - at)
+                start, stop = max(part.start - at, 0), min(part.end - at, batch.num_rows)
+                if start < stop:
+                    yield self._records.decoded(batch.slice(start, stop - start), at + start, "of the file")
+                at += batch.num_rows
+        except CorruptFileError as error:
+            yield Decoded(damage=CorruptFileError(f"{error} (rows {at} to {end} of the file)"))
+
+    def _next(self, batches: Iterator[pa.RecordBatch], left: int) -> pa.RecordBatch:
+        path = shown(self._part.file.path)
+        with telling_damage(f"{path} is damaged"):
+            batch = next(batches, None)
+        if batch is None or not 0 < batch.num_rows <= left:
+            raise CorruptFileError(f"{path} is damaged: a row group does not have as many rows as it says")
+        return batch
+
+
+_COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "brotli", "lz4", "none")
+
+_GROUP_ROWS = 1 << 18
+_GROUP_BYTES = 64 << 20
+
+
+@hides_engine_of_methods
+class ParquetBulkWriters:
+    """Makes writers of Parquet files, under PyFlink's name.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.parquet import ParquetBulkWriters
+        >>> sink = FileSink.for_bulk_format("/data/out", ParquetBulkWriters.for_row_type()).build()
+    """
+
+    @staticmethod
+    def for_row_type(
+        row_type: TypeInformation | type | None = None,
+        hadoop_config: object | None = None,
+        utc_timestamp: bool = False,
+        *,
+        compression: str = "snappy",
+    ) -> BulkWriterFactory:
+        """Writers of Parquet files.
+
+        Args:
+            row_type: the names and types of the columns; those of the stream's records when left out.
+            hadoop_config: without effect; a warning says so.
+            utc_timestamp: changes nothing: times are written as they are, those with a zone as UTC, as true asks for.
+            compression: ``snappy``, ``zstd``, ``gzip``, ``brotli``, ``lz4`` or ``none``.
+
+        Raises:
+            ConfigurationError: when there is no such compression.
+        """
+        check_hadoop_config(hadoop_config)
+        if str(compression).lower() not in _COMPRESSIONS:
+            raise ConfigurationError(
+                f"there is no compression {compression!r} of Parquet files: choose one of {', '.join(_COMPRESSIONS)}"
+            )
+        return _ParquetWriterFactory(row_type, compression)
+
+
+class _ParquetWriterFactory(ColumnWriterFactory):
+    name = "Parquet"
+
+    def __init__(self, kind: TypeInformation | type | None, compression: str) -> None:
+        super().__init__(kind)
+        self._compression = compression
+
+    def file_kind(self, input_type: TypeInformation) -> FileKind:
+        schema = layout_of(self.file_type(input_type)).schema
+        return FileKind.of("parquet", schema.to_string(truncate_metadata=False), compression=self._compression)
+
+    def create(self, out: BinaryIO, input_type: TypeInformation) -> BulkWriter:
+        return _ParquetWriter(out, layout_of(self.file_type(input_type)).schema, self._compression)
+
+
+class _ParquetWriter(BulkWriter):
+    def __init__(self, out: BinaryIO, schema: pa.Schema, compression: str) -> None:
+        self._schema = schema
+        self._groups = RowGroups(out, schema, compression)
+
+    def add_batch(self, batch: Batch) -> None:
+        columns = batch.columns
+        if columns.schema != self._schema:
+            arrays = [array.cast(f.type) for array, f in zip(columns.columns, self._schema, strict=True)]
+            columns = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._groups.add(columns)
+
+    def finish(self) -> None:
+        self._groups.close()
+
+
+class RowGroups:
+    """Puts columns together to row groups, so that small batches do not make a file of small row groups.
+
+    Args:
+        out: the file.
+        schema: that of all columns.
+        compression: as :meth:`ParquetBulkWriters.for_row_type` has it.
+    """
+
+    def __init__(self, out: BinaryIO, schema: pa.Schema, compression: str) -> None:
+        self._schema = schema
+        self._writer = pq.ParquetWriter(out, schema, compression=compression, write_page_checksum=True)
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, columns: pa.RecordBatch) -> None:
+        """Write some rows."""
+        self._waiting.append(columns)
+        self._rows += columns.num_rows
+        self._bytes += columns.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> None:
+        """Write what waits, and the end of the file."""
+        self._write_group()
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting = []
+        self._rows = self._bytes = 0
+
+
+@hides_engine_of_methods
+class AvroParquetReaders:
+    """Makes formats that read records of Avro from Parquet files.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSource
+        >>> from headrace.datastream.formats.avro import AvroSchema
+        >>> from headrace.datastream.formats.parquet import AvroParquetReaders
+        >>> order = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+        >>> orders = AvroParquetReaders.for_generic_record(AvroSchema.parse_string(order))
+        >>> source = FileSource.for_record_stream_format(orders, "/data/orders")
+    """
+
+    @staticmethod
+    def for_generic_record(schema: GivenSchema) -> ParquetFormat:
+        """A format that reads records as dicts; columns are found by the names of the schema's fields.
+
+        Raises:
+            InvalidTypeError: when the schema is none of a record, or a field may be one of several types.
+        """
+        given = _with_columns(schema, "AvroParquetReaders.for_generic_record")
+        return ParquetFormat(type_info=GenericRecordAvroTypeInfo(given))
+
+
+@hides_engine_of_methods
+class AvroParquetWriters:
+    """Makes writers of Parquet files for records of Avro.
+
+    Examples:
+        >>> from headrace.datastream.connectors import FileSink
+        >>> from headrace.datastream.formats.avro import AvroSchema
+        >>> from headrace.datastream.formats.parquet import AvroParquetWriters
+        >>> order = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+        >>> writers = AvroParquetWriters.for_generic_record(AvroSchema.parse_string(order))
+        >>> sink = FileSink.for_bulk_format("/data/out", writers).build()
+    """
+
+    @staticmethod
+    def for_generic_record(schema: GivenSchema) -> BulkWriterFactory:
+        """Writers of the columns that a schema describes; enums and decimals are written as strings.
+
+        Raises:
+            InvalidTypeError: when the schema is none of a record, or a field may be one of several types.
+        """
+        given = _with_columns(schema, "AvroParquetWriters.for_generic_record")
+        return ParquetBulkWriters.for_row_type(GenericRecordAvroTypeInfo(given))
+
+
+def _with_columns(schema: GivenSchema, method: str) -> AvroSchema:
+    """The schema that a program gives, unless its records have no columns."""
+    given = schema_given(schema, method)
+    node = given.node()
+    if isinstance(node, Record):
+        _refuse(node, node.name)
+    return given
+
+
+def _refuse(node: Node, where: str) -> None:
+    if is_null(node) or (isinstance(node, Union) and len(node.present) != 1):
+        raise InvalidTypeError(f"{where} has no column in Parquet: it is null, or one of several types of Avro")
+    if isinstance(node, Record):
+        for field in node.fields:
+            _refuse(field.node, f"{where}.{field.name}")
+    elif isinstance(node, Array):
+        _refuse(node.items, f"{where}[]")
+    elif isinstance(node, Map):
+        _refuse(node.values, f"{where}[]")
+    elif isinstance(node, Union):
+        _refuse(node.present[0], where)
+
+
+def join(files: Iterable[BinaryIO], out: BinaryIO, *, compression: str) -> Iterator[None]:
+    """Write the rows of all files into one; see :class:`~headrace.formats.joining.Joiner`."""
+    groups: RowGroups | None = None
+    for file in files:
+        with pq.ParquetFile(file) as found:
+            groups = groups or RowGroups(out, found.schema_arrow, compression)
+            for columns in found.iter_batches():
+                groups.add(columns)
+                yield
+    if groups is not None:
+        groups.close()
