@@ -14,6 +14,7 @@ from headrace.common import Configuration, Duration
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
 from headrace.common.options import CHECKPOINT_DIR, DEPRECATED, OPTIONS
+from headrace.common.other_names import WITHOUT_EFFECT
 from headrace.datastream import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -25,7 +26,6 @@ from headrace.datastream import (
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
-from headrace.datastream.streams.other_names import WITHOUT_EFFECT, WITHOUT_EFFECT_ON_SINKS
 
 if TYPE_CHECKING:
     from headrace.datastream import StreamExecutionEnvironment
@@ -105,11 +105,11 @@ def test_what_holds_anyway_is_set_without_a_warning(
     assert getattr(part(env, name), getter)() == default
 
 
-@pytest.mark.parametrize("method", WITHOUT_EFFECT)
+@pytest.mark.parametrize("method", WITHOUT_EFFECT["DataStream"])
 def test_settings_of_streams_only_warn(env: StreamExecutionEnvironment, method: str) -> None:
     stream = env.from_sequence(1, 2)
     sink = stream.print()
-    for target in (stream, sink) if method in WITHOUT_EFFECT_ON_SINKS else (stream,):
+    for target in (stream, sink) if method in WITHOUT_EFFECT["DataStreamSink"] else (stream,):
         with pytest.warns(UserWarning, match=rf"{method}\(\) has no effect: \w") as caught:
             assert getattr(target, method)("x") is target
         assert caught[0].filename == __file__

@@ -19,8 +19,7 @@ from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.public_module import public
 from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
@@ -40,18 +39,7 @@ CANCEL_SECONDS: Final = 15.0
 """So long a job has to end after it was cancelled; then its thread is left behind, whatever it is at."""
 
 
-_RESULT: Final = "use get_job_execution_result().result(), which waits for the job's end"
-
-_OTHER_NAMES: Final = {
-    **dict.fromkeys(("result", "wait", "join", "await_termination", "awaitTermination"), _RESULT),
-    **dict.fromkeys(("status", "isActive", "is_active", "lastProgress"), "use get_job_status().result()"),
-    **dict.fromkeys(("exception", "error"), "get_job_execution_result().exception() is what the job failed with"),
-}
-"""Those of futures, and of a query of Structured Streaming."""
-
-
-@hides_engine_of_methods
-@other_names(_OTHER_NAMES)
+@public
 class JobClient:
     """Runs a job manager on a thread of its own and tells how it fares; names as in PyFlink.
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +14,6 @@ _folders: dict[str, Path] = {}
 _files: dict[str, Path] = {}
 
 
-@hides_engine
 def archive_path(name: str) -> Path:
     """The folder into which ``add_python_archive`` had an archive unpacked; to be called in functions of a job.
 

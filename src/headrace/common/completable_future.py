@@ -7,16 +7,12 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["CompletableFuture"]
-
-public_module(__name__)
 
 T = TypeVar("T")
 
 
-@hides_engine_of_methods
 class CompletableFuture(Generic[T]):
     """PyFlink's future, over one of :mod:`concurrent.futures`.
 
@@ -92,3 +88,6 @@ class CompletableFuture(Generic[T]):
             return "CompletableFuture(cancelled)"
         error = self._future.exception()
         return f"CompletableFuture({self._future.result()!r})" if error is None else f"CompletableFuture({error!r})"
+
+
+public_module(__name__)

@@ -8,11 +8,8 @@ from typing import Generic, TypeVar
 
 from headrace.common import config_values as values
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["ConfigOption", "ConfigOptions"]
-
-public_module(__name__)
 
 T = TypeVar("T")
 
@@ -47,7 +44,6 @@ class ConfigOption(Generic[T]):
         return f"Key: '{self.key}' , default: {self.default}"
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True)
 class TypedConfigOptionBuilder(Generic[T]):
     """Ends the definition of an option."""
@@ -64,7 +60,6 @@ class TypedConfigOptionBuilder(Generic[T]):
         return ConfigOption[T | None](self.key, self.parse, None)
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class OptionBuilder:
     """Says what type an option has."""
@@ -104,7 +99,6 @@ class OptionBuilder:
         return TypedConfigOptionBuilder(self.key, values.memory_size)
 
 
-@hides_engine_of_methods
 class ConfigOptions:
     """Defines options of a program's own.
 
@@ -119,3 +113,6 @@ class ConfigOptions:
     def key(key: str) -> OptionBuilder:
         """Begins the definition of an option."""
         return OptionBuilder(key)
+
+
+public_module(__name__)

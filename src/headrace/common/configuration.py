@@ -24,11 +24,8 @@ from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_N
 from headrace.common.public_module import public_module
 from headrace.common.storage_keys import is_storage_key, problem_of, storage_options
 from headrace.common.time import Duration, Time, to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["Configuration"]
-
-public_module(__name__)
 
 T = TypeVar("T")
 
@@ -60,7 +57,6 @@ _NEARLY_THE_SAME: Final = 0.9
 """How alike a key of others and an option are where it is a slip: one letter or two of some twenty."""
 
 
-@hides_engine_of_methods
 class Configuration:
     """Keys and values, the values read as text, as in a configuration file.
 
@@ -322,3 +318,6 @@ _WRITERS: tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...] = (
     ((bytes, bytearray), lambda value: base64.b64encode(value).decode()),
     ((list, tuple), lambda value: ";".join(map(str, value))),
 )
+
+
+public_module(__name__)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JobExecutionResult"]
 
-public_module(__name__)
-
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionResult:
@@ -65,3 +63,6 @@ class JobExecutionResult:
     def __str__(self) -> str:
         lines = [f"Program execution finished: job {self.job_id} ran for {self.net_runtime} ms"]
         return "\n".join([*lines, *(f"- {name}: {value}" for name, value in sorted(self.accumulators.items()))])
+
+
+public_module(__name__)

@@ -12,8 +12,6 @@ from headrace.common.public_module import public_module
 
 __all__ = ["JobID"]
 
-public_module(__name__)
-
 _FORM: Final = re.compile(r"[0-9a-f]{32}")
 
 
@@ -44,3 +42,6 @@ class JobID:
 
     def __str__(self) -> str:
         return self.hex
+
+
+public_module(__name__)

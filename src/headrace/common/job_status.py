@@ -9,8 +9,6 @@ from headrace.common.public_module import public_module
 
 __all__ = ["JobStatus"]
 
-public_module(__name__)
-
 
 class JobStatus(Enum):
     """What a job is doing, under Flink's names.
@@ -63,3 +61,6 @@ class JobStatus(Enum):
 
 
 _GLOBALLY_TERMINAL: Final = frozenset({JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED})
+
+
+public_module(__name__)

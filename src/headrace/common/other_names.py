@@ -1,7 +1,7 @@
-"""Names that an object does not have, misspelled or brought from other libraries: asking for one says what to write.
+"""Answers to names that an object or a module does not have, misspelled or brought from other libraries.
 
-PyFlink's are in :mod:`headrace.common.pyflink_names`, those of PySpark, pandas and Polars in tables beside the classes
-that answer.
+``OTHER_NAMES`` is the one table of the words of PySpark, pandas, Polars and Flink's Java API. PyFlink's own names are
+in :mod:`headrace.common.pyflink_names`. :mod:`headrace.common.public_module` gives the answers to public classes.
 """
 
 from __future__ import annotations
@@ -19,54 +19,386 @@ from headrace.common.tracebacks import hides_engine
 
 C = TypeVar("C", bound=type)
 
-
 _NOTHING: Final[Mapping[str, str]] = {}
 _EXPLAINED: Final = "_headrace_names_explained"
 _LIKENESS: Final = 0.7
 _FUNCTIONS: Final = (FunctionType, MethodType, BuiltinMethodType)
 _BEGIN_OF_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
+# --- settings of streams that have nothing to act on -----------------------------------------------------------------
 
-def other_names(names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
-    """Gives a class an answer to names that it does not have; ``hasattr`` and completion do not see them.
+_CHAINING: Final = "what runs chained follows from the shuffles"
 
-    What PyFlink has is a :class:`MissingNameError`, anything else an :class:`UnknownNameError`, with the names that are
-    alike where there are any.
+_ON_SINKS: Final = {
+    "disable_chaining": _CHAINING,
+    "slot_sharing_group": "Spark places the tasks",
+}
+"""Settings of sinks that have nothing to act on."""
 
-    Args:
-        names: those of other libraries and what to write instead, which begins in lower case.
+_ON_STREAMS: Final = {
+    **_ON_SINKS,
+    "start_new_chain": _CHAINING,
+    "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
+}
+"""Those of other streams."""
+
+_COLUMNS: Final = 'use select("a", (col("b") * 2).alias("double")) with all columns that are wanted'
+_WINDOW_AGGREGATE: Final = 'use key_by(...).window(...).aggregate(count(), sum("x"))'
+_KEYS_FIRST: Final = "call key_by(...) first"
+_KEYS_FIRST_OR_ALL: Final = "call key_by(...) first, or {}(...) for windows of all records"
+_ASSIGNER: Final = "use {}(TumblingEventTimeWindows.of(size)), or another WindowAssigner"
+_WINDOWS_FIRST: Final = "call window(...) first, then aggregate(...); or reduce(...), for a result at each record"
+_TO_PROGRAM: Final = "use execute_and_collect(), or execute_and_collect(limit=10) for some records"
+_ORDER: Final = "records have no order but that of event time; rank within windows, in a function"
+_DISTINCT: Final = "keep what was seen in a state, in a KeyedProcessFunction with a time to live"
+_WRITE: Final = "use sink_to(FileSink...), or another sink"
+_JOIN: Final = "use join(other).where(...).equal_to(...).window(...), or interval_join(other) behind key_by(...)"
+_OUTER: Final = 'use join(other, how="left"), or interval_join(other, how="left") behind key_by(...)'
+_ITERATE: Final = (
+    "Flink has given it up: repeat within a function, or send records around through a topic, with a sink and a source"
+)
+_ASYNC: Final = "use AsyncDataStream.unordered_wait(stream, function, timeout)"
+_TYPE: Final = "use get_type()"
+_OF_WINDOWS: Final = "windows have it: call it behind {}, before reduce, aggregate, apply or process"
+_SETTINGS_OF_WINDOWS: Final = (
+    *("trigger", "evictor", "allowed_lateness", "side_output_late_data", "accumulation_mode"),
+    *("allowedLateness", "sideOutputLateData"),
+)
+
+_OF_DATA_STREAMS: Final = {
+    **dict.fromkeys(("withColumn", "withColumns", "with_column", "with_columns", "assign"), _COLUMNS),
+    **dict.fromkeys(("withColumnRenamed", "rename", "drop", "selectExpr"), _COLUMNS),
+    **dict.fromkeys(("where", "query"), "use filter(...)"),
+    **dict.fromkeys(("groupBy", "groupby", "group_by"), "use key_by(...)"),
+    **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOW_AGGREGATE),
+    **dict.fromkeys(("sum", "min", "max", "min_by", "max_by", "reduce"), _KEYS_FIRST),
+    "interval_join": _KEYS_FIRST,
+    "window": _KEYS_FIRST_OR_ALL.format("window_all"),
+    "count_window": _KEYS_FIRST_OR_ALL.format("count_window_all"),
+    **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("key_by(...).window")),
+    "session_window": "use key_by(...).window(EventTimeSessionWindows.with_gap(gap))",
+    **dict.fromkeys(("time_window_all", "timeWindowAll"), _ASSIGNER.format("window_all")),
+    **dict.fromkeys(("collect", "take", "head", "first", "limit", "toLocalIterator"), _TO_PROGRAM),
+    **dict.fromkeys(("toPandas", "to_pandas", "toDF", "to_df"), "use to_dataframe(), for a job that ends"),
+    **dict.fromkeys(("show", "display"), "use print()"),
+    **dict.fromkeys(("write", "writeStream", "to_csv", "to_parquet"), _WRITE),
+    **dict.fromkeys(("foreach", "foreachBatch"), "use sink_to(...) with a sink of your own: docs/connectors.md"),
+    **dict.fromkeys(("merge", "crossJoin"), _JOIN),
+    **dict.fromkeys(("orderBy", "sort", "sort_values"), _ORDER),
+    **dict.fromkeys(("distinct", "dropDuplicates", "drop_duplicates", "unique"), _DISTINCT),
+    **dict.fromkeys(("unionAll", "unionByName", "concat"), "use union(...)"),
+    **dict.fromkeys(("columns", "schema", "dtypes", "printSchema"), _TYPE),
+    **dict.fromkeys(("repartition", "coalesce"), "use rebalance(), and set_parallelism(...) on the operator behind it"),
+    **dict.fromkeys(_SETTINGS_OF_WINDOWS, _OF_WINDOWS.format("window(...) or window_all(...)")),
+    **dict.fromkeys(("apply", "mapInArrow", "mapInPandas"), "use map(...), or map_batches(...) for Arrow batches"),
+    **dict.fromkeys(("iterate", "close_with"), _ITERATE),
+    **dict.fromkeys(("unordered_wait", "ordered_wait", "map_async", "async_map"), _ASYNC),
+    **dict.fromkeys(("persist", "checkpoint", "localCheckpoint"), "use cache(), for a stream that ends"),
+    **dict.fromkeys(("global", "globalPartition", "to_one"), "use global_()"),
+    **dict.fromkeys(("left_join", "right_join", "outer_join", "full_join", "leftOuterJoin"), _OUTER),
+    **dict.fromkeys(("as_queryable_state", "asQueryableState"), "headrace state reads it: docs/reading-state.md"),
+    "enable_async_state": "leave it out: state is beside the function, and looked up for a whole batch at once",
+    "enableAsyncState": "leave it out: state is beside the function, and looked up for a whole batch at once",
+    "explode": "use flat_map(...)",
+    "withWatermark": "use assign_timestamps_and_watermarks(WatermarkStrategy...)",
+}
+"""What streams of PySpark and pandas have, and what a stream has only behind ``key_by``."""
+
+_OF_KEYED_STREAMS: Final = {
+    **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOWS_FIRST),
+    **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("window")),
+    "session_window": "use window(EventTimeSessionWindows.with_gap(gap))",
+}
+"""Other answers behind ``key_by``."""
+
+_BUILT_IN: Final = 'use aggregate(count(), sum("x").alias("total")), with one built-in aggregate for each column'
+
+_TO_A_STREAM: Final = "say first what becomes of each window: reduce(...), aggregate(...), apply(...) or process(...)"
+_BY_FIELD: Final = 'use reduce(lambda a, b: ...) for whole records, or aggregate(top_n("value", 1, "by"))'
+_OF_STREAMS: Final = (
+    *("map", "flat_map", "filter", "map_batches", "select", "key_by", "union", "get_side_output"),
+    *("print", "sink_to", "execute_and_collect", "to_dataframe", "name", "uid", "set_parallelism"),
+)
+
+_OF_SINKS: Final = dict.fromkeys(_OF_STREAMS, "a sink is an end: call it of the stream that was written")
+"""Those of streams, behind ``print`` and ``sink_to``."""
+
+_OF_WINDOWED_STREAMS: Final = {
+    **dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN),
+    **dict.fromkeys(("min_by", "max_by", "minBy", "maxBy"), _BY_FIELD),
+    **dict.fromkeys(_OF_STREAMS, _TO_A_STREAM),
+    "fold": "use aggregate(...) with an AggregateFunction",
+}
+"""Those of grouped data and of streams, behind ``window``."""
+
+_TWO_STREAMS: Final = "say first what becomes of the records of both: map(...), flat_map(...) or process(...)"
+
+_OF_CONNECTED_STREAMS: Final = {
+    **dict.fromkeys(_OF_STREAMS, _TWO_STREAMS),
+    **dict.fromkeys(("window", "join"), "windows of two streams: first.join(second) or first.co_group(second)"),
+}
+"""Those of streams, behind ``connect``."""
+
+_OF_BROADCAST_CONNECTED: Final = {
+    **_OF_CONNECTED_STREAMS,
+    **dict.fromkeys(_OF_STREAMS, "say first what becomes of the records of both: process(...)"),
+}
+"""Those of streams, behind ``connect`` with a stream that is broadcast."""
+
+_OF_BROADCAST_STREAMS: Final = dict.fromkeys(
+    (*_OF_CONNECTED_STREAMS, "connect", "process"),
+    "the other stream takes it: records.connect(rules.broadcast(descriptor)).process(...)",
+)
+"""Those of streams, behind ``broadcast(descriptor)``."""
+
+_KEYS_OF_BOTH: Final = "call where(...).equal_to(...) first, for the keys of both"
+_OF_JOINS: Final = ("window", "apply", "process", "select")
+
+_OF_TWO_STREAMS: Final = dict.fromkeys((*_OF_STREAMS, *_OF_JOINS, "equal_to", "on"), _KEYS_OF_BOTH)
+"""What comes later, or is called otherwise elsewhere, behind ``join`` and ``co_group``."""
+
+_OF_WHERE: Final = dict.fromkeys(
+    (*_OF_STREAMS, *_OF_JOINS), "call equal_to(...) first, for the key of the second stream"
+)
+"""What comes later, behind ``where``."""
+
+_OF_EQUAL_TO: Final = dict.fromkeys((*_OF_STREAMS, "apply", "process", "select"), "call window(...) first")
+"""What comes later, behind ``equal_to``."""
+
+_OF_WINDOWS_OF_TWO: Final = dict.fromkeys(
+    (*_OF_STREAMS, "process", "reduce", "aggregate"), "use apply(...) with a function of both"
+)
+"""What windows of one stream have, and those of two have not."""
+
+_KEYS_ARE_KNOWN: Final = "the keys are those of key_by(...): leave it out"
+
+_OF_INTERVALS: Final = {
+    **dict.fromkeys(
+        (*_OF_STREAMS, "process", "apply"), "call between(lower, upper) first, which says what times match"
+    ),
+    **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
+    "window": "between(lower, upper) says what times match; windows are those of first.join(second)",
+}
+"""What comes later, behind ``interval_join``."""
+
+_BEHIND_BETWEEN: Final = {
+    **dict.fromkeys((*_OF_STREAMS, "apply"), "use process(...) with a ProcessJoinFunction, or select(...)"),
+    **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
+    **dict.fromkeys(("in_event_time", "in_processing_time"), "event time it is; call it before between(...)"),
+}
+"""What window joins and streams have, and interval joins have not."""
+
+_OF_PARTITIONS: Final = dict.fromkeys(
+    _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"
+)
+"""Those of streams, behind ``full_window_partition``."""
+
+_OF_AGGREGATES: Final = {
+    **dict.fromkeys(("mean", "average"), "use avg(column)"),
+    **dict.fromkeys(("std", "stddev"), "use stddev_samp(column), or stddev_pop(column)"),
+    **dict.fromkeys(("var", "variance"), "use var_samp(column), or var_pop(column)"),
+    "median": "use quantile(column, 0.5), or approx_quantile(column, 0.5)",
+    **dict.fromkeys(("percentile", "percentile_cont", "percentile_disc"), "use quantile(column, part)"),
+    **dict.fromkeys(("percentile_approx", "approx_percentile"), "use approx_quantile(column, part)"),
+    **dict.fromkeys(("max_by", "arg_max"), "use top_n(column, 1, by)"),
+    **dict.fromkeys(("string_agg", "group_concat"), "use listagg(column, separator)"),
+    **dict.fromkeys(("array_agg", "collect"), "use collect_list(column)"),
+    **dict.fromkeys(("any", "some"), "use bool_or(column)"),
+    **dict.fromkeys(("all", "every"), "use bool_and(column)"),
+    **dict.fromkeys(("first_value", "any_value"), "use first(column)"),
+    **dict.fromkeys(("last_value", "latest"), "use last(column)"),
+    "nunique": "use count_distinct(column)",
+}
+"""Those of SQL, PySpark and pandas, in ``headrace.datastream.aggregates``."""
+
+_OF_WINDOW_MODULE: Final = {
+    **dict.fromkeys(("window", "Tumble", "TumblingTimeWindows"), "use TumblingEventTimeWindows.of(size)"),
+    **dict.fromkeys(("Slide", "Hop", "SlidingTimeWindows"), "use SlidingEventTimeWindows.of(size, slide)"),
+    **dict.fromkeys(("session_window", "Session"), "use EventTimeSessionWindows.with_gap(gap)"),
+    "Cumulate": "use CumulatingEventTimeWindows.of(max_size, step)",
+}
+"""Those of PySpark, Flink's tables and Flink 1, in ``headrace.datastream.window``."""
+
+_OF_ENVIRONMENTS: Final = {
+    **dict.fromkeys(("read", "readStream", "read_csv", "read_text_file"), "use from_source(FileSource..., ...)"),
+    **dict.fromkeys(("createDataFrame", "from_elements", "parallelize"), "use from_collection([...], type_info)"),
+    **dict.fromkeys(("sql", "sql_query", "table"), "there is no SQL yet: use expressions, docs/expressions.md"),
+    "range": "use from_sequence(start, end), both included",
+}
+"""Those of a Spark session."""
+
+# --- columns of PySpark, pandas and Polars ----------------------------------------------------------------------------
+
+_AGGREGATE: Final = "aggregates belong to windows: key_by(...).window(...).aggregate(...)"
+_NULL: Final = "write is_null()"
+_NOT_NULL: Final = "write is_not_null()"
+_FILLED: Final = "write coalesce(x, value)"
+_CASE: Final = "write when(condition).then(value).otherwise(other)"
+_DIRECTLY: Final = "its methods are those of the expression itself: upper(), contains(...), year()"
+
+_EXPRESSION: Final = {
+    "isNull": _NULL,
+    "isnull": _NULL,
+    "isna": _NULL,
+    "isNotNull": _NOT_NULL,
+    "notnull": _NOT_NULL,
+    "notna": _NOT_NULL,
+    "isNaN": "write is_nan()",
+    "isnan": "write is_nan()",
+    "isin": "write is_in([...])",
+    "eqNullSafe": "write (x == y) | (x.is_null() & y.is_null())",
+    "fillna": _FILLED,
+    "fill_null": _FILLED,
+    "is_between": "write between(low, high)",
+    "when": _CASE,
+    "then": _CASE,
+    "otherwise": _CASE,
+    "astype": "write cast(Types.LONG()), say",
+    "getField": "write field(name)",
+    "getItem": "write field(name), for a row or a tuple",
+    "startswith": "write starts_with(text)",
+    "endswith": "write ends_with(text)",
+    "substr": "write substring(start, length), which counts from 0",
+    "slice": "write substring(start, length), which counts from 0",
+    "len": "write length()",
+    "trim": "write strip()",
+    "rlike": "write like(pattern) with % and _, or filter with a function",
+    "str": _DIRECTLY,
+    "dt": _DIRECTLY,
+    "pow": "write power(exponent)",
+    "dayofweek": "write day_of_week(), where Monday is 1",
+    "weekday": "write day_of_week(), where Monday is 1",
+    "timestamp": "write epoch_millis()",
+    "map": "give a function to map(...) of the stream",
+    "apply": "give a function to map(...) of the stream",
+    "sum": _AGGREGATE,
+    "mean": _AGGREGATE,
+    "avg": _AGGREGATE,
+    "min": _AGGREGATE,
+    "max": _AGGREGATE,
+    "count": _AGGREGATE,
+    "over": _AGGREGATE,
+    "asc": _ORDER,
+    "desc": _ORDER,
+}
+"""Of expressions."""
+
+_WHEN: Final = {
+    "otherwise": "it wants .then(value) first: when(condition).then(value).otherwise(other)",
+    "when": "it wants .then(value) first: when(condition).then(value).when(...)",
+    "alias": "it wants .then(value) first: when(condition).then(value).alias(...)",
+    "cast": "it wants .then(value) first: when(condition).then(value).cast(...)",
+}
+"""Of ``when(condition)``."""
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+_RESULT: Final = "use get_job_execution_result().result(), which waits for the job's end"
+
+OTHER_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "StreamExecutionEnvironment": _OF_ENVIRONMENTS,
+    "CheckpointConfig": _NOTHING,
+    "ExecutionConfig": _NOTHING,
+    "WatermarkStrategy": _NOTHING,
+    "DataStream": _OF_DATA_STREAMS,
+    "KeyedStream": _OF_KEYED_STREAMS,
+    "DataStreamSink": _OF_SINKS,
+    "WindowedStream": _OF_WINDOWED_STREAMS,
+    "AllWindowedStream": _OF_WINDOWED_STREAMS,
+    "PartitionWindowedStream": _OF_PARTITIONS,
+    "ConnectedStreams": _OF_CONNECTED_STREAMS,
+    "BroadcastConnectedStream": _OF_BROADCAST_CONNECTED,
+    "BroadcastStream": _OF_BROADCAST_STREAMS,
+    "JoinedStreams": _OF_TWO_STREAMS,
+    "CoGroupedStreams": _OF_TWO_STREAMS,
+    "Where": _OF_WHERE,
+    "EqualTo": _OF_EQUAL_TO,
+    "JoinedWindows": _OF_WINDOWS_OF_TWO,
+    "CoGroupedWindows": _OF_WINDOWS_OF_TWO,
+    "IntervalJoin": _OF_INTERVALS,
+    "IntervalJoined": _BEHIND_BETWEEN,
+    "Expression": _EXPRESSION,
+    "When": _WHEN,
+    "JobClient": {
+        **dict.fromkeys(("result", "wait", "join", "await_termination", "awaitTermination"), _RESULT),
+        **dict.fromkeys(("status", "isActive", "is_active", "lastProgress"), "use get_job_status().result()"),
+        **dict.fromkeys(("exception", "error"), "get_job_execution_result().exception() is what the job failed with"),
+    },
+    "RuntimeContext": {
+        "get_broadcast_state": (
+            "ctx.get_broadcast_state(descriptor) gives it where records are handled, and not in open()"
+        ),
+    },
+    "MetricGroup": {"histogram": "use distribution(name)", "addGroup": "use add_group(name)"},
+    "Counter": {"increment": "use inc(n)", "getCount": "use get_count()"},
+    "Meter": {"markEvent": "use mark_event(n)", "getRate": "it is among the job's metrics: JobClient.get_metrics()"},
+    "Distribution": _NOTHING,
+    "CsvSchemaBuilder": _NOTHING,
+    "FileSourceBuilder": _NOTHING,
+    "HybridSourceBuilder": _NOTHING,
+    "KafkaSinkBuilder": _NOTHING,
+    "KafkaSourceBuilder": _NOTHING,
+    "LogSinkBuilder": _NOTHING,
+    "LogSourceBuilder": _NOTHING,
+    "DynamicKafkaSourceBuilder": {
+        "set_bootstrap_servers": "the metadata service says where clusters are, see set_kafka_metadata_service()",
+        "set_topics": "streams are read, whose topics the metadata service knows: set_stream_ids({...})",
+        "set_topic_pattern": "streams are read, whose topics the metadata service knows: set_stream_pattern(...)",
+        "set_partitions": "streams are read, with all partitions of their topics: set_stream_ids({...})",
+        "set_unbounded": "it does not end, unless set_bounded() is called",
+    },
+    "headrace.datastream.aggregates": _OF_AGGREGATES,
+    "headrace.datastream.window": _OF_WINDOW_MODULE,
+}
+"""By the name of a class, or of a module: the names of other libraries, and what to write instead, in lower case.
+
+A class that is listed without any names still says which of its own names is like the one that was asked for.
+"""
+
+WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {"DataStream": _ON_STREAMS, "DataStreamSink": _ON_SINKS}
+"""By the name of a class: setters that only warn, and why."""
+
+# --- the answers -----------------------------------------------------------------------------------------------------
+
+
+def answers_other_names(cls: type) -> None:
+    """Gives a class the setters without effect and the answers that the tables have for it.
+
+    ``hasattr`` and completion do not see the answers. What PyFlink has is a :class:`MissingNameError`, anything else an
+    :class:`UnknownNameError`, with the names that are alike where there are any.
     """
+    for name, reason in WITHOUT_EFFECT.get(cls.__name__, _NOTHING).items():
+        setattr(cls, name, _warning(cls, name, reason))
+    if cls.__name__ in OTHER_NAMES:
+        cls.__getattr__ = _answer  # type: ignore[attr-defined]
 
-    @hides_engine
-    def look_up(self: Any, name: str) -> Any:
-        owner_name = type(self).__name__
-        if name.startswith("_"):  # Python's own protocols ask for these
-            raise AttributeError(f"{owner_name!r} object has no attribute {name!r}", name=name, obj=self)
-        if hasattr(type(self), name):  # a property or the like, which has raised an AttributeError of its own
-            return object.__getattribute__(self, name)
-        for owner in type(self).__mro__:
-            missing = MEMBERS.get(owner.__name__, {}).get(name)
-            if missing is not None:
-                raise MissingNameError(f"{owner.__name__}.{name}() is not supported{missing}\n  at {caller()}")
-        hint = f": {names[name]}" if name in names else alike(name, dir(type(self)))
-        raise UnknownNameError(f"{owner_name} has no {name!r}{hint}\n  at {caller()}")
 
-    def add(cls: C) -> C:
-        cls.__getattr__ = look_up  # type: ignore[attr-defined]
-        return cls
-
-    return add
+@hides_engine
+def _answer(self: Any, name: str) -> Any:
+    owner_name = type(self).__name__
+    if name.startswith("_"):  # Python's own protocols ask for these
+        raise AttributeError(f"{owner_name!r} object has no attribute {name!r}", name=name, obj=self)
+    if hasattr(type(self), name):  # a property or the like, which has raised an AttributeError of its own
+        return object.__getattribute__(self, name)
+    owners = [owner.__name__ for owner in type(self).__mro__]
+    for owner in owners:
+        missing = MEMBERS.get(owner, {}).get(name)
+        if missing is not None:
+            raise MissingNameError(f"{owner}.{name}() is not supported{missing}\n  at {caller()}")
+    advice = next((OTHER_NAMES[owner][name] for owner in owners if name in OTHER_NAMES.get(owner, _NOTHING)), None)
+    hint = f": {advice}" if advice else alike(name, dir(type(self)))
+    raise UnknownNameError(f"{owner_name} has no {name!r}{hint}\n  at {caller()}")
 
 
 def names_explained(shown: str, names: Mapping[str, str] = _NOTHING) -> Callable[[C], C]:
     """Lets :func:`explained` say what to write instead of names that a class does not have.
 
-    For objects that functions use at each record: a ``__getattr__``, which :func:`other_names` adds, makes every use of
-    every attribute several times as slow.
+    For objects that functions use at each record: a ``__getattr__``, as :func:`answers_other_names` adds one, makes
+    every use of every attribute several times as slow.
 
     Args:
         shown: what programs know the class as.
-        names: as those of :func:`other_names`.
+        names: those of other libraries and what to write instead, which begins in lower case.
     """
 
     def add(cls: C) -> C:
@@ -107,27 +439,11 @@ def alike(name: str, known: Iterable[str]) -> str:
     return f": did you mean {' or '.join(by_words[each] for each in close)}?" if close else ""
 
 
-def without_effect(methods: Mapping[str, str]) -> Callable[[C], C]:
-    """Gives a class setters that only warn: the setting has nothing to act on here.
-
-    Args:
-        methods: by name, why; begins in lower case.
-    """
-
-    def add(cls: C) -> C:
-        for name, text in methods.items():
-            method = _warning(f"{cls.__name__}.{name}()", text)
-            method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
-            setattr(cls, name, method)
-        return cls
-
-    return add
-
-
-def _warning(method: str, reason: str) -> Callable[..., Any]:
+def _warning(cls: type, name: str, reason: str) -> Callable[..., Any]:
     def warn(self: Any, *_: Any, **__: Any) -> Any:
-        warn_caller(f"{method} has no effect: {reason}")
+        warn_caller(f"{cls.__name__}.{name}() has no effect: {reason}")
         return self
 
     warn.__doc__ = f"Accepted without effect: {reason}."
+    warn.__name__, warn.__qualname__ = name, f"{cls.__qualname__}.{name}"
     return warn

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, Generic, overload
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T
 from headrace.common.typeinfo import DeclaredType, TypeInformation, Types
 
 
-@hides_engine_of_methods
 class OutputTag(Generic[T]):
     """Names a side output; two tags are the same side output when their ids are equal.
 

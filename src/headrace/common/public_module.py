@@ -1,20 +1,28 @@
-"""Modules under PyFlink's names: they show what is public, and say what to do about what is not there."""
+"""The face of the API: modules under PyFlink's names, and what their classes and functions are given for programs.
+
+A public module shows what is public in it, and answers for what it does not have. Its classes answer for names that
+they do not have (:mod:`headrace.common.other_names`), and errors leave them with the lines of the program alone
+(:mod:`headrace.common.tracebacks`). That is done here, by the tables below, when a public module is loaded: the classes
+themselves know nothing of it. Processes that only run tasks leave tracebacks as they are.
+"""
 
 from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pkgutil import iter_modules
-from types import FrameType, ModuleType
-from typing import Any, Final
+from types import FrameType, FunctionType, ModuleType
+from typing import Any, Final, TypeVar
 
 from headrace.common.errors import MissingImportError, MissingModuleError, MissingNameError, UnknownNameError
-from headrace.common.other_names import alike
+from headrace.common.other_names import OTHER_NAMES, alike, answers_other_names
 from headrace.common.pyflink_names import MODULES, NAMES, Missing
-from headrace.common.tracebacks import hides_engine
+from headrace.common.tracebacks import hides_engine, hides_engine_of_methods
+
+T = TypeVar("T")
 
 _IMPORT_FROM: Final = dis.opmap["IMPORT_FROM"]
 _NOWHERE: Final[Mapping[str, str]] = {}
@@ -28,33 +36,140 @@ _PACKAGES: Final = (
 )
 """Packages whose modules are public, among others."""
 
+_TASK_PROCESSES: Final = ("pyspark.daemon", "pyspark.worker", "headrace.runtime.spark.worker_daemon")
+"""The main modules of processes that run tasks, where no program builds a job."""
+
+CALLED_BY_TASKS: Final = frozenset(
+    {
+        *("AggregatingState", "AppendingState", "Bound", "BoundColumn", "BroadcastState", "BulkFormat"),
+        *("ByteArraySchema", "Consumer", "CountWindow", "Counter", "CsvEncoder", "CsvFormat"),
+        *("DefaultRollingPolicy", "DeserializationSchema", "Distribution", "Encoder"),
+        *("ExponentialBackoffDelayRetryStrategy", "FileEnumeratorProvider", "FixedDelayRetryStrategy"),
+        *("FunctionInitializationContext", "FunctionSnapshotContext", "GlobalWindow", "GroupMetadata", "Instant"),
+        *("JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"),
+        *("KeyedStateStore", "ListState", "Log", "MapState", "MergingState", "Meter", "Metric"),
+        *("MetricGroup", "NoRetryStrategy", "OnCheckpointRollingPolicy", "OperatorStateStore", "ParquetFormat"),
+        *("Producer", "ReadOnlyBroadcastState", "ReducingState", "RetryPredicate", "Row", "RowKind"),
+        *("RuntimeContext", "SerializationSchema", "SessionWindowTimeGapExtractor", "SimpleStringSchema", "State"),
+        *("TimeWindow", "TimerService", "TimestampAssigner", "TimestampedValue", "TriggerResult"),
+        *("TypeInformation", "TypeSerializer", "ValueState", "WatermarkOutput", "Window", "WindowStagger", "bind"),
+        *("bind_tuple", "evaluate", "type_from_json"),
+    }
+)
+"""Tasks call these for each record or batch, or hand them to functions, whose errors name operator and record."""
+
+WITHOUT_ERRORS: Final = frozenset(
+    {
+        *("Checkpoint", "Column", "ConfigOption", "Duration", "FailureOrigin", "HashMapStateBackend"),
+        *("IngestionTimeAssigner", "JobExecutionResult", "JobFailure", "JobID", "JobStatus", "Time"),
+    }
+)
+"""Plain values."""
+
+TO_DERIVE: Final = frozenset(
+    {
+        *("AggregateFunction", "AllWindowFunction", "AsyncBatchFunction", "AsyncFunction", "AsyncRetryPredicate"),
+        *("BaseBroadcastProcessFunction", "BroadcastProcessFunction", "CheckpointedFunction", "CoFlatMapFunction"),
+        *("CoGroupFunction", "CoMapFunction", "CoProcessFunction", "ColumnarWatermarkGenerator", "FilterFunction"),
+        *("FlatJoinFunction", "FlatMapFunction", "Function", "HeaderProvider", "JoinFunction"),
+        *("KafkaMetadataService", "KafkaPartitioner", "KafkaStreamSubscriber", "KafkaTopicSelector", "KeySelector"),
+        *("KeyedBroadcastProcessFunction", "KeyedCoProcessFunction", "KeyedProcessFunction", "MapFunction"),
+        *("MapPartitionFunction", "Partitioner", "ProcessAllWindowFunction", "ProcessFunction"),
+        *("ProcessJoinFunction", "ProcessWindowFunction", "ReduceFunction", "Sink", "Source", "StatefulSinkWriter"),
+        *("SupportsPreWriteTopology", "SupportsWriterState", "WatermarkGenerator", "WindowFunction"),
+    }
+)
+"""Bases of what programs write themselves: the engine calls their methods."""
+
+ENGINE_BASES: Final = frozenset(
+    {
+        *("ChangesDeserializationSchema", "ChangesSerializationSchema", "ColumnarDeserializationSchema"),
+        *("ColumnFileFormat", "FileFormat", "LineFormat", "SelfDescribingFormat", "TopicSink", "TopicSource"),
+    }
+)
+"""What public classes extend for the engine, which calls it; not public themselves."""
+
+ONLY_MADE: Final = frozenset(
+    {
+        *("AsyncRetryStrategy", "Evictor", "Trigger", "TypeInformation", "TypeSerializer", "WindowAssigner"),
+    }
+)
+"""Programs make these, by a class method; tasks call the rest, for each record."""
+
+_OF_ENGINE: Final = CALLED_BY_TASKS | WITHOUT_ERRORS | TO_DERIVE | ENGINE_BASES | {"Generic", "Protocol", "object"}
+
 _public: Final[set[str]] = set()
-_others: Final[dict[str, Mapping[str, str]]] = {}
+_faced: Final[dict[Any, Any]] = {}
 
 
-def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE, others: Mapping[str, str] = _NOWHERE) -> None:
-    """Makes ``dir()`` of a module show what is public in it, and the module answer for what it does not have.
+def public_module(name: str, elsewhere: Mapping[str, str] = _NOWHERE) -> None:
+    """Makes a module and what it holds a part of the face of the API.
 
-    What it shows is its ``__all__``, and the public modules below it that are loaded. Type checkers do not see that it
+    ``dir()`` shows its ``__all__``, and the public modules below it that are loaded. Type checkers do not see that it
     answers: to them a name that is not there stays an error.
 
     Args:
         name: the module's ``__name__``.
         elsewhere: names that it hands on from modules of higher packages, which are imported when one is asked for.
-        others: names of other libraries and what to write instead, which begins in lower case.
     """
     module = sys.modules[name]
     _public.add(name)
-    _others[name] = others
+    for each in set(module.__all__) - set(elsewhere):
+        setattr(module, each, public(getattr(module, each)))
 
     @hides_engine
     def look_up(asked: str) -> Any:
         if asked in elsewhere:
-            return getattr(import_module(elsewhere[asked]), asked)
+            return public(getattr(import_module(elsewhere[asked]), asked))
         raise answer(module, asked, sys._getframe(2))  # behind hides_engine
 
     module.__getattr__ = look_up  # type: ignore[method-assign]
     module.__dir__ = lambda: _names(module)  # type: ignore[method-assign]
+
+
+def public(value: T) -> T:
+    """Gives a class or a function of headrace what public ones have, and returns it.
+
+    By itself it is for classes that programs meet without an import of their name.
+    """
+    if not isinstance(value, type | FunctionType) or not value.__module__.startswith("headrace."):
+        return value
+    if value not in _faced:
+        _faced[value] = value
+        if isinstance(value, type):
+            _make_public(value)
+        elif not _is_task_process() and value.__name__ not in _OF_ENGINE:
+            _faced[value] = _faced[_faced[value]] = hidden = hides_engine(value)
+            setattr(sys.modules[value.__module__], value.__name__, hidden)
+    found: T = _faced[value]
+    return found
+
+
+def _make_public(cls: type) -> None:
+    """Also what the class extends, and what is beside it to make it: builders, and what its methods return."""
+    answers_other_names(cls)
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("headrace.")]
+    parts = [] if cls.__name__ in _OF_ENGINE else [base for base in bases if base.__name__ not in _OF_ENGINE]
+    if parts and not _is_task_process():
+        called_by_engine = {name for base in bases if base.__name__ in _OF_ENGINE for name in vars(base)} - {"__init__"}
+        only_made = any(base.__name__ in ONLY_MADE for base in bases)
+        for part in parts:
+            hides_engine_of_methods(part, called_by_engine, only_factories=only_made)
+    for part in (cls, *parts):
+        for beside in _beside(part):
+            public(beside)
+
+
+def _beside(cls: type) -> Iterator[type]:
+    for value in [*vars(cls).values(), *vars(sys.modules[cls.__module__]).values()]:
+        is_class = isinstance(value, type) and value.__module__ == cls.__module__
+        if is_class and (value.__name__.endswith("Builder") or value.__name__ in OTHER_NAMES):
+            yield value
+
+
+def _is_task_process() -> bool:
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec is not None and spec.name in _TASK_PROCESSES
 
 
 def answer(module: ModuleType, name: str, asking: FrameType) -> Exception:
@@ -76,7 +191,7 @@ def answer(module: ModuleType, name: str, asking: FrameType) -> Exception:
     if missing is not None:
         text = f"{module.__name__}.{name} is not there{missing}"
         return MissingImportError(text, module.__name__, module.__file__) if importing else MissingNameError(text)
-    other = _others.get(module.__name__, _NOWHERE).get(name)
+    other = OTHER_NAMES.get(module.__name__, _NOWHERE).get(name)
     hint = f": {other}" if other else (_import_of(name) if importing else "") or alike(name, dir(module))
     if importing and hint:
         return MissingImportError(f"{module.__name__} has no {name!r}{hint}", module.__name__, module.__file__)

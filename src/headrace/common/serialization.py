@@ -20,7 +20,6 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.common.values import handler_of
@@ -39,10 +38,7 @@ __all__ = [
     "SimpleStringSchema",
 ]
 
-public_module(__name__)
 
-
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class DeserializedBatch:
     r"""What a schema made of some messages: rows or columns of the produced type, not both.
@@ -351,3 +347,6 @@ def _charset(name: str) -> str:
         return codecs.lookup(name).name
     except LookupError as error:
         raise InvalidProgramError(f"there is no charset {name!r}: use UTF-8, say") from error
+
+
+public_module(__name__)

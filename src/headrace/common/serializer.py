@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["TypeSerializer"]
 
-public_module(__name__)
-
 
 class TypeSerializer(ABC, Generic[T]):
     """Writes and reads values of one class. Equal values must give equal bytes: state is found by them.
@@ -51,3 +49,6 @@ class TypeSerializer(ABC, Generic[T]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+public_module(__name__)

@@ -12,8 +12,6 @@ from headrace.common.public_module import public_module
 
 __all__ = ["Duration", "Instant", "Time"]
 
-public_module(__name__)
-
 NANOS_PER_MILLI: Final = 1_000_000
 NANOS_PER_SECOND: Final = 1_000_000_000
 _MILLISECOND: Final = datetime.timedelta(milliseconds=1)
@@ -174,3 +172,6 @@ def to_millis(value: Duration | Time | datetime.timedelta | int, argument: str =
         "write Time.minutes(5), say",
         InvalidTypeError,
     )
+
+
+public_module(__name__)

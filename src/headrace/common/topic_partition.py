@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.common.tracebacks import hides_engine_of_methods
 
-
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
     """A partition of a topic; its text is what checkpoints and messages call it.

@@ -10,17 +10,17 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType, TracebackType
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeGuard, TypeVar
 
 from headrace.common.call_site import CallSite, is_inside, is_of_program
 from headrace.common.errors import TRACEBACK, HeadraceError, shows_all
 
 P = ParamSpec("P")
 R = TypeVar("R")
-C = TypeVar("C", bound=type)
 
 _PUBLIC: Final = ("__init__", "__bool__", "__enter__", "__exit__", "__next__")
 """Methods that programs call by other means than the name, and that may fail."""
@@ -75,19 +75,34 @@ def leave_the_program(error: BaseException, handled: BaseException | None) -> No
         _trim(error, handled)
 
 
-def hides_engine_of_methods(cls: C) -> C:
+def hides_engine_of_methods(cls: type, but: Collection[str], *, only_factories: bool) -> None:
     """Let errors leave the public methods of a class, and its constructor, as :func:`hides_engine` does.
 
-    For classes that programs call while they build a job. What tasks call for each record is better off without.
+    Class methods and static methods without parameters cannot fail, and stay as they are.
+
+    Args:
+        cls: the class; what it inherits is left alone.
+        but: names of methods that are left alone as well.
+        only_factories: whether all but class methods and static methods are left alone.
     """
     for name, member in list(vars(cls).items()):
-        if name.startswith("_") and name not in _PUBLIC:
+        if name in but or (name.startswith("_") and name not in _PUBLIC):
             continue
-        if isinstance(member, FunctionType):
+        if isinstance(member, staticmethod | classmethod):
+            if _may_be_hidden(member.__func__) and _parameters(member) > 0:
+                setattr(cls, name, type(member)(hides_engine(member.__func__)))
+        elif not only_factories and _may_be_hidden(member):
             setattr(cls, name, hides_engine(member))
-        elif isinstance(member, staticmethod | classmethod):
-            setattr(cls, name, type(member)(hides_engine(member.__func__)))
-    return cls
+
+
+def _may_be_hidden(member: object) -> TypeGuard[FunctionType]:
+    return isinstance(member, FunctionType) and not hasattr(member, "__wrapped__")
+
+
+def _parameters(member: staticmethod[..., object] | classmethod[Any, ..., object]) -> int:
+    code = member.__func__.__code__
+    more = bool(code.co_flags & (CO_VARARGS | CO_VARKEYWORDS))
+    return code.co_argcount + code.co_kwonlyargcount + more - isinstance(member, classmethod)
 
 
 def program_lines(error: BaseException) -> str:

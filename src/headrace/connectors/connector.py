@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.formats.format import FORMATS
 
@@ -113,7 +112,6 @@ CONNECTORS: Final = PluginGroup(
 """All connectors that are there."""
 
 
-@hides_engine
 def create_source(
     connector: str, options: Mapping[str, Any], record_type: TypeInformation | type | None = None
 ) -> Source:
@@ -145,7 +143,6 @@ def create_source(
     return plugin.create_source(ConnectorContext(checked, None if record_type is None else Types.of(record_type)))
 
 
-@hides_engine
 def create_sink(connector: str, options: Mapping[str, Any] | None = None) -> Sink:
     """A sink of the connector of a name.
 

@@ -20,7 +20,6 @@ from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
 from headrace.common.metadata import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.metadata import columns_of, fields_of
@@ -95,7 +94,6 @@ class Messages:
         return f"{self.place}{self.topic}-{self.partition}@{self.offsets[index]}"
 
 
-@hides_engine_of_methods
 class MessageDeserializationSchema:
     """What records are made of messages: of their values alone, or of keys and metadata as well.
 

@@ -27,7 +27,6 @@ from headrace.common.message_headers import checked_headers, headers_to_array
 from headrace.common.metadata import row_type
 from headrace.common.other_names import alike
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import CompositeTypeInfo, Types
 
 if TYPE_CHECKING:
@@ -180,7 +179,6 @@ class OutgoingMessages:
         return np.where(self.timestamps == NO_TIMESTAMP, now, self.timestamps)
 
 
-@hides_engine_of_methods
 class MessageSerializationSchema:
     """What messages are made of records: topics, values and keys. The event time of a record is its timestamp.
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import (
     Boundedness,
@@ -114,7 +113,6 @@ class RangeEnumerator(SplitEnumerator):
 _SPLIT = "sequence"
 
 
-@hides_engine_of_methods
 class NumberSequenceSource(Source[int]):
     """The numbers from ``start`` to ``end``, both included, as ``LONG`` records in rising order.
 

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_AGGREGATES
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.aggregates.arrived import collect_list, listagg
 from headrace.operators.aggregates.choices import first, last, max, min
@@ -51,4 +50,4 @@ __all__ = [
     "var_samp",
 ]
 
-public_module(__name__, others=OTHER_NAMES_OF_AGGREGATES)
+public_module(__name__)

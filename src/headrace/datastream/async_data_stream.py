@@ -12,7 +12,6 @@ from headrace.common.function_types import Role
 from headrace.common.public_module import public_module
 from headrace.common.signatures import check_parameters, method_of_object
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.data_stream import DataStream
 from headrace.datastream.functions import AsyncBatchFunction, AsyncFunction
 from headrace.datastream.streams.checks import check_instance
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncDataStream"]
 
-public_module(__name__)
-
 _WAITS: Final = {
     "async_invoke": "unordered_wait(...) or ordered_wait(...)",
     "async_invoke_batch": "unordered_wait_batch(...) or ordered_wait_batch(...)",
@@ -48,7 +45,6 @@ _WAITS: Final = {
 """By the method that is awaited, what functions with it are for."""
 
 
-@hides_engine_of_methods
 class AsyncDataStream:
     """Applies functions that are awaited to streams, so that many requests to a service are in flight at a time.
 
@@ -247,3 +243,6 @@ def _check_awaited(function: Any, base: type[Function], method: str) -> None:
         raise refused(f"{method} returns a list, and yields nothing ({of_function(called)})", InvalidTypeError)
     if not inspect.iscoroutinefunction(called) and inspect.isroutine(called):
         raise refused(f"{method} is awaited: write async def instead of def ({of_function(called)})", InvalidTypeError)
+
+
+public_module(__name__)

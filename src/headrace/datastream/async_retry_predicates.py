@@ -8,8 +8,6 @@ from headrace.common.public_module import public_module
 
 __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_predicate"]
 
-public_module(__name__)
-
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
     """Whether there is no result; for ``result_predicate`` of a strategy.
@@ -44,3 +42,6 @@ def exception_type_predicate(error: BaseException | None, expected_error_type: t
         True
     """
     return isinstance(error, expected_error_type)
+
+
+public_module(__name__)

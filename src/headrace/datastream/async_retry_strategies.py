@@ -20,7 +20,8 @@ __all__ = [
     "RetryPredicate",
 ]
 
-public_module(__name__)
-
 NO_RETRY_STRATEGY: Final = retries.NO_RETRY_STRATEGY
 """One attempt, and no more; as in PyFlink not among what ``*`` imports."""
+
+
+public_module(__name__)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.common.time import Duration, Time, to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.checkpoint_storage import CheckpointStorage, FileSystemCheckpointStorage
 from headrace.datastream.checkpointing_mode import CheckpointingMode
 from headrace.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
@@ -23,11 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointConfig"]
 
-public_module(__name__)
 
-
-@hides_engine_of_methods
-@other_names()
 class CheckpointConfig:
     """The settings of a job's checkpoints: each is an option of the environment's configuration.
 
@@ -231,3 +225,6 @@ def _millis(what: str, value: int | Time | Duration | timedelta) -> int:
     if millis <= 0:
         raise InvalidProgramError(f"the {what} is a time above zero, not {millis} ms")
     return millis
+
+
+public_module(__name__)

@@ -6,11 +6,8 @@ from typing import Final
 
 from headrace.common import options
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["CheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
-
-public_module(__name__)
 
 _MIN_BUFFER: Final = 4096
 
@@ -41,7 +38,6 @@ class CheckpointStorage:
         return None
 
 
-@hides_engine_of_methods
 class FileSystemCheckpointStorage(CheckpointStorage):
     """A directory: ``execution.checkpointing.dir``.
 
@@ -81,7 +77,6 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._buffer
 
 
-@hides_engine_of_methods
 class JobManagerCheckpointStorage(CheckpointStorage):
     """The driver's memory, in Flink. Here a job without a directory keeps its checkpoints for as long as it runs.
 
@@ -108,3 +103,6 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     def get_max_state_size(self) -> int:
         """Gives back how large a state may be, in bytes."""
         return self._max_state_size
+
+
+public_module(__name__)

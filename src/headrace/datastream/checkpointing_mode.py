@@ -8,8 +8,6 @@ from headrace.common.public_module import public_module
 
 __all__ = ["CheckpointingMode"]
 
-public_module(__name__)
-
 
 class CheckpointingMode(Enum):
     """The guarantee that a job asks for; what it gets is exactly once in both modes.
@@ -26,3 +24,6 @@ class CheckpointingMode(Enum):
 
     AT_LEAST_ONCE = 1
     """After a failure records may count again; headrace meets it by doing more."""
+
+
+public_module(__name__)

@@ -12,7 +12,6 @@ from headrace.common.arguments import expect
 from headrace.common.cached_files import CachedFile, cached_files
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,7 +22,6 @@ SPARK_JARS: Final = "spark.jars"
 """Jars for driver and tasks, with commas between them (Spark's key)."""
 
 
-@hides_engine_of_methods
 class Dependencies:
     """Collects a program's dependencies in its configuration; they are shipped when a job is submitted."""
 

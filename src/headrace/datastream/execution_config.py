@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.public_module import public
 
 if TYPE_CHECKING:
     from headrace.common.config_options import ConfigOption
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ExecutionConfig"]
 
 
-@hides_engine_of_methods
-@other_names()
+@public
 class ExecutionConfig:
     """The settings of an environment's jobs: each is an option of its configuration.
 

@@ -8,8 +8,6 @@ from headrace.common.public_module import public_module
 
 __all__ = ["ExternalizedCheckpointRetention"]
 
-public_module(__name__)
-
 
 class ExternalizedCheckpointRetention(Enum):
     """What becomes of a job's checkpoints when it ends.
@@ -32,3 +30,6 @@ class ExternalizedCheckpointRetention(Enum):
 
     NO_EXTERNALIZED_CHECKPOINTS = 2
     """They are deleted when the job is cancelled, fails or has finished: the same program begins anew then."""
+
+
+public_module(__name__)

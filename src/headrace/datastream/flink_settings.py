@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self
 from headrace.common import flink_options, options
 from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.slot_sharing_group import SlotSharingGroup
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.common.flink_options import FlinkOption
 
 
-@hides_engine_of_methods
 class FlinkSettings:
     """Keeps what was set, gives it back, and warns at the program's line that it is without effect, and why."""
 

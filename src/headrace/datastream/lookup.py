@@ -18,7 +18,6 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
 from headrace.common.signatures import check_call
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import PickledBytesTypeInfo, Types
 from headrace.common.typeinfo.hints import hints_of
 from headrace.datastream.streams.types import declared_type
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Lookup", "LookupCache"]
 
-public_module(__name__)
-
 _MOST_BYTES: Final = 256 << 20
 """Of a table that travels with the job to each of its tasks."""
 
@@ -46,7 +43,6 @@ _NAME: Final = re.compile(r'[\w$"`.\[\]]+')
 """Of a table or a column, in quotes or not."""
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class LookupCache:
     """What a lookup keeps of what it has found, in the memory of each subtask.
@@ -98,7 +94,6 @@ class LookupCache:
         return self.settings is None
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """What records are joined with by ``enrich``: a function, a static DataFrame, or a table of a database.
@@ -287,3 +282,6 @@ def _positive(name: str, number: int) -> int:
 
 def _length(name: str, given: Length | None) -> int | None:
     return None if given is None else _positive(name, to_millis(given, name))
+
+
+public_module(__name__)

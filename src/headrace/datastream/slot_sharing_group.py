@@ -7,16 +7,12 @@ from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 
 __all__ = ["MemorySize", "SlotSharingGroup"]
-
-public_module(__name__)
 
 _MEBI: Final = 1 << 20
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, order=True)
 class MemorySize:
     """An amount of memory.
@@ -73,7 +69,6 @@ class MemorySize:
 _NO_MEMORY: Final = MemorySize(0)
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
     """Operators that share slots, and what each slot needs; kept as it was declared, for Spark places the tasks.
@@ -121,7 +116,6 @@ class SlotSharingGroup:
         """Begins the declaration of a group."""
         return SlotSharingGroup.Builder(name)
 
-    @hides_engine_of_methods
     class Builder:
         """Puts a group together.
 
@@ -190,3 +184,6 @@ class SlotSharingGroup:
         def _set(self, **values: Any) -> SlotSharingGroup.Builder:
             self._group = replace(self._group, **values)
             return self
+
+
+public_module(__name__)

@@ -11,14 +11,11 @@ from headrace.common import options, rocksdb_options
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from headrace.common.config_options import ConfigOption
 
 __all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOptions", "StateBackend"]
-
-public_module(__name__)
 
 
 class StateBackend:
@@ -69,7 +66,6 @@ class PredefinedOptions(Enum):
     """Flash: nothing here."""
 
 
-@hides_engine_of_methods
 class EmbeddedRocksDBStateBackend(StateBackend):
     """Keyed state in tables of RocksDB: ``state.backend.type`` is ``rocksdb``, which needs ``headrace[rocksdb]``.
 
@@ -155,3 +151,6 @@ def _local_folder(path: str) -> str:
     if not os.path.isabs(folder):
         raise InvalidProgramError(f"set_db_storage_paths takes absolute paths, not {path!r}")
     return folder
+
+
+public_module(__name__)

@@ -10,9 +10,7 @@ from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.collection import CollectionSource
 from headrace.connectors.file_system import FileSource
 from headrace.connectors.ranges import NumberSequenceSource
@@ -29,7 +27,6 @@ from headrace.datastream.streams.connected.connected_streams import ConnectedStr
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_ENVIRONMENTS
 from headrace.datastream.streams.source_stream import DataStreamSource
 from headrace.datastream.streams.timestamps import check_strategy
 from headrace.datastream.streams.types import TypeOrigin, declared_type
@@ -55,11 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamExecutionEnvironment"]
 
-public_module(__name__)
 
-
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_ENVIRONMENTS)
 class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     """Makes streams from sources, and runs jobs.
 
@@ -421,3 +414,6 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
 
         job = self.transformations.next_job()
         return plan_graph(job, effective_configuration(self._configuration), None, self.get_parallelism())
+
+
+public_module(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.common.time import Time
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWS
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
@@ -85,4 +84,4 @@ __all__ = [
     "WindowStagger",
 ]
 
-public_module(__name__, others=OTHER_NAMES_OF_WINDOWS)
+public_module(__name__)

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from headrace.expressions.tree import Expression
 
 
-@hides_engine_of_methods
 class ExpressionMethods:
     """The operators and methods of all expressions."""
 

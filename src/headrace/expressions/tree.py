@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine, hides_engine_of_methods
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
 from headrace.expressions.methods import ExpressionMethods, checked_text
-from headrace.expressions.other_names import EXPRESSION, WHEN
 
 _ATOM: Final = 100
 """How tightly names, calls and literals hold together: nothing is put around them."""
@@ -43,8 +40,6 @@ _FREE: Final = frozenset({"coalesce", "concat"})
 """Functions that are written ``f(a, b)``; all others are methods of their first argument."""
 
 
-@hides_engine_of_methods
-@other_names(EXPRESSION)
 class Expression(ExpressionMethods):
     """What is computed of a record's fields: ``col("price") * col("quantity")``.
 
@@ -263,8 +258,6 @@ class Alias(Expression):
         return self.given
 
 
-@hides_engine_of_methods
-@other_names(WHEN)
 @dataclass(frozen=True, slots=True)
 class When:
     """``when(condition)``, which waits for ``then(value)``.
@@ -282,7 +275,6 @@ class When:
         return Case((*self.branches, (self.condition, as_expression(value))))
 
 
-@hides_engine
 def col(key: str | int) -> Column:
     """A field of the record.
 
@@ -303,7 +295,6 @@ def col(key: str | int) -> Column:
     return Column(_checked_field(key))
 
 
-@hides_engine
 def left(key: str | int | None = None) -> Expression:
     """In a join: a field of the left record, by name or by position; the record itself without one.
 
@@ -319,7 +310,6 @@ def left(key: str | int | None = None) -> Expression:
     return record if key is None else record.field(key)
 
 
-@hides_engine
 def right(key: str | int | None = None) -> Expression:
     """In a join: a field of the right record, by name or by position; the record itself without one.
 
@@ -335,7 +325,6 @@ def right(key: str | int | None = None) -> Expression:
     return record if key is None else record.field(key)
 
 
-@hides_engine
 def lit(value: Any, type_info: Any = None) -> Literal:
     """A value that is the same for all records.
 
@@ -354,7 +343,6 @@ def lit(value: Any, type_info: Any = None) -> Literal:
     return Literal(value, None if type_info is None else Types.of(type_info), is_explicit=True)
 
 
-@hides_engine
 def when(condition: Any) -> When:
     """The beginning of ``when(condition).then(value).otherwise(other)``, SQL's ``CASE``.
 
@@ -373,7 +361,6 @@ def when(condition: Any) -> When:
     return When((), as_expression(condition))
 
 
-@hides_engine
 def coalesce(*values: Any) -> Expression:
     """The first of some values that is not null.
 
@@ -389,7 +376,6 @@ def coalesce(*values: Any) -> Expression:
     return _call("coalesce", *values)
 
 
-@hides_engine
 def concat(*values: Any) -> Expression:
     """Texts one after the other; null when one of them is.
 

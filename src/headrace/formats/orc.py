@@ -11,7 +11,6 @@ from pyarrow import orc
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
     ColumnWriterFactory,
@@ -42,7 +41,6 @@ __all__ = ["OrcBulkWriters", "OrcFormat"]
 _BATCH_ROWS = 1 << 16
 
 
-@hides_engine_of_methods
 class OrcFormat(ColumnFileFormat):
     """Rows of ORC files, columns straight as they are. Several tasks may read stripes of one file.
 
@@ -130,7 +128,6 @@ _FAR_SECONDS: Final = (1 << 63) // _A_SECOND["ns"] - 1
 _COMPRESSIONS: Final = ("none", "zlib", "snappy", "lz4", "zstd")
 
 
-@hides_engine_of_methods
 class OrcBulkWriters:
     """Makes writers of ORC files, under PyFlink's name.
 

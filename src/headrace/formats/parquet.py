@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.avro.schema import Array, GenericRecordAvroTypeInfo, Map, Record, Union, is_null, schema_given
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
@@ -110,7 +109,6 @@ class ParquetFormat(ColumnFileFormat):
                     yield from reader.rows(index, first, end)
 
 
-@hides_engine_of_methods
 class ParquetColumnarRowInputFormat(ParquetFormat):
     """The same with PyFlink's arguments.
 
@@ -221,7 +219,6 @@ _GROUP_ROWS = 1 << 18
 _GROUP_BYTES = 64 << 20
 
 
-@hides_engine_of_methods
 class ParquetBulkWriters:
     """Makes writers of Parquet files, under PyFlink's name.
 
@@ -324,7 +321,6 @@ class RowGroups:
         self._rows = self._bytes = 0
 
 
-@hides_engine_of_methods
 class AvroParquetReaders:
     """Makes formats that read records of Avro from Parquet files.
 
@@ -348,7 +344,6 @@ class AvroParquetReaders:
         return ParquetFormat(type_info=GenericRecordAvroTypeInfo(given))
 
 
-@hides_engine_of_methods
 class AvroParquetWriters:
     """Makes writers of Parquet files for records of Avro.
 

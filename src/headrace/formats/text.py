@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.columns import layout_of
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.common.values import stream_handler_of
@@ -43,7 +42,6 @@ class TextLineFormat(LineFormat[str]):
         return decode
 
 
-@hides_engine_of_methods
 class StreamFormat(FileFormat[T_co]):
     """The root of formats of one's own that are read as a stream of records; under PyFlink's name.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.arguments import refused, shown
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names
 from headrace.metrics.measurements import Summary, as_number, greater, lesser
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ class Metric:
     """
 
 
-@other_names({"increment": "use inc(n)", "getCount": "use get_count()"})
 class Counter(Metric):
     """A number that goes up and down.
 
@@ -83,7 +81,6 @@ class Counter(Metric):
         return new
 
 
-@other_names({"markEvent": "use mark_event(n)", "getRate": "it is among the job's metrics: JobClient.get_metrics()"})
 class Meter(Metric):
     """How many events there are in a second, of all subtasks together.
 
@@ -117,7 +114,6 @@ class Meter(Metric):
         return self._events.take()
 
 
-@other_names()
 class Distribution(Metric):
     """How values are spread: how many there are, their sum and mean, the smallest and the largest one.
 

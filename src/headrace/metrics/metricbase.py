@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names
 from headrace.common.public_module import public_module
 from headrace.metrics.kinds import Counter, Distribution, Meter, Metric
 from headrace.metrics.own_names import OWN_NAMES
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counter", "Distribution", "Meter", "Metric", "MetricGroup"]
 
-public_module(__name__)
 
-
-@other_names({"histogram": "use distribution(name)", "addGroup": "use add_group(name)"})
 class MetricGroup:
     """Makes metrics, and groups within itself. That of an operator is what ``get_metrics_group()`` gives.
 
@@ -120,3 +116,6 @@ class MetricGroup:
             reason = "headrace itself tells of operators under this name" if name else "it has no letter"
             raise refused(f"{method}: {name!r} cannot be the name of a metric, since {reason}")
         return full_name
+
+
+public_module(__name__)

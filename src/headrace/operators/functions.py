@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError, StateError
-from headrace.common.other_names import other_names
 from headrace.common.signatures import method_of_object
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
@@ -119,9 +118,6 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
     raise InvalidProgramError(f"{method} in operator {context.name!r} ({context.call_site}): {NO_KEYED_STATE}")
 
 
-@other_names(
-    {"get_broadcast_state": "ctx.get_broadcast_state(descriptor) gives it where records are handled, and not in open()"}
-)
 class RuntimeContext(KeyedStateStore):
     """Handed to ``open``; names as in PyFlink.
 

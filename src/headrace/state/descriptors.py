@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 from headrace.common.arguments import expect, is_unicode, refused
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.signatures import method_of_object
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
 from headrace.state.differences import OTHER_UID
@@ -43,7 +42,6 @@ def _checked_name(name: Any) -> str:
     return name
 
 
-@hides_engine_of_methods
 class StateDescriptor:
     """What a program says about one of its states.
 
@@ -200,7 +198,6 @@ class StateDescriptor:
         return self.type_info is other.type_info or self.stored_types() == other.stored_types()
 
 
-@hides_engine_of_methods
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ValueState`.
 
@@ -223,7 +220,6 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
         super().__init__(name, _type_of(value_type_info))
 
 
-@hides_engine_of_methods
 class ListStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ListState`.
 
@@ -256,7 +252,6 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         return self.element_type
 
 
-@hides_engine_of_methods
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """Describes a :class:`~headrace.state.interfaces.MapState` (or broadcast state).
 
@@ -290,7 +285,6 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
         return self.value_type
 
 
-@hides_engine_of_methods
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """Describes a :class:`~headrace.state.interfaces.ReducingState`.
 
@@ -319,7 +313,6 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
         return self._reduce_function
 
 
-@hides_engine_of_methods
 class AggregatingStateDescriptor(StateDescriptor, Generic[T, OUT]):
     """Describes an :class:`~headrace.state.interfaces.AggregatingState`.
 

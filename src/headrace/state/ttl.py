@@ -10,7 +10,6 @@ from headrace.common.call_site import warn_caller
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration, Time, to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     import datetime
@@ -135,7 +134,6 @@ class TtlCleanup:
         return self._strategies.get(CleanupStrategy.ROCKSDB_COMPACTION_FILTER, fallback)
 
 
-@hides_engine_of_methods
 class StateTtlConfigBuilder:
     """Makes a :class:`StateTtlConfig`."""
 
@@ -237,7 +235,6 @@ class StateTtlConfigBuilder:
         )
 
 
-@hides_engine_of_methods
 class StateTtlConfig:
     """How long elements of a state live, made by :meth:`new_builder`.
 

@@ -37,7 +37,6 @@ from headrace.common.arguments import expect
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
 
 
-@hides_engine_of_methods
 class JobHarness:
     """A job whose sources, clock and epochs are driven by hand; use it in a ``with`` statement.
 

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
-from headrace.common.other_names import other_names
 from headrace.common.signatures import check_parameters
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression
 from headrace.time.generators import GeneratorPerSplit, WatermarkGenerator, is_generator
@@ -99,8 +97,6 @@ Assigner = (
 """Whatever tells the event time of records."""
 
 
-@hides_engine_of_methods
-@other_names()
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(Generic[T_contra]):
     """How event time is taken from records. Immutable: every ``with_…`` returns a new strategy with all else kept.

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo.base import Json, TypeInformation
 
@@ -87,7 +86,6 @@ class CompositeTypeInfo(TypeInformation[T_co]):
         return ", ".join(f"{name}: {kind}" for name, kind in zip(self.field_names, self.types, strict=True))
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, repr=False)
 class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
     """A Python tuple of fixed length; its fields are called ``f0``, ``f1`` and so on.
@@ -115,7 +113,6 @@ class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
         return f"TupleTypeInfo({', '.join(map(str, self.types))})"
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, repr=False)
 class RowTypeInfo(CompositeTypeInfo):
     """A :class:`~headrace.common.row.Row`, with or without field names.

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo.base import DeclaredType, TypeInformation
 from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
 from headrace.common.typeinfo.collection import (
@@ -38,7 +37,6 @@ class _TypesByName(type):
             raise AttributeError(no_such_type(name), name=name, obj=cls)
 
 
-@hides_engine_of_methods
 class Types(metaclass=_TypesByName):
     """Makes type information, under PyFlink's names.
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class RateLimiterStrategy:
     """A limit on generated records, over all tasks together.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.connectors.datagen.generators import BatchReader, RowReader
@@ -30,7 +29,6 @@ _SPLIT = "datagen"
 _RECORD_BYTES = 64
 
 
-@hides_engine_of_methods
 class DataGeneratorSource(Source[T_co]):
     """Records that a function makes, the same ones at every run and however the job reads them.
 

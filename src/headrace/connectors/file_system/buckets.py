@@ -14,7 +14,6 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import BasicTypeInfo
 from headrace.common.values import handler_of
 from headrace.connectors.file_system.date_pattern import DatePattern
@@ -75,7 +74,6 @@ class BucketContext:
         return self.event_time
 
 
-@hides_engine_of_methods
 class BucketAssigner:
     """Assigns every record to a bucket, a folder below the sink's path; picklable.
 

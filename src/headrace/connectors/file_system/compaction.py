@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.file_system.staging import Part, Seams
 from headrace.formats.joining import BYTES
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.formats.joining import FileKind
 
 
-@hides_engine_of_methods
 class FileCompactStrategyBuilder:
     """Puts a :class:`FileCompactStrategy` together."""
 
@@ -59,7 +57,6 @@ class FileCompactStrategyBuilder:
         return FileCompactStrategy(self._size, self._checkpoints, self._threads)
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class FileCompactStrategy:
     """When the files of a bucket are put together: at a size, after a number of epochs, or at what comes first.
@@ -94,7 +91,6 @@ def _positive(number: int, method: str) -> int:
     return number
 
 
-@hides_engine_of_methods
 class FileCompactor(ABC):
     """How files are put together.
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.file_system.file_log import FileJournal
 from headrace.connectors.file_system.paths import InputPaths, unreadable
 from headrace.connectors.file_system.planning import PlannedFile, plan_files
@@ -53,7 +52,6 @@ class FileEnumeratorProvider:
         return FileEnumeratorProvider(False)
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class FileSplitAssignerProvider:
     """Which task reads which part of a file, under PyFlink's name: the planner decides it.

@@ -6,10 +6,8 @@ from dataclasses import dataclass, replace
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
     """The beginning and the end of the names of part files.
@@ -23,7 +21,6 @@ class OutputFileConfig:
         >>> names = OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".csv").build()
     """
 
-    @hides_engine_of_methods
     class OutputFileConfigBuilder:
         """Puts an :class:`OutputFileConfig` together."""
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     import datetime
@@ -20,7 +19,6 @@ DEFAULT_PART_SIZE = 128 << 20
 DEFAULT_INTERVAL = 60_000
 
 
-@hides_engine_of_methods
 class RollingPolicy(ABC):
     """Decides when a part file is complete.
 

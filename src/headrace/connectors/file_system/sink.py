@@ -8,7 +8,6 @@ from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import Committer, CommitterContext, PreCommit, SinkWriter, WriterContext
 
 
-@hides_engine_of_methods
 class FileSink(Sink[T_contra]):
     r"""Writes records into part files, in folders that a bucket assigner chooses, by default one for every hour.
 
@@ -137,7 +135,6 @@ class FileSink(Sink[T_contra]):
         return f"FileSink({self._base!r})"
 
 
-@hides_engine_of_methods
 class _Builder:
     """What both builders have in common.
 
@@ -186,7 +183,6 @@ class _Builder:
         return Completion(self._policy, self._compaction)
 
 
-@hides_engine_of_methods
 class RowFormatBuilder(_Builder, Generic[T]):
     """Puts a sink of a row format together; rolls by size and time unless told otherwise."""
 
@@ -224,7 +220,6 @@ class RowFormatBuilder(_Builder, Generic[T]):
         )
 
 
-@hides_engine_of_methods
 class BulkFormatBuilder(_Builder):
     """Puts a sink of a bulk format together."""
 

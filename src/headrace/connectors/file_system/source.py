@@ -9,10 +9,8 @@ from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.metadata import chosen_metadata
-from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.file_system.enumerator import (
     FileEnumerator,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 _DEFAULT_HORIZON = Duration.of_days(7)
 
 
-@hides_engine_of_methods
 class FileSource(Source[T_co]):
     r"""Reads files, all of them as one split: in a fixed order, which gives event time an order as well.
 
@@ -128,8 +125,6 @@ class FileSource(Source[T_co]):
         return f"FileSource({', '.join(self._paths)})"
 
 
-@hides_engine_of_methods
-@other_names()
 class FileSourceBuilder(Generic[T_co]):
     """Puts a :class:`FileSource` together.
 

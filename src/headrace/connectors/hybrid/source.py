@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.hybrid.enumerator import HybridEnumerator
 from headrace.connectors.hybrid.switching import LaterSource, SourceChain, SourceSwitchContext
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
 
 
-@hides_engine_of_methods
 class HybridSource(Source[T_co]):
     """Reads sources one after the other: history from files, say, and then what is new from a broker.
 
@@ -90,8 +87,6 @@ class HybridSource(Source[T_co]):
         return f"HybridSource({', '.join(map(repr, self._chain.sources))})"
 
 
-@hides_engine_of_methods
-@other_names()
 class HybridSourceBuilder(Generic[T_co]):
     """Puts a :class:`HybridSource` together.
 

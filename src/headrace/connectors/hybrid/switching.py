@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.source import Boundedness, Source
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from headrace.connectors.source import Json
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class SourceSwitchContext:
     """What the next source of a hybrid source is made from. It is part of the checkpoint.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from headrace.common.arguments import refused
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import ConfigurationError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.kafka.clients import SINK, SOURCE, check_properties, is_of_consumers
 from headrace.connectors.partitions.builder import MessageSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, ReadingPlan
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from headrace.connectors.partitions.subscription import Subscription
 
 
-@hides_engine_of_methods
 class KafkaClientBuilder:
     """Puts something together that clients of Kafka read or write."""
 
@@ -77,7 +75,6 @@ _COMMITS: Final = "commit.offsets.on.checkpoint"
 _RESET: Final = "auto.offset.reset"
 
 
-@hides_engine_of_methods
 class KafkaConsumerBuilder(KafkaClientBuilder, MessageSourceBuilder):
     """Puts a source together whose messages are read by clients of Kafka."""
 

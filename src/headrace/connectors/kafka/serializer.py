@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.arguments import expect, refused, with_article
 from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 
 if TYPE_CHECKING:
@@ -74,7 +73,6 @@ class KafkaPartitioner(ABC):
         """
 
 
-@hides_engine_of_methods
 class KafkaRecordSerializationSchema(MessageSerializationSchema):
     """A :class:`~headrace.datastream.connectors.base.MessageSerializationSchema` with PyFlink's builder.
 
@@ -97,7 +95,6 @@ class KafkaRecordSerializationSchema(MessageSerializationSchema):
         return KafkaRecordSerializationSchemaBuilder()
 
 
-@hides_engine_of_methods
 class KafkaRecordSerializationSchemaBuilder:
     """Puts a :class:`KafkaRecordSerializationSchema` together.
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.kafka.builders import KafkaClientBuilder
 from headrace.connectors.kafka.clients import SINK, ClientSettings, check_known, check_library
@@ -38,7 +36,6 @@ _MAX_BYTES: Final = 1_000_000
 """That of librdkafka, if the settings do not say otherwise."""
 
 
-@hides_engine_of_methods
 class KafkaSink(TopicSink[T_contra]):
     """Writes records into topics.
 
@@ -105,8 +102,6 @@ class KafkaSink(TopicSink[T_contra]):
         return f"KafkaSink({topic} at {self._settings.servers})"
 
 
-@hides_engine_of_methods
-@other_names()
 class KafkaSinkBuilder(KafkaClientBuilder, TopicSinkBuilder):
     """Puts a :class:`KafkaSink` together.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.arguments import expect
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.kafka.builders import KafkaConsumerBuilder
 from headrace.connectors.kafka.clients import ClientSettings, check_known, check_library
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 
-@hides_engine_of_methods
 class KafkaSource(TopicSource[T_co]):
     """Reads topics exactly once; every partition is a split, in its own order and with a watermark of its own.
 
@@ -75,8 +72,6 @@ class KafkaSource(TopicSource[T_co]):
         return f"KafkaSource({self._plan.subscription} at {self._settings.servers})"
 
 
-@hides_engine_of_methods
-@other_names()
 class KafkaSourceBuilder(KafkaConsumerBuilder, TopicSourceBuilder, Generic[T_co]):
     """Puts a :class:`KafkaSource` together.
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import refused
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.committer import LogCommitter, refuse_other_times
 from headrace.connectors.log.location import location_of
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
 
 
-@hides_engine_of_methods
 class LogSink(TopicSink[T_contra]):
     """Writes records into topics of an embedded log.
 
@@ -95,8 +92,6 @@ class LogSink(TopicSink[T_contra]):
         return f"LogSink({self._location!r})"
 
 
-@hides_engine_of_methods
-@other_names()
 class LogSinkBuilder(TopicSinkBuilder):
     """Puts a :class:`LogSink` together.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.arguments import expect, refused
-from headrace.common.other_names import other_names
 from headrace.common.time import Duration
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.log.location import location_of
 from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 
 
-@hides_engine_of_methods
 class LogSource(TopicSource[T_co]):
     """Reads topics of an embedded log exactly once; every partition is a split, with a watermark of its own.
 
@@ -87,8 +84,6 @@ class LogSource(TopicSource[T_co]):
         return f"LogSource({self._plan.subscription} in {self._location!r})"
 
 
-@hides_engine_of_methods
-@other_names()
 class LogSourceBuilder(TopicSourceBuilder, Generic[T_co]):
     """Puts a :class:`LogSource` together.
 

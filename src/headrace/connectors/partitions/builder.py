@@ -10,7 +10,6 @@ from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
 from headrace.common.topic_partition import TopicPartition
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.enumerator import ReadingPlan
 from headrace.connectors.partitions.offsets import A_PARTITION, OffsetsInitializer
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from headrace.connectors.partitions.subscription import Subscription
 
 
-@hides_engine_of_methods
 class MessageSourceBuilder:
     """Puts a source of messages together: from where to where, and what records are made of."""
 
@@ -126,7 +124,6 @@ class MessageSourceBuilder:
         return self._schema
 
 
-@hides_engine_of_methods
 class TopicSourceBuilder(MessageSourceBuilder):
     """Puts a source of topics together: which partitions, beside what any source of messages is told."""
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.topic_partition import TopicPartition
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +35,6 @@ class OffsetResetStrategy(enum.Enum):
     NONE = 2
 
 
-@hides_engine_of_methods
 class OffsetsInitializer(ABC):
     """Says at which offset of each partition reading starts, or stops.
 

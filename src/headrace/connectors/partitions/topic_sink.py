@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.arguments import expect, refused
 from headrace.common.output_tag import OutputTag
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_contra
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, Sink
@@ -48,7 +47,6 @@ class TopicSink(Sink[T_contra]):
         return self._schema.takes_changes or super().takes_changes(input_type)
 
 
-@hides_engine_of_methods
 class TopicSinkBuilder:
     """Puts a sink of topics together: what messages are made of records, and how often these arrive."""
 

@@ -10,7 +10,6 @@ from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError
 from headrace.common.output_tag import OutputTag
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.connectors.socket.receiver import Address, SocketReceiver
 from headrace.connectors.source import (
@@ -39,7 +38,6 @@ _ONE_BYTE_EACH: Final = "latin-1"
 """The encoding in which any bytes are text, as pieces have to be."""
 
 
-@hides_engine_of_methods
 class SocketSource(Source[str]):
     r"""Lines of text from a TCP server, in the order in which they come.
 

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.signatures import warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.functions import AllWindowFunction, ProcessAllWindowFunction
 from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS
 from headrace.datastream.streams.types import result_type
 from headrace.datastream.streams.window_settings import WindowsOfStream
 from headrace.datastream.streams.windowed_stream import WindowedStream, by_position
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
 class AllWindowedStream(WindowsOfStream[T_co, int], Generic[T_co]):
     """A stream after ``window_all``. Its windows are those of one key, so one subtask works on all records.
 

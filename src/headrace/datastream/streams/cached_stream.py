@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from headrace.common import options
 from headrace.common.arguments import refused
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.source import Boundedness
 from headrace.datastream.streams.data_stream import DataStream
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Edge
 
 
-@hides_engine_of_methods
 class CachedDataStream(DataStream[T_co]):
     """What ``cache()`` gives: the same stream, which is computed once.
 

@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
-from headrace.common.other_names import other_names, without_effect
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.end_operators import EndOperators
 from headrace.datastream.streams.grouping_operators import GroupingOperators
-from headrace.datastream.streams.other_names import OTHER_NAMES, WITHOUT_EFFECT
 from headrace.datastream.streams.record_operators import RecordOperators
 from headrace.datastream.streams.side_outputs import side_stream
 from headrace.datastream.streams.spreading_operators import SpreadingOperators
@@ -27,9 +24,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.connected.connected_streams import ConnectedStreams
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES)
-@without_effect(WITHOUT_EFFECT)
 class DataStream(
     RecordOperators[T_co], GroupingOperators[T_co], SpreadingOperators[T_co], EndOperators[T_co], Generic[T_co]
 ):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Generic, overload
 
 from headrace.common.arguments import expect
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.connectors.driver_sink import PrintSink
 from headrace.connectors.sink import Sink
@@ -18,7 +17,6 @@ from headrace.datastream.streams.types import TypeOrigin
 from headrace.graph.specs import SinkSpec
 
 
-@hides_engine_of_methods
 class EndOperators(Stream[T_co], Generic[T_co]):
     """Where the records of a stream may go."""
 

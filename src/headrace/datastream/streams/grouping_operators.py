@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.arguments import refused
 from headrace.common.call_site import caller
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import K, T_co, V
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.all_windowed_stream import AllWindowedStream
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 
-@hides_engine_of_methods
 class GroupingOperators(Stream[T_co], Generic[T_co]):
     """How a stream may group its records."""
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.common.arguments import is_unicode, refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.state.renamed_fields import RenamedFields
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Node
 
 
-@hides_engine_of_methods
 class OperatorHandle:
     """Stands for an operator that was just added to the graph, so that it can be named and placed.
 

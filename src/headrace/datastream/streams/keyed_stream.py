@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, overload
 
 from headrace.common.arguments import refused
-from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co, V, W
 from headrace.datastream.functions import KeyedProcessFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
@@ -16,7 +14,6 @@ from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.handle import not_an_operator
 from headrace.datastream.streams.joins.interval_join import IntervalJoin
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_KEYED_STREAMS
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream
 from headrace.datastream.streams.partitions import RecordsOf
 from headrace.datastream.streams.rolling import checked_field
@@ -44,8 +41,6 @@ if TYPE_CHECKING:
     from headrace.windowing.windows import CountWindow, GlobalWindow
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_KEYED_STREAMS)
 class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     """A stream after ``key_by``; what operators make of it is not keyed any more.
 

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import UnsupportedOperationError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import AggregateFunction, MapPartitionFunction, ReduceFunction
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.keying import selector_of
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_PARTITIONS
 from headrace.datastream.streams.partitions import (
     Numbered,
     Order,
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.windowed_stream import WindowedStream
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_PARTITIONS)
 class PartitionWindowedStream(Generic[T_co]):
     """A stream after ``full_window_partition``: each partition is one window, which fires when the input has ended.
 

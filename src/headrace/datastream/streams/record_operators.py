@@ -8,7 +8,6 @@ from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.signatures import check_returns, check_yields, warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T_co
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import FilterFunction, FlatMapFunction, Function, MapFunction, ProcessFunction
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 _CONDITION: Final = ', or a condition such as col("amount") > 10 with col of headrace.expressions'
 
 
-@hides_engine_of_methods
 class RecordOperators(Stream[T_co], Generic[T_co]):
     """What a stream may have made of its records, one by one or batch by batch."""
 

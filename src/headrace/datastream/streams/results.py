@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.html import framed
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.source import Boundedness
@@ -158,7 +157,6 @@ class Handover:
             self._changed.notify_all()
 
 
-@hides_engine_of_methods
 class CloseableIterator(Generic[T_co]):
     """The records of a job, epoch by epoch while it runs; to be closed, best by a ``with`` statement.
 

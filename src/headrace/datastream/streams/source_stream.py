@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.arguments import refused
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.timestamps import is_needed
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 
-@hides_engine_of_methods
 class DataStreamSource(DataStream[T_co]):
     """The stream of a source. Event time is assigned by a node of its own that follows the source wherever it goes.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from headrace.common.call_site import caller
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.functions import Partitioner
 from headrace.datastream.streams.checks import check_function, check_has_no_state, check_is_not_opened
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from headrace.state.descriptors import MapStateDescriptor
 
 
-@hides_engine_of_methods
 class SpreadingOperators(Stream[T_co], Generic[T_co]):
     """The ways to say so. A keyed stream has none of them: it is spread by its keys."""
 

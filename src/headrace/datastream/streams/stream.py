@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.function_types import Role
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.datastream.streams.handle import OperatorHandle, not_an_operator
 from headrace.datastream.streams.state_misuse import check_asks_for_no_state_of_keys, check_types_exist
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
 
 
-@hides_engine_of_methods
 class Stream(OperatorHandle, Generic[T_co]):
     """Records of one type. What may be done with them is in classes that extend this one, a subject in each.
 

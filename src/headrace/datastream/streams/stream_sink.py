@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.other_names import other_names, without_effect
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.datastream.streams.handle import OperatorHandle
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_SINKS, WITHOUT_EFFECT_ON_SINKS
 from headrace.datastream.streams.pre_write import NO_TOPOLOGY, PreWriteTopology
 from headrace.datastream.streams.side_outputs import side_stream
 from headrace.graph.specs import SinkSpec
@@ -20,9 +17,6 @@ if TYPE_CHECKING:
     from headrace.graph.nodes import Node
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_SINKS)
-@without_effect(WITHOUT_EFFECT_ON_SINKS)
 class DataStreamSink(OperatorHandle):
     """The end of a stream: a sink that was added to it.
 

@@ -11,7 +11,6 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import K_co, T_co
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.graph.window_specs import RowWindowSpec
@@ -93,7 +92,6 @@ class WindowSettings:
         return trigger
 
 
-@hides_engine_of_methods
 class WindowsOfStream(Generic[T_co, K_co]):
     """The root of streams that are cut into windows. Its settings change the stream, and return it, as in PyFlink.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, overload
+from collections.abc import Mapping
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final, Generic, overload
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
 from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
 from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_WINDOWED_STREAMS, built_in_call
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
 from headrace.expressions import Expression
@@ -36,9 +35,19 @@ if TYPE_CHECKING:
     from headrace.windowing.trigger import Trigger
     from headrace.windowing.windows import CountWindow
 
+_BUILT_IN: Final = 'use aggregate(count(), sum("x").alias("total")), with one built-in aggregate for each column'
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_WINDOWED_STREAMS)
+_CALLS: Final = {
+    **{name: f'{name}("{{field}}")' for name in ("sum", "min", "max", "avg", "first", "last")},
+    **dict.fromkeys(("count", "size", "len"), "count()"),
+    "mean": 'avg("{field}")',
+    "std": 'stddev_samp("{field}")',
+    "var": 'var_samp("{field}")',
+    "nunique": 'count_distinct("{field}")',
+}
+"""The words of ``agg`` in pandas and PySpark for built-in aggregates."""
+
+
 class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
 
@@ -290,3 +299,30 @@ def by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any
             raise refused(f"aggregate got {name} twice, by position and by name")
         merged[name] = value
     return merged
+
+
+def built_in_call(asked: Any) -> str | None:
+    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
+
+    It begins in lower case.
+
+    Args:
+        asked: what an aggregate was asked for with.
+
+    Returns:
+        None for what is nothing of the kind.
+    """
+    is_uncalled = isinstance(asked, FunctionType) and asked.__module__.startswith("headrace.operators.aggregates.")
+    if is_uncalled or any(asked is function for function in (sum, min, max, len)):
+        asked = asked.__name__
+    if not isinstance(asked, str | Mapping | list | tuple):
+        return None
+    fields = asked if isinstance(asked, Mapping) else {"field": asked}
+    pairs = [
+        (field, name)
+        for field, names in fields.items()
+        for name in (names if isinstance(names, list | tuple) else [names])
+    ]
+    if not pairs or not all(isinstance(name, str) and name in _CALLS for _, name in pairs):
+        return _BUILT_IN
+    return f"use aggregate({', '.join(_CALLS[name].format(field=field) for field, name in pairs)})"

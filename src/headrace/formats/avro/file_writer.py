@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import ConfigurationError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import CompositeTypeInfo, Types
 from headrace.formats.avro.container import CODECS, MAGIC, open_blocks
 from headrace.formats.avro.encoder import encode_records
@@ -34,7 +33,6 @@ BLOCK_BYTES: Final = 1 << 16
 _GIVE_A_SCHEMA: Final = "give a schema to AvroBulkWriters.for_generic_record(), which takes rows as well"
 
 
-@hides_engine_of_methods
 class AvroBulkWriters:
     """Makes writers of Avro files, under PyFlink's name.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from headrace.common.errors import CorruptFileError, InvalidProgramError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.avro.boundaries import Boundaries
 from headrace.formats.avro.container import FileBlock, read_blocks, read_header
@@ -38,7 +37,6 @@ _BATCH_BYTES: Final = 4 << 20
 """Blocks are read together up to about so many bytes: values of all their records side by side."""
 
 
-@hides_engine_of_methods
 class AvroFormat(SelfDescribingFormat):
     """Records of Avro files, read into columns. Several tasks may read blocks of one file.
 
@@ -215,7 +213,6 @@ class _Blocks:
         return self._bad_records.letter(where, messages[index].as_py(), reason)
 
 
-@hides_engine_of_methods
 class AvroInputFormat(AvroFormat):
     """Files of Avro as records that are dicts, under PyFlink's name: for ``env.create_input()``, and for a FileSource.
 

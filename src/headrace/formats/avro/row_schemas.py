@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, UnsupportedOperationError
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.avro.encoder import encode_records
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-@hides_engine_of_methods
 class AvroRowDeserializationSchema(ColumnarDeserializationSchema):
     """Reads the bytes of a record of Avro as a row.
 
@@ -69,7 +67,6 @@ class AvroRowDeserializationSchema(ColumnarDeserializationSchema):
         return avro_reader(self._writer, self._reader, legacy_timestamp_mapping=self._legacy).read(messages)
 
 
-@hides_engine_of_methods
 class AvroRowSerializationSchema(SerializationSchema):
     r"""Writes a record as the bytes of a record of Avro; its fields are those of the schema, in their order.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.other_names import alike
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -150,7 +149,6 @@ def is_null(node: Node) -> bool:
     return isinstance(node, Primitive) and node.kind == "null"
 
 
-@hides_engine_of_methods
 class AvroSchema:
     """A schema of Avro, under PyFlink's name.
 

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.formats.avro.encoder import encode_records
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.formats.registry.client import SchemaRegistry
 
 
-@hides_engine_of_methods
 class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
     """Reads changes as Debezium writes them in Avro, each behind the id of its schema in a registry.
 
@@ -65,7 +63,6 @@ class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
         return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 
 
-@hides_engine_of_methods
 class DebeziumAvroSerializationSchema(SerializationSchema):
     """Writes changes as Debezium does in Avro, behind the id of their schema, which is put into a registry.
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import ConfigurationError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.basic import WHOLE_NUMBERS
 from headrace.common.values import handler_of
@@ -204,7 +203,6 @@ class _BeforeAndAfter(ChangesDeserializationSchema):
         return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 
 
-@hides_engine_of_methods
 class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
     """Reads changes as Debezium writes them: ``{"before": ..., "after": ..., "op": "u"}``.
 
@@ -266,7 +264,6 @@ class DebeziumJsonDeserializationSchema(_BeforeAndAfter):
         return pa.RecordBatch.from_arrays(payload.flatten(), names=["before", "after", "op"])
 
 
-@hides_engine_of_methods
 class OggJsonDeserializationSchema(_BeforeAndAfter):
     """Reads changes as Oracle GoldenGate writes them: ``{"before": ..., "after": ..., "op_type": "U"}``.
 
@@ -294,7 +291,6 @@ class OggJsonDeserializationSchema(_BeforeAndAfter):
     }
 
 
-@hides_engine_of_methods
 class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
     """Reads changes as Maxwell writes them: ``{"data": ..., "old": ..., "type": "update"}``.
 
@@ -336,7 +332,6 @@ class MaxwellJsonDeserializationSchema(ChangesDeserializationSchema):
 _WHOLE: Final = WHOLE_NUMBERS | {BasicType.BIG_INT}
 
 
-@hides_engine_of_methods
 class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
     """Reads changes as Canal writes them: ``{"data": [...], "old": [...], "type": "UPDATE"}``, several rows in one.
 

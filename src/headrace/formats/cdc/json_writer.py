@@ -15,7 +15,6 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.row import RowKind
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation
 from headrace.formats.cdc.images import changelog_type
 from headrace.formats.columnar_messages import columns_as, refuse_other_fields
@@ -71,7 +70,6 @@ class ChangesSerializationSchema(SerializationSchema):
         refuse_other_fields(self._type, input_type)
 
 
-@hides_engine_of_methods
 class DebeziumJsonSerializationSchema(ChangesSerializationSchema):
     """Writes changes as Debezium does, without a schema in each message.
 
@@ -86,7 +84,6 @@ class DebeziumJsonSerializationSchema(ChangesSerializationSchema):
     templates = ('{"before":null,"after":%,"op":"c"}', '{"before":%,"after":null,"op":"d"}')
 
 
-@hides_engine_of_methods
 class CanalJsonSerializationSchema(ChangesSerializationSchema):
     """Writes changes as Canal does, a row in each message.
 
@@ -100,7 +97,6 @@ class CanalJsonSerializationSchema(ChangesSerializationSchema):
     templates = ('{"data":[%],"type":"INSERT"}', '{"data":[%],"type":"DELETE"}')
 
 
-@hides_engine_of_methods
 class MaxwellJsonSerializationSchema(ChangesSerializationSchema):
     """Writes changes as Maxwell does.
 
@@ -114,7 +110,6 @@ class MaxwellJsonSerializationSchema(ChangesSerializationSchema):
     templates = ('{"data":%,"type":"insert"}', '{"data":%,"type":"delete"}')
 
 
-@hides_engine_of_methods
 class OggJsonSerializationSchema(ChangesSerializationSchema):
     """Writes changes as Oracle GoldenGate does.
 

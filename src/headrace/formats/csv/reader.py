@@ -19,7 +19,6 @@ from headrace.common.arguments import expect
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
@@ -102,7 +101,6 @@ _BY_ARROW: Final[frozenset[Any]] = frozenset(
 _WITH_BLANKS = frozenset({BasicType.STRING, BasicType.CHAR})
 
 
-@hides_engine_of_methods
 class CsvReaderFormat(LineFormat[T_co]):
     """Lines of comma-separated values as named rows. Empty lines are left out.
 

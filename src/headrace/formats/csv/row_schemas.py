@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.serialization import DeserializedBatch, SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.csv.reader import CsvDecoder, boundary_of
 from headrace.formats.csv.schema import CsvSchema
@@ -56,7 +55,6 @@ class _Builder:
         return self._set(null_value=null_literal)
 
 
-@hides_engine_of_methods
 class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
     """Reads a message of comma-separated values as a record.
 
@@ -81,7 +79,6 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         self._comments = schema.comments
         self.ignore_parse_errors = ignore_parse_errors
 
-    @hides_engine_of_methods
     class Builder(_Builder):
         """Puts a :class:`CsvRowDeserializationSchema` together.
 
@@ -130,7 +127,6 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         return CsvDecoder(self._schema, names, boundary_of(self._schema)).messages(messages)
 
 
-@hides_engine_of_methods
 class CsvRowSerializationSchema(SerializationSchema):
     r"""Writes a record as a line of comma-separated values; a line feed ends it unless told otherwise, as in Flink.
 
@@ -149,7 +145,6 @@ class CsvRowSerializationSchema(SerializationSchema):
         self._type = type_info
         self._schema = schema
 
-    @hides_engine_of_methods
     class Builder(_Builder):
         """Puts a :class:`CsvRowSerializationSchema` together.
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.other_names import other_names
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import BasicTypeInfo, SequenceTypeInfo, Types
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ class CsvColumn:
     separator: str | None = None
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class CsvSchema:
     """The columns of CSV files, in order, and the characters that hold them together.
@@ -136,8 +133,6 @@ def check_kind(name: str, kind: TypeInformation) -> TypeInformation:
     return kind
 
 
-@hides_engine_of_methods
-@other_names()
 class CsvSchemaBuilder:
     """Puts a :class:`CsvSchema` together, under PyFlink's names; types are ``Types`` or Python types.
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import SequenceTypeInfo, Types
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.encoders import (
@@ -138,7 +137,6 @@ def _line_texts(columns: Sequence[pa.Array], schema: CsvSchema) -> pa.Array:
     return join_text([*list(separated)[:-1], schema.line_separator])
 
 
-@hides_engine_of_methods
 class CsvBulkWriters:
     """Makes writers of whole CSV files, under PyFlink's name.
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-@hides_engine_of_methods
 class JsonRowDeserializationSchemaBuilder:
     """Puts a :class:`JsonRowDeserializationSchema` together."""
 
@@ -115,7 +113,6 @@ class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
         return columns
 
 
-@hides_engine_of_methods
 class JsonRowSerializationSchemaBuilder:
     """Puts a :class:`JsonRowSerializationSchema` together."""
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from headrace.common.columns import layout_of
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.protobuf.columns import message_column
 from headrace.formats.protobuf.schema import ProtobufSchema, schema_of
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-@hides_engine_of_methods
 class ProtobufRowDeserializationSchema(ColumnarDeserializationSchema):
     """Reads messages of Protobuf as rows, with the options of Flink's format.
 
@@ -66,7 +64,6 @@ class ProtobufRowDeserializationSchema(ColumnarDeserializationSchema):
         return read_messages(self._schema, messages, read_default_values=self._read_defaults)
 
 
-@hides_engine_of_methods
 class ProtobufRowSerializationSchema(SerializationSchema):
     r"""Writes a record as a message of Protobuf; its fields are those of the message, in their order.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     import os
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class ProtobufSchema:
     """A type of messages of Protobuf.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.row_schemas import AvroRowSerializationSchema
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-@hides_engine_of_methods
 class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
     """Reads records of Avro whose schemas are in a registry: each says by an id which one it was written with.
 
@@ -91,7 +89,6 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
         return reader.read(messages, skip=HEADER_BYTES)
 
 
-@hides_engine_of_methods
 class ConfluentRegistryAvroSerializationSchema(RegistrySerializationSchema):
     """Writes records as Avro behind the id of their schema, which is put into a registry unless it is there.
 

@@ -21,7 +21,6 @@ from headrace.common.errors import (
     SchemaRegistryError,
     UnknownSchemaError,
 )
-from headrace.common.tracebacks import hides_engine_of_methods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +34,6 @@ _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 """Answers that another attempt may change."""
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
     """Where a schema registry is and how it is reached; it travels to the tasks with the job.

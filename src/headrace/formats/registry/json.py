@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.json.decoders import decoder_of
 from headrace.formats.json.json_schema import json_schema_of
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
 
-@hides_engine_of_methods
 class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):
     r"""Reads documents of JSON behind the id of a schema; what comes out is said by a type, as for other JSON.
 
@@ -47,7 +45,6 @@ class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):
         return decoder_of(self._type).messages(without_header(messages))
 
 
-@hides_engine_of_methods
 class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
     """Writes records as documents of JSON behind the id of their JSON Schema, which is put into a registry.
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.columnar_messages import ColumnarDeserializationSchema
 from headrace.formats.protobuf.columns import message_column
 from headrace.formats.protobuf.row_schemas import ProtobufRowSerializationSchema, read_messages
@@ -100,7 +99,6 @@ _SERIALIZED: Final = "serialized"
 _WELL_KNOWN: Final = "google/protobuf/"
 
 
-@hides_engine_of_methods
 class ConfluentRegistryProtobufDeserializationSchema(ColumnarDeserializationSchema):
     """Reads messages of Protobuf behind the id of their schema.
 
@@ -171,7 +169,6 @@ class ConfluentRegistryProtobufDeserializationSchema(ColumnarDeserializationSche
             raise ValueError(f"it is a message {name}, and {self._schema.message} is read")
 
 
-@hides_engine_of_methods
 class ConfluentRegistryProtobufSerializationSchema(RegistrySerializationSchema):
     """Writes records as messages of Protobuf behind the id of their schema, which is put into a registry.
 

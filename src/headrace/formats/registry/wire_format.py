@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.serialization import SerializationSchema
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.formats.registry.client import registry_client
 
 if TYPE_CHECKING:
@@ -135,7 +134,6 @@ class SchemaHeader:
         return with_header(self.schema_id(), messages, self._more)
 
 
-@hides_engine_of_methods
 class RegistrySerializationSchema(SerializationSchema):
     """Writes records as another schema does, behind the header.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
 from headrace.expressions import BoundColumn, Column, Expression, bind
 
@@ -61,7 +60,6 @@ class BoundAggregate:
     is_ordered: bool = False
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(ABC):
     """A built-in aggregate as the user asks for it.

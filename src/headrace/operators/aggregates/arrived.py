@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.basic import STRINGS
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
@@ -97,7 +96,6 @@ class ListAgg(CollectList):
         return BoundAggregate(name, Types.STRING(), (values,), partial(_joined, self.separator), is_ordered=True)
 
 
-@hides_engine
 def collect_list(column: str | int | Expression | None = None) -> CollectList:
     """The values of a column as a list, in the order in which records came.
 
@@ -109,7 +107,6 @@ def collect_list(column: str | int | Expression | None = None) -> CollectList:
     return CollectList(column)
 
 
-@hides_engine
 def listagg(column: str | int | Expression | None = None, separator: str = ",") -> ListAgg:
     """The texts of a column one after the other, in the order in which records came.
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, merged_pairs
@@ -179,7 +178,6 @@ class Last(First):
     is_last = True
 
 
-@hides_engine
 def min(column: str | int | Expression | None = None) -> Minimum:
     """The smallest value of a column.
 
@@ -191,7 +189,6 @@ def min(column: str | int | Expression | None = None) -> Minimum:
     return Minimum(column)
 
 
-@hides_engine
 def max(column: str | int | Expression | None = None) -> Maximum:
     """The largest value of a column.
 
@@ -203,7 +200,6 @@ def max(column: str | int | Expression | None = None) -> Maximum:
     return Maximum(column)
 
 
-@hides_engine
 def first(column: str | int | Expression | None = None) -> First:
     """The value of the record that came first and has one.
 
@@ -215,7 +211,6 @@ def first(column: str | int | Expression | None = None) -> First:
     return First(column)
 
 
-@hides_engine
 def last(column: str | int | Expression | None = None) -> Last:
     """The value of the record that came last and has one.
 

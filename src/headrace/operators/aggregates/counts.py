@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
 from headrace.operators.aggregates.aggregator import Aggregator, ColumnAggregator
@@ -133,7 +132,6 @@ class Count(Aggregate):
         return BoundAggregate(name, Types.LONG(), (CountValues(column.source, column.name),))
 
 
-@hides_engine
 def count(column: str | int | Expression | None = None) -> Count:
     """How many records there were, or how many had a value in ``column``.
 

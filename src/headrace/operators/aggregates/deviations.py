@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
@@ -143,7 +142,6 @@ class SampleDeviation(SampleVariance):
     is_root = True
 
 
-@hides_engine
 def var_pop(column: str | int | Expression | None = None) -> PopulationVariance:
     """The variance of a column of numbers that are the whole population.
 
@@ -155,7 +153,6 @@ def var_pop(column: str | int | Expression | None = None) -> PopulationVariance:
     return PopulationVariance(column)
 
 
-@hides_engine
 def var_samp(column: str | int | Expression | None = None) -> SampleVariance:
     """The variance of a column of numbers that are a sample; null when there is one value only.
 
@@ -167,7 +164,6 @@ def var_samp(column: str | int | Expression | None = None) -> SampleVariance:
     return SampleVariance(column)
 
 
-@hides_engine
 def stddev_pop(column: str | int | Expression | None = None) -> PopulationDeviation:
     """The standard deviation of a column of numbers that are the whole population.
 
@@ -179,7 +175,6 @@ def stddev_pop(column: str | int | Expression | None = None) -> PopulationDeviat
     return PopulationDeviation(column)
 
 
-@hides_engine
 def stddev_samp(column: str | int | Expression | None = None) -> SampleDeviation:
     """The standard deviation of a column of numbers that are a sample; null when there is one value only.
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
 from headrace.operators.aggregates.aggregator import ColumnAggregator
@@ -87,7 +86,6 @@ class ApproxCountDistinct(Aggregate):
         return BoundAggregate(name, Types.LONG(), (DistinctSketch(column.source, column.name),))
 
 
-@hides_engine
 def approx_count_distinct(column: str | int | Expression | None = None) -> ApproxCountDistinct:
     """About how many different values a column has: within 1.6 % in two cases of three, 5 % nearly always.
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
 from headrace.operators.aggregates.aggregator import ColumnAggregator
@@ -151,7 +150,6 @@ class CollectMultiset(_OfDistinctValues):
         return pa.MapArray.from_arrays(places, values.flatten(), counts.flatten())
 
 
-@hides_engine
 def count_distinct(column: str | int | Expression | None = None) -> CountDistinct:
     """How many different values a column has.
 
@@ -163,7 +161,6 @@ def count_distinct(column: str | int | Expression | None = None) -> CountDistinc
     return CountDistinct(column)
 
 
-@hides_engine
 def collect_set(column: str | int | Expression | None = None) -> CollectSet:
     """The different values of a column as a list, in ascending order.
 
@@ -175,7 +172,6 @@ def collect_set(column: str | int | Expression | None = None) -> CollectSet:
     return CollectSet(column)
 
 
-@hides_engine
 def collect_multiset(column: str | int | Expression | None = None) -> CollectMultiset:
     """The different values of a column and how often each came, as a map.
 

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order, is_one_of
@@ -95,7 +94,6 @@ class ApproxQuantile(Quantile):
         return self._of(RoundedMultiset(column.source, column.name, Types.DOUBLE()), name)
 
 
-@hides_engine
 def quantile(column: str | int | Expression | None = None, part: float = 0.5) -> Quantile:
     """The smallest value of a column that is at least as large as a part of all its values; by default the median.
 
@@ -114,7 +112,6 @@ def quantile(column: str | int | Expression | None = None, part: float = 0.5) ->
     return Quantile(column, part=part)
 
 
-@hides_engine
 def approx_quantile(column: str | int | Expression | None = None, part: float = 0.5) -> ApproxQuantile:
     """The same within 0.2 % of the value, as a ``DOUBLE``; a window keeps a few hundred values at most of each key.
 

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
@@ -229,7 +228,6 @@ class Average(Sum):
         return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
 
 
-@hides_engine
 def sum(column: str | int | Expression | None = None) -> Sum:
     """The sum of a column of numbers.
 
@@ -244,7 +242,6 @@ def sum(column: str | int | Expression | None = None) -> Sum:
     return Sum(column)
 
 
-@hides_engine
 def avg(column: str | int | Expression | None = None) -> Average:
     """The average of a column of numbers.
 

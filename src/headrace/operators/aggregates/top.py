@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
 from headrace.operators.aggregates.aggregator import ColumnAggregator
@@ -114,7 +113,6 @@ class TopN(Aggregate):
         return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists)
 
 
-@hides_engine
 def top_n(column: str | int | Expression | None = None, n: int = 1, by: str | int | Expression | None = None) -> TopN:
     """The values of the records that are largest by a column, as a list from the largest down.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import BasicType, Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.counts import CountValues
@@ -66,7 +65,6 @@ class BoolOr(BoolAnd):
         return of_fixed_width(true > 0, values > 0, pa.bool_())
 
 
-@hides_engine
 def bool_and(column: str | int | Expression | None = None) -> BoolAnd:
     """Whether all values of a column of booleans are true.
 
@@ -79,7 +77,6 @@ def bool_and(column: str | int | Expression | None = None) -> BoolAnd:
     return BoolAnd(column)
 
 
-@hides_engine
 def bool_or(column: str | int | Expression | None = None) -> BoolOr:
     """Whether any value of a column of booleans is true.
 

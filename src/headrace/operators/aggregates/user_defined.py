@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from headrace.common.call_site import of_function, of_traceback
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
 from headrace.operators.aggregates.aggregator import Aggregator
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.operators.user_code import OperatorPlace
 
 
-@hides_engine_of_methods
 class ArrowAggregateFunction(ABC):
     """An aggregate that is computed for many groups at a time, on Arrow arrays.
 

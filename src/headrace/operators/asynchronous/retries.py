@@ -10,7 +10,6 @@ from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import check_call
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import OUT
 
 if TYPE_CHECKING:
@@ -81,7 +80,6 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         return NO_RETRY_STRATEGY
 
     @staticmethod
-    @hides_engine
     def fixed_delay(
         max_attempts: int,
         backoff_time_millis: Length,
@@ -103,7 +101,6 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         return FixedDelayRetryStrategy(max_attempts, pause, result_predicate, exception_predicate)
 
     @staticmethod
-    @hides_engine
     def exponential_backoff(
         max_attempts: int,
         initial_delay: Length,

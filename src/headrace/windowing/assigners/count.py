@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigner import WindowAssigner
@@ -58,7 +57,6 @@ class CountTumblingWindowAssigner(_CountAssigner):
         check_positive(type(self).__name__, window_size=self.window_size)
 
     @classmethod
-    @hides_engine
     def of(cls, window_size: int) -> Self:
         """Windows of so many elements.
 
@@ -96,7 +94,6 @@ class CountSlidingWindowAssigner(_CountAssigner):
         check_positive(type(self).__name__, window_size=self.window_size, window_slide=self.window_slide)
 
     @classmethod
-    @hides_engine
     def of(cls, window_size: int, window_slide: int) -> Self:
         """Windows of so many elements that begin at every so many.
 

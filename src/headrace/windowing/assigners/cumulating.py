@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner
 from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import GrowingWindows
@@ -53,7 +52,6 @@ class CumulatingEventTimeWindows(EventTimeAssigner[Any]):
         check(abs(self.offset) < self.max_size, f"{owner} needs |offset| < max_size, {told}")
 
     @classmethod
-    @hides_engine
     def of(
         cls,
         max_size: Time | Duration | timedelta | int,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
@@ -76,7 +75,6 @@ class _FixedGapSessions(_Sessions[Any]):
         check_positive(type(self).__name__, gap=self.session_gap)
 
     @classmethod
-    @hides_engine
     def with_gap(cls, size: Time | Duration | timedelta | int) -> Self:
         """Sessions with the same gap for all elements; a number is milliseconds.
 
@@ -106,7 +104,6 @@ class _DynamicGapSessions(_Sessions[T], Generic[T]):
         check_extractor(type(self).__name__, self.extractor)
 
     @classmethod
-    @hides_engine
     def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int]) -> Self:
         """Sessions whose gap each element says for itself: an extractor, or a function."""
         return cls(extractor)
@@ -178,7 +175,6 @@ class EventTimeSessionWindows(_FixedGapSessions, EventTimeAssigner[Any]):
         return self.session_gap
 
     @staticmethod
-    @hides_engine
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
     ) -> DynamicEventTimeSessionWindows[T]:
@@ -204,7 +200,6 @@ class ProcessingTimeSessionWindows(_FixedGapSessions, ProcessingTimeAssigner[Any
     """
 
     @staticmethod
-    @hides_engine
     def with_dynamic_gap(
         extractor: SessionWindowTimeGapExtractor[T] | Callable[[T], int],
     ) -> DynamicProcessingTimeSessionWindows[T]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner, TimeWindowAssigner
 from headrace.windowing.checks import check, check_positive, check_whole
 from headrace.windowing.intervals import AlignedWindows
@@ -42,7 +41,6 @@ class _SlidingWindows(TimeWindowAssigner[Any]):
         check(abs(self.offset) < self.slide, f"{owner} needs |offset| < slide, {told}")
 
     @classmethod
-    @hides_engine
     def of(
         cls,
         size: Time | Duration | timedelta | int,

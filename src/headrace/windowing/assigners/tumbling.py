@@ -7,7 +7,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
@@ -44,7 +43,6 @@ class TumblingEventTimeWindows(EventTimeAssigner[Any]):
         _check_tumbling(type(self).__name__, self.size, self.offset)
 
     @classmethod
-    @hides_engine
     def of(
         cls,
         size: Time | Duration | timedelta | int,
@@ -137,7 +135,6 @@ class TumblingProcessingTimeWindows(ProcessingTimeAssigner[Any]):
         check(isinstance(self.stagger, WindowStagger), f"stagger is a WindowStagger, not {self.stagger!r}")
 
     @classmethod
-    @hides_engine
     def of(
         cls,
         size: Time | Duration | timedelta | int,

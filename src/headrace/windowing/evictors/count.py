@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.tracebacks import hides_engine
 from headrace.windowing.checks import check, check_whole
 from headrace.windowing.evictor import OneSidedEvictor
 
@@ -37,7 +36,6 @@ class CountEvictor(OneSidedEvictor[Any]):
         check(self.max_count >= 0, f"CountEvictor needs max_count >= 0, not {self.max_count}")
 
     @classmethod
-    @hides_engine
     def of(cls, max_count: int, do_evict_after: bool = False) -> Self:
         """The evictor that keeps so many.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T
 from headrace.windowing.checks import check_function
 from headrace.windowing.evictor import OneSidedEvictor
@@ -41,7 +40,6 @@ class DeltaEvictor(OneSidedEvictor[T], Generic[T]):
         check_function(type(self).__name__, "delta_function", self.delta_function, "element", "last")
 
     @classmethod
-    @hides_engine
     def of(cls, threshold: float, delta_function: Callable[[T, T], float], do_evict_after: bool = False) -> Self:
         """The evictor for a distance.
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.windowing.checks import check_positive
 from headrace.windowing.evictor import OneSidedEvictor
 
@@ -41,7 +40,6 @@ class TimeEvictor(OneSidedEvictor[Any]):
         check_positive(type(self).__name__, window_size=self.window_size)
 
     @classmethod
-    @hides_engine
     def of(cls, window_size: Time | Duration | timedelta | int, do_evict_after: bool = False) -> Self:
         """The evictor for a length of time; a number is milliseconds.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ReducingStateDescriptor
 from headrace.windowing.checks import check_positive
@@ -41,7 +40,6 @@ class _ContinuousTrigger(PassiveTrigger[Any, Window]):
         check_positive(type(self).__name__, interval=self.interval)
 
     @classmethod
-    @hides_engine
     def of(cls, interval: Time | Duration | timedelta | int) -> Self:
         """The trigger with an interval; a number is milliseconds.
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ReducingStateDescriptor
 from headrace.windowing.checks import check_positive
@@ -41,7 +40,6 @@ class CountTrigger(PassiveTrigger[Any, Window]):
         check_positive(type(self).__name__, window_size=self.window_size)
 
     @classmethod
-    @hides_engine
     def of(cls, window_size: int) -> Self:
         """The trigger for a number of elements.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T
 from headrace.state.descriptors import ValueStateDescriptor
 from headrace.windowing.checks import check_function
@@ -43,7 +42,6 @@ class DeltaTrigger(PassiveTrigger[T, Window], Generic[T]):
     state: ValueStateDescriptor[T] = field(compare=False)
 
     @classmethod
-    @hides_engine
     def of(
         cls, threshold: float, delta_function: Callable[[T, T], float], element_type: DeclaredType[T] | None = None
     ) -> Self:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T_contra, W_contra
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
@@ -53,7 +52,6 @@ class ProcessingTimeoutTrigger(Trigger[T_contra, W_contra]):
         check_positive(type(self).__name__, timeout=self.timeout)
 
     @classmethod
-    @hides_engine
     def of(
         cls,
         nested_trigger: Trigger[T_contra, W_contra],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.common.tracebacks import hides_engine
 from headrace.common.type_variables import T_contra, W_contra
 from headrace.windowing.checks import check_trigger
 from headrace.windowing.trigger import Trigger, TriggerResult
@@ -33,7 +32,6 @@ class PurgingTrigger(Trigger[T_contra, W_contra]):
         check_trigger(type(self).__name__, self.nested_trigger)
 
     @classmethod
-    @hides_engine
     def of(cls, nested_trigger: Trigger[T_contra, W_contra]) -> Self:
         """The trigger around another one.
 

@@ -17,13 +17,11 @@ from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.other_names import alike
 from headrace.common.time import Duration
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.connectors.kafka.clients import ClientSettings, check_library
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
     """What there is of a stream in one cluster, and how the cluster is reached.
@@ -62,7 +60,6 @@ class ClusterMetadata:
         object.__setattr__(self, "properties", {name: str(value) for name, value in self.properties.items()})
 
 
-@hides_engine_of_methods
 @dataclass(frozen=True, slots=True)
 class KafkaStream:
     """A stream, and where it lies.
@@ -226,7 +223,6 @@ def _check_single(names: Collection[str], what: str) -> None:
         raise ConfigurationError(f"{what} {twice!r} is there twice")
 
 
-@hides_engine_of_methods
 class SingleClusterTopicMetadataService(KafkaMetadataService):
     """The topics of one cluster, each a stream of its name.
 
@@ -266,7 +262,6 @@ class SingleClusterTopicMetadataService(KafkaMetadataService):
         return kafka_cluster_id == self._cluster_id
 
 
-@hides_engine_of_methods
 class YamlFileMetadataService(KafkaMetadataService):
     """Streams that are listed in a file, which is read again when it is asked for and has got too old.
 
@@ -373,7 +368,6 @@ class KafkaStreamSubscriber(ABC):
         """The streams, and where they lie now."""
 
 
-@hides_engine_of_methods
 class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
     """Some streams.
 
@@ -409,7 +403,6 @@ class KafkaStreamSetSubscriber(KafkaStreamSubscriber):
         return ", ".join(self._stream_ids)
 
 
-@hides_engine_of_methods
 class StreamPatternSubscriber(KafkaStreamSubscriber):
     """All streams in whose names a regular expression is found, now or later.
 

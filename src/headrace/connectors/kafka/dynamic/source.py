@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic
+from typing import TYPE_CHECKING, Generic
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError
-from headrace.common.other_names import alike, other_names
-from headrace.common.tracebacks import hides_engine_of_methods
+from headrace.common.other_names import alike
 from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.kafka.builders import KafkaConsumerBuilder, whole_number
@@ -92,7 +91,6 @@ class DynamicKafkaReader(SourceReader):
         return reader
 
 
-@hides_engine_of_methods
 class DynamicKafkaSource(TopicSource[T_co]):
     """Reads streams exactly once, in whatever topics of whatever clusters they lie, also when that changes.
 
@@ -146,18 +144,6 @@ class DynamicKafkaSource(TopicSource[T_co]):
         return f"DynamicKafkaSource({self._subscription.subscriber} by {type(self._subscription.service).__name__})"
 
 
-_OF_ONE_CLUSTER: Final = {
-    "set_bootstrap_servers": "the metadata service says where clusters are, see set_kafka_metadata_service()",
-    "set_topics": "streams are read, whose topics the metadata service knows: set_stream_ids({...})",
-    "set_topic_pattern": "streams are read, whose topics the metadata service knows: set_stream_pattern(...)",
-    "set_partitions": "streams are read, with all partitions of their topics: set_stream_ids({...})",
-    "set_unbounded": "it does not end, unless set_bounded() is called",
-}
-"""What a builder of a ``KafkaSource`` has, and what to write here."""
-
-
-@hides_engine_of_methods
-@other_names(_OF_ONE_CLUSTER)
 class DynamicKafkaSourceBuilder(KafkaConsumerBuilder, Generic[T_co]):
     """Puts a :class:`DynamicKafkaSource` together.
 
@@ -265,7 +251,6 @@ def _check_mode(text: str) -> None:
         )
 
 
-@hides_engine_of_methods
 class KafkaRecordDeserializationSchema(MessageDeserializationSchema):
     """A :class:`MessageDeserializationSchema`, by the name that PyFlink has for one of values alone.
 

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.signatures import warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.connected.broadcast_misuse import check_broadcast_use
 from headrace.datastream.streams.keyed_stream import KeyedStream
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_BROADCAST_CONNECTED, OTHER_NAMES_OF_BROADCAST_STREAMS
 from headrace.datastream.streams.timer_misuse import check_has_no_timers, check_sets_no_timers
 from headrace.datastream.streams.timestamps import check_has_event_time
 from headrace.datastream.streams.types import origin_of, result_type
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.process_protocols import SupportsBroadcastProcess
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_BROADCAST_STREAMS)
 class BroadcastStream(Generic[T_co]):
     """A stream that every subtask gets as a whole, and what may be kept of it; ``connect`` takes it.
 
@@ -70,8 +65,6 @@ class BroadcastStream(Generic[T_co]):
         return f"{type(self).__name__}({', '.join(descriptor.name for descriptor in self._descriptors)})"
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_BROADCAST_CONNECTED)
 class BroadcastConnectedStream(Generic[T_co, T2_co]):
     """A stream connected with one that is broadcast.
 

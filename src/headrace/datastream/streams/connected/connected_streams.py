@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.signatures import warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import (
     BaseBroadcastProcessFunction,
@@ -22,7 +20,6 @@ from headrace.datastream.streams.adapters import CoFlatMap, CoMap
 from headrace.datastream.streams.checks import check_methods, check_same_environment
 from headrace.datastream.streams.keyed_stream import KeyedStream
 from headrace.datastream.streams.keying import check_same_keys
-from headrace.datastream.streams.other_names import OTHER_NAMES_OF_CONNECTED_STREAMS
 from headrace.datastream.streams.state_misuse import check_asks_for_no_state_of_keys
 from headrace.datastream.streams.timer_misuse import check_has_no_timers
 from headrace.datastream.streams.timestamps import check_has_event_time
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_CONNECTED_STREAMS)
 class ConnectedStreams(Generic[T_co, T2_co]):
     """Two streams after ``connect``; what becomes of their records, one function says, which has a method for each.
 

@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Any, Generic, Self, overload
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import warn_without_results
 from headrace.common.time import to_millis
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co, V_co
 from headrace.datastream.functions import ProcessJoinFunction
 from headrace.datastream.streams.checks import check_object, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.joins.kinds import outer_of
 from headrace.datastream.streams.keying import check_same_keys
-from headrace.datastream.streams.other_names import OTHER_NAMES_BEHIND_BETWEEN, OTHER_NAMES_OF_INTERVALS
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.operators.join.interval import LEFT, RIGHT, JoinInterval
@@ -41,8 +38,6 @@ if TYPE_CHECKING:
 _NO_CLOCK = "an interval join goes by event time; in processing time there is none, as in Flink: use window joins"
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_INTERVALS)
 class IntervalJoin(Generic[T_co, V_co, K_co]):
     """Two keyed streams that are to be joined; ``between`` says which times match.
 
@@ -99,8 +94,6 @@ class IntervalJoin(Generic[T_co, V_co, K_co]):
         return IntervalJoined(self._left, self._right, JoinInterval(lower, upper), self._outer)
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_BEHIND_BETWEEN)
 class IntervalJoined(Generic[T_co, V_co, K_co]):
     """Two keyed streams whose records match by key and time. Its settings change it, and return it.
 

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import expect
 from headrace.common.function_types import Role
-from headrace.common.other_names import other_names
 from headrace.common.signatures import check_returns, method_of_object, warn_without_results
-from headrace.common.tracebacks import hides_engine_of_methods
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
@@ -19,12 +17,6 @@ from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.joins.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
 from headrace.datastream.streams.joins.kinds import outer_of
 from headrace.datastream.streams.keying import check_same_keys
-from headrace.datastream.streams.other_names import (
-    OTHER_NAMES_OF_EQUAL_TO,
-    OTHER_NAMES_OF_TWO_STREAMS,
-    OTHER_NAMES_OF_WHERE,
-    OTHER_NAMES_OF_WINDOWS_OF_TWO,
-)
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
@@ -42,7 +34,6 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 
-@hides_engine_of_methods
 class TwoStreams(Generic[T_co, V_co, W_co]):
     """Two streams that come together; ``where`` and ``equal_to`` say by what.
 
@@ -69,8 +60,6 @@ class TwoStreams(Generic[T_co, V_co, W_co]):
         """What says what to do with the windows."""
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_WHERE)
 class Where(Generic[T_co, V_co, W_co]):
     """Two streams of which the first one has its key.
 
@@ -93,8 +82,6 @@ class Where(Generic[T_co, V_co, W_co]):
         return EqualTo(self._streams, self._first, second)
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_EQUAL_TO)
 class EqualTo(Generic[T_co, V_co, W_co]):
     """Two streams by their keys.
 
@@ -118,7 +105,6 @@ class EqualTo(Generic[T_co, V_co, W_co]):
         return self._streams._windows(self._first, self._second, assigner)
 
 
-@hides_engine_of_methods
 class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
     """Windows over two streams. Their settings change them, and return them, as those of one stream do.
 
@@ -147,8 +133,6 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
         return self._keyed_stream._apply(spec, name, self._second, origin=origin_of(output_type))
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_WINDOWS_OF_TWO)
 class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
     """The windows of ``co_group``.
 
@@ -188,8 +172,6 @@ class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]
         return found
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_TWO_STREAMS)
 class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
     """What ``co_group`` gives.
 
@@ -215,8 +197,6 @@ class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]]
         return CoGroupedWindows(first, second, assigner)
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_WINDOWS_OF_TWO)
 class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
     """The windows of ``join``.
 
@@ -302,8 +282,6 @@ def _is_flat(function: Any) -> bool:
     return inspect.isgeneratorfunction(called) or inspect.isgeneratorfunction(type(called).__call__)
 
 
-@hides_engine_of_methods
-@other_names(OTHER_NAMES_OF_TWO_STREAMS)
 class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
     """What ``join`` gives.
 
