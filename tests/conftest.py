@@ -30,6 +30,9 @@ hypothesis.settings.load_profile("headrace")
 
 _SLOW_SECONDS = 900
 
+SECRET = " s3cret=\\u0041 "
+"""A setting of the session that tests share; Spark must neither change nor show it."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests have more time than the others, unless they say how much."""
@@ -40,10 +43,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session with two local executors' worth of threads, set up as headrace sets up its own."""
+    """A session with two local executors' worth of threads, set up as headrace sets up its own.
+
+    Queries of tests have four tasks where Spark would have two hundred; those of epochs say themselves how many.
+    """
     from headrace.runtime.spark.session import acquire_session
 
-    handle = acquire_session({"spark.app.name": "headrace-tests"}, master="local[2]")
+    settings = {
+        "spark.app.name": "headrace-tests",
+        "spark.hadoop.x.password": SECRET,
+        "spark.sql.shuffle.partitions": "4",
+    }
+    handle = acquire_session(settings, master="local[2]")
     yield handle.session
     handle.stop()
 

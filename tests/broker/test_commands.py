@@ -47,6 +47,7 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_node_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
     with socket.socket() as taken:

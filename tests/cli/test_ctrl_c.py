@@ -290,9 +290,16 @@ def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> No
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callable[..., Path]) -> None:
-    """PySpark sets a handler of its own when a session starts; it must not have the last word."""
+    """PySpark sets a handler of its own when a session starts; it must not have the last word.
+
+    The Java of the session is the one that was started beside the program.
+    """
     process = start("run", "--master", "local[2]", "-p", 1, script("execute(doubling(10**9, rate=2000))\n"))
+    children = psutil.Process(process.pid).children
+    wait_for(children, is_of_spark)
+    early = [child.pid for child in children() if is_of_spark(child)]
     wait_for_output(process)
+    assert [child.pid for child in children() if is_of_spark(child)] == early
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert "stopping at the end of the running epoch" in errors
@@ -306,7 +313,7 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callabl
     ("moment", "number", "expected"),
     [
         ("Java starts, beside the program", signal.SIGINT, "interrupted before the first epoch"),
-        ("Java is up", signal.SIGTERM, "interrupted while Spark starts"),
+        pytest.param("Java is up", signal.SIGTERM, "interrupted while Spark starts", marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_while_spark_starts_leaves_no_process_behind(
@@ -314,7 +321,7 @@ def test_a_signal_while_spark_starts_leaves_no_process_behind(
 ) -> None:
     process = start("run", "--master", "local[1]", script("execute(doubling(10**9, rate=2000))\n"))
     children = psutil.Process(process.pid).children
-    wait_for(children, lambda child: "pyspark-shell" in child.cmdline())
+    wait_for(children, is_of_spark)
     if moment == "Java is up":
         wait_for(children, lambda child: child.name() == "java" and bool(child.net_connections()))
     started = children(recursive=True)
@@ -327,6 +334,10 @@ def test_a_signal_while_spark_starts_leaves_no_process_behind(
     gone, alive = psutil.wait_procs(started, timeout=30)
     assert gone
     assert not alive
+
+
+def is_of_spark(process: psutil.Process) -> bool:
+    return "pyspark-shell" in process.cmdline()
 
 
 def wait_for(processes: Callable[[], list[psutil.Process]], is_so: Callable[[psutil.Process], bool]) -> None:

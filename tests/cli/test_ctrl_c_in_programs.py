@@ -84,7 +84,7 @@ def test_requests_are_ended_and_the_function_is_closed(tmp_path: Path, how: str)
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.slow
 def test_python_does_not_abort_while_spark_is_busy(tmp_path: Path) -> None:
     """A thread of the job that is in the middle of a call when the process ends would have it do so."""
     ended = interrupted(tmp_path, "spark", "waits")

@@ -399,26 +399,3 @@ def test_a_running_session_keeps_its_interpreter(spark: SparkSession) -> None:
     same = environment("spark")
     same.set_python_executable(spark.sparkContext.pythonExec)
     assert list(same.from_sequence(1, 1).execute_and_collect()) == [1]
-
-
-@pytest.mark.spark
-def test_a_session_of_headraces_own_gets_the_interpreter(tmp_path: Path) -> None:
-    """A link to the interpreter of the tests, so that another path runs the same packages."""
-    python = tmp_path / "bin" / "other-python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from headrace.common import Configuration, Types\n"
-        "from headrace.datastream import StreamExecutionEnvironment\n"
-        "settings = {'headrace.spark.master': 'local[1]', 'parallelism.default': '1'}\n"
-        "env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))\n"
-        f"env.set_python_executable({str(python)!r})\n"
-        "print(list(env.from_sequence(1, 1).map(str, Types.STRING()).execute_and_collect()))\n"
-        "from pyspark.sql import SparkSession\n"
-        "print(SparkSession.active().sparkContext.pythonExec)\n"
-    )
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-1] == str(python)

@@ -30,7 +30,7 @@ def in_any_order(records: list[dict[str, Any]]) -> list[list[tuple[str, Any]]]:
     [
         pytest.param(60, LOCAL, id="nothing-late"),
         pytest.param(10, LOCAL, id="late-data"),
-        pytest.param(10, SPARK, id="late-data-on-spark", marks=pytest.mark.spark),
+        pytest.param(10, SPARK, id="late-data-on-spark", marks=[pytest.mark.spark, pytest.mark.slow]),
     ],
 )
 def test_all_results_are_exact(

@@ -47,7 +47,8 @@ def shown_in_the_readme() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=pytest.mark.spark)]
+    "options",
+    [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=[pytest.mark.spark, pytest.mark.slow])],
 )
 def test_every_payment_is_counted_once(options: tuple[str, ...], run_example: Run, tmp_path: Path) -> None:
     finished = run_example("card_fraud/demo.py", "--payments", PAYMENTS, "--rate", 0, options=options)

@@ -1,17 +1,19 @@
-"""The example that brings a Kafka of its own."""
+"""The example with Kafka: with one that is there, and with one that it brings itself."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
+
+    from headrace.broker.cluster import KafkaCluster
 
 EVENTS = 3000
 
@@ -25,19 +27,23 @@ def sum_of_amounts() -> int:
 pytestmark = pytest.mark.integration
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        pytest.param(("--runtime", "local", "-p", "2"), id="local"),
-        pytest.param(("--master", "local[2]", "-p", "2"), id="spark", marks=[pytest.mark.spark, pytest.mark.slow]),
-    ],
-)
-def test_every_payment_is_in_one_total(
-    options: tuple[str, ...], run_example: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_every_payment_is_in_one_total(run_example: Run, kafka: KafkaCluster) -> None:
+    check(run_example, "--runtime", "local", "-p", "2", servers=("--bootstrap-servers", kafka.bootstrap_servers))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_so_it_is_on_spark_with_a_kafka_of_its_own(run_example: Run) -> None:
     for library in ("confluent_kafka", "jgo"):
         pytest.importorskip(library)
-    finished = run_example("kafka_totals.py", "--events", EVENTS, options=options)
+    check(run_example, "--master", "local[2]", "-p", "2")
+
+
+def check(run_example: Run, *options: str, servers: tuple[str, ...] = ()) -> None:
+    finished = run_example("kafka_totals.py", "--events", EVENTS, *servers, options=options)
     totals = [json.loads(line) for line in finished.stdout.splitlines()]
     assert Counter(each["merchant"] for each in totals) == {f"merchant-{number}": 5 for number in range(5)}  # minutes
     assert sum(each["payments"] for each in totals) == EVENTS, finished.stderr

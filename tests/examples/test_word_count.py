@@ -17,7 +17,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
     "options",
     [
         pytest.param(("--runtime", "local"), id="local"),
-        pytest.param(("--master", "local[2]"), id="spark", marks=pytest.mark.spark),
+        pytest.param(("--master", "local[2]"), id="spark", marks=[pytest.mark.spark, pytest.mark.slow]),
     ],
 )
 def test_words_are_counted(options: tuple[str, ...], run_example: Run) -> None:

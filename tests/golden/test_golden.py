@@ -58,7 +58,10 @@ def test_a_job_starts_from_it_under_another_backend_and_max_parallelism(name: st
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name.endswith("rocksdb-checkpoint") else pytest.mark.slow) for name in KEPT],
+)
 def test_a_job_on_spark_starts_from_it(name: str, tmp_path: Path) -> None:
     kept = unpack(name, tmp_path / "kept")
     spark = {"headrace.runtime": "spark", "headrace.spark.master": "local[2]"}

@@ -150,37 +150,44 @@ SPARK_BEGIN = """
 """
 
 
-def test_a_session_that_is_there_is_used_warned_of_once_and_left_alone() -> None:
-    notebook = Executed.of(
-        """
-        from pyspark.sql import SparkSession
-        spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-        """,
+@pytest.fixture(scope="module")
+def on_spark() -> Executed:
+    return Executed.of(
         SPARK_BEGIN,
-        "env.from_sequence(1, 3).print(); env.execute('first')",
-        "env.from_sequence(4, 5).print(); env.execute('second')",
-        "assert SparkSession.active() is spark; print(spark.range(3).count())",
-    )
-    without_errors(notebook, 5)
-    assert (notebook.stream(2), notebook.stream(3), notebook.stream(4)) == ("1\n2\n3\n", "4\n5\n", "3\n")
-    assert "job &#x27;second&#x27; ended" in notebook.shown(3)[0]
-    assert notebook.stream(2, "stderr").count("should be") == 1, "one table"
-    assert "should be" not in notebook.stream(3, "stderr")
-
-
-def test_a_session_is_started_where_there_is_none_and_serves_all_jobs() -> None:
-    notebook = Executed.of(
-        SPARK_BEGIN,
+        # 1 to 3: jobs where there is no session
         "env.from_sequence(1, 3).print(); env.execute('first')",
         "list(env.from_sequence(4, 5).execute_and_collect('second', limit=5))",
         "from pyspark.sql import SparkSession; print(SparkSession.active().range(3).count())",
+        # 4: a session of the user's, which has what is set in Java already but for what is said here
+        """
+        SparkSession.active().stop()
+        settings = {"spark.master": "local[1]", "spark.sql.adaptive.enabled": "true"}
+        spark = SparkSession.builder.config(map=settings).getOrCreate()
+        """,
+        # 5 to 7: jobs where there is one
+        "env.from_sequence(1, 3).print(); env.execute('third')",
+        "env.from_sequence(4, 5).print(); env.execute('fourth')",
+        "assert SparkSession.active() is spark; print(spark.range(3).count())",
     )
-    without_errors(notebook, 4)
-    assert notebook.stream(1) == "1\n2\n3\n"
-    assert [html for html in notebook.updates if "starting Spark, master local" in html]
-    assert "job &#x27;first&#x27; ended" in notebook.shown(1)[0]
-    assert notebook.stream(3) == "3\n"
-    assert "should be" not in notebook.stream(1, "stderr") + notebook.stream(2, "stderr")
+
+
+def test_no_cell_on_spark_fails(on_spark: Executed) -> None:
+    without_errors(on_spark, 8)
+
+
+def test_a_session_is_started_where_there_is_none_and_serves_all_jobs(on_spark: Executed) -> None:
+    assert on_spark.stream(1) == "1\n2\n3\n"
+    assert [html for html in on_spark.updates if "starting Spark, master local" in html]
+    assert "job &#x27;first&#x27; ended" in on_spark.shown(1)[0]
+    assert on_spark.stream(3) == "3\n"
+    assert "should be" not in on_spark.stream(1, "stderr") + on_spark.stream(2, "stderr")
+
+
+def test_a_session_that_is_there_is_used_warned_of_once_and_left_alone(on_spark: Executed) -> None:
+    assert (on_spark.stream(5), on_spark.stream(6), on_spark.stream(7)) == ("1\n2\n3\n", "4\n5\n", "3\n")
+    assert "job &#x27;fourth&#x27; ended" in on_spark.shown(6)[0]
+    assert on_spark.stream(5, "stderr").count("should be") == 1, "one table"
+    assert "should be" not in on_spark.stream(6, "stderr")
 
 
 def test_the_example() -> None:

@@ -133,7 +133,7 @@ def test_staged_messages_that_are_damaged(
     assert not [file for file in files if file.exists()]
 
 
-@pytest.mark.parametrize("room", [100, 3_000])
+@pytest.mark.parametrize("room", [100, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_the_disk_is_full_while_messages_are_staged(
     room: int, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +176,7 @@ def test_a_topic_that_is_deleted_before_its_messages_are_published(topic: Topic,
         job.run()
 
 
-@pytest.mark.parametrize("is_published", [False, True])
+@pytest.mark.parametrize("is_published", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_two_jobs_with_one_prefix(is_published: bool, kafka: KafkaCluster, tmp_path: Path) -> None:
     """The one that was started later goes on; the other one does with a prefix of its own, once it is told how."""
     topics = [Topic(kafka.bootstrap_servers, partitions=2) for _ in range(2)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.reliability.programs import dying_workers
 from tests.reliability.support import canonical
 from tests.reliability.support.checkpoints import wait_for_manifest
 from tests.reliability.support.dying_workers import IN_A_RECORD, IN_A_TIMER, IN_CLOSE, expected
@@ -14,18 +16,20 @@ from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.outputs import hidden_files, lines
 from tests.reliability.support.processes import PROGRAMS, Launcher
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-@pytest.mark.integration
+
+@pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_workers_that_die_in_a_record_a_timer_and_at_the_end(
-    programs: Launcher, plan: FaultPlan, tmp_path: Path
+    spark: SparkSession, plan: FaultPlan, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan.arm(IN_A_RECORD, 1).arm(IN_A_TIMER, 1).arm(IN_CLOSE, 1)
-    ended = programs.start("dying_workers.py", tmp_path, tmp_path / "faults", "spark").wait()
-    assert ended.code == 0, ended
+    dying_workers.main(str(tmp_path), str(tmp_path / "faults"), "spark")
     assert plan.happened == plan.planned
     assert len(plan.happened) == 3
-    assert 1 <= ended.errors.count("it is run again in") <= 3, "two workers may die in one attempt"
+    assert 1 <= caplog.text.count("it is run again in") <= 3, "two workers may die in one attempt"
     found = Counter(tuple(map(int, line.strip("()").split(","))) for line in lines(tmp_path / "output"))
     assert found == Counter(expected())
     assert not hidden_files(tmp_path / "output")

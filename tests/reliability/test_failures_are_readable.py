@@ -11,7 +11,7 @@ from tests.reliability.support.outputs import lines
 from tests.reliability.support.processes import PROGRAMS, Ended, Launcher
 
 LOCAL = ["--runtime", "local"]
-ON_SPARK = pytest.param(["--master", "local[2]"], id="spark", marks=[pytest.mark.integration, pytest.mark.timeout(900)])
+SPARK = ["--master", "local[2]"]
 FOREIGN = ("java", "scala", "py4j", "Traceback", "pyspark", "Caused by", "org.apache")
 
 
@@ -26,7 +26,13 @@ def line_of(program: str, text: str) -> str:
     return f"{path}:{number}"
 
 
-@pytest.mark.parametrize("runtime", [pytest.param(LOCAL, id="local"), ON_SPARK])
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        pytest.param(LOCAL, id="local"),
+        pytest.param(SPARK, id="spark", marks=[pytest.mark.integration, pytest.mark.timeout(900)]),
+    ],
+)
 def test_a_failing_function_behind_a_shuffle(runtime: list[str], programs: Launcher) -> None:
     check_failing_function(runtime, "second", "behind", programs)
 
@@ -61,7 +67,13 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("runtime", [pytest.param(LOCAL, id="local"), ON_SPARK])
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        pytest.param(LOCAL, id="local"),
+        pytest.param(SPARK, id="spark", marks=[pytest.mark.integration, pytest.mark.slow]),
+    ],
+)
 def test_a_bad_row_fails_the_job_naming_file_and_line(
     runtime: list[str], rows: Path, programs: Launcher, tmp_path: Path
 ) -> None:

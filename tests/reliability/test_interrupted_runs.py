@@ -16,7 +16,7 @@ from tests.reliability.support.processes import PROGRAMS, Launcher
     ("runtime", "presses"),
     [
         ("local", 2),
-        pytest.param("spark", 1, marks=[pytest.mark.integration, pytest.mark.timeout(900)]),
+        pytest.param("spark", 1, marks=[pytest.mark.integration, pytest.mark.slow]),
     ],
     ids=["local", "spark"],
 )

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "after", [pytest.param(False, id="before", marks=pytest.mark.slow), pytest.param(True, id="after")]
+)
 def test_faults_that_pass_cost_nothing(
     spark: SparkSession, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,8 +56,7 @@ def goes_on(place: Place, savepoint: str, settings: dict[str, str | None]) -> li
     return place.lines("out-job")
 
 
-@pytest.mark.parametrize("runtime", ["local", "spark"])
-def test_tables_of_dataframes(tmp_path: Path, totals: StateTables, runtime: str) -> None:
+def test_tables_of_dataframes(tmp_path: Path, totals: StateTables) -> None:
     """They are written by tasks: the files of each are of its keys alone, and a job finds them."""
     path = SavepointWriter.new_savepoint().with_operator("totals", totals).write(f"{tmp_path}/first")
     assert len(files_of(path)) == 4, "of two tasks, values and timers"
@@ -67,7 +66,7 @@ def test_tables_of_dataframes(tmp_path: Path, totals: StateTables, runtime: str)
     assert read == {f"k{key}": 10 * key for key in range(KEYS)}
     place = Place(tmp_path)
     place.write("a", {7: 1})
-    lines = goes_on(place, path, {"headrace.runtime": runtime})
+    lines = goes_on(place, path, {"headrace.runtime": "spark"})
     assert "k7 71" in lines
     ends = {line for line in lines if "ends with" in line and int(line.split()[-1]) >= 20_000}
     assert ends == {f"k{key} ends with {10 * key + (key == 7)} at {20_000 + key}" for key in range(KEYS)}

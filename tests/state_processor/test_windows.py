@@ -165,7 +165,7 @@ def test_tables_are_records_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["aggregates", "sessions", "all elements", "counts"])
+@pytest.mark.parametrize("kind", ["aggregates", "all elements"])
 def test_on_spark(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     """Of a DataFrame, for a job on Spark."""
     data = spark.createDataFrame([tuple(order) for order in EARLIER], ["user", "amount", "time"]).coalesce(1)

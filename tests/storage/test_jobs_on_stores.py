@@ -45,7 +45,7 @@ def test_a_job_runs_to_its_end(made: RemoteJob) -> None:
     made.check()
 
 
-@on()
+@on(slow=["azure"])
 @pytest.mark.usefixtures("_read_back")
 @pytest.mark.parametrize("then", [1, 2, 3])
 def test_it_goes_on_where_it_was(made: RemoteJob, monkeypatch: pytest.MonkeyPatch, then: int) -> None:
@@ -79,7 +79,7 @@ def test_tasks_on_spark_reach_it_as_the_driver_does(made: RemoteJob) -> None:
     assert all(name.endswith(".state") for name in state)
 
 
-@on()
+@on(slow=["azure"])
 def test_a_crash_in_the_middle_of_a_commit(made: RemoteJob) -> None:
     def die(epoch: int) -> None:
         if epoch >= 4:
@@ -114,7 +114,7 @@ def test_the_older_of_two_job_managers_stops(made: RemoteJob) -> None:
     made.check()
 
 
-@on()
+@on(slow=["azure"])
 def test_damaged_state_is_named(made: RemoteJob) -> None:
     made.job().run(stop_after=4)
     state = made.directory.folder("state")
@@ -129,7 +129,7 @@ def test_damaged_state_is_named(made: RemoteJob) -> None:
     made.check()
 
 
-@on()
+@on(slow=["azure"])
 def test_missing_state_is_named(made: RemoteJob) -> None:
     made.job().run(stop_after=4)
     state = made.directory.folder("state")
@@ -139,7 +139,7 @@ def test_missing_state_is_named(made: RemoteJob) -> None:
         made.job().run()
 
 
-@on()
+@on(slow=["azure"])
 def test_the_command_line_shows_what_is_there(made: RemoteJob) -> None:
     def shown() -> tuple[int, str]:
         console = Console(file=io.StringIO(), width=200)

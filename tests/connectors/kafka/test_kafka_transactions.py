@@ -75,10 +75,13 @@ def test_the_same_records_are_staged_in_the_same_file(by_hand: ByHand) -> None:
     assert by_hand.written(3, []) == []
 
 
-PLACES = [("init", False), ("init", True), ("begin", True), ("mark", False), ("mark", True), ("end", True)]
+PLACES = [("init", True), ("mark", True), ("end", True)]
+MORE_PLACES = [("init", False), ("begin", True), ("mark", False)]
 
 
-@pytest.mark.parametrize(("step", "after"), PLACES)
+@pytest.mark.parametrize(
+    ("step", "after"), [*PLACES, *(pytest.param(*place, marks=pytest.mark.slow) for place in MORE_PLACES)]
+)
 def test_a_driver_that_dies_while_it_publishes(
     step: str, after: bool, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,6 +249,7 @@ print(json.dumps([early.process.pid, early.process.poll() is None, used.pid, sor
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [None, "1g"])
 def test_a_program_gets_the_early_one_if_it_is_the_right_one(tmp_path: Path, memory: str | None) -> None:
     script = tmp_path / "program.py"

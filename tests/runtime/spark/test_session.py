@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pyspark
 import pytest
 from pyspark.sql import functions as sql
 
 from headrace.common.java import bundled_java_home, find_java
-from headrace.runtime.spark.session import acquire_session, mismatches, running_session, session_of_epochs
+from headrace.runtime.spark.session import (
+    _uninterrupted,
+    acquire_session,
+    mismatches,
+    running_session,
+    session_of_epochs,
+)
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,
     EPOCH_QUERY_SETTINGS,
@@ -25,17 +33,14 @@ from headrace.runtime.spark.settings import (
     checked_settings,
     settings_of_own_session,
 )
+from tests.conftest import SECRET
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RunScript = Callable[..., dict[str, Any]]
 
-
-@pytest.fixture
-def run_script(tmp_path: Path) -> RunScript:
-    """Runs a program in a process of its own, with a Spark of its own, and returns the JSON that it prints last."""
-
+def answer_of(folder: Path, source: str, *launcher: str) -> dict[str, Any]:
+    """The JSON that a program prints last, in a process of its own, with a Spark of its own."""
     environment = os.environ | {
         "JAVA_HOME": str(find_java(os.environ, bundled_java_home()).home),
         "PYSPARK_PYTHON": sys.executable,
@@ -44,25 +49,19 @@ def run_script(tmp_path: Path) -> RunScript:
         "SPARK_AUTH_SOCKET_TIMEOUT": "15",
         "SPARK_BUFFER_SIZE": "65536",
     }
-
-    def run(source: str, *launcher: str) -> dict[str, Any]:
-        script = tmp_path / "script.py"
-        script.write_text(textwrap.dedent(source))
-        command = [*(launcher or [sys.executable]), str(script)]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return answer
-
-    return run
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(source))
+    command = [*(launcher or [sys.executable]), str(script)]
+    done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 @pytest.mark.spark
 def test_spark_accepts_all_settings(spark: SparkSession) -> None:
     own = {"spark.app.name": "headrace-tests", "spark.master": "local[2]"}
-    wanted = settings_of_own_session({}, None, {}) | own
+    wanted = settings_of_own_session({}, None, {}) | own | {"spark.hadoop.x.password": SECRET}
 
     found = {key: spark.conf.get(key, "") or "" for key in wanted}
     options = wanted.pop(DEFAULT_JAVA_OPTIONS)
@@ -154,36 +153,57 @@ def test_no_code_is_generated_for_the_queries_of_epochs(spark: SparkSession, is_
     assert (compiled.getCount() == before) == is_epoch
 
 
-@pytest.mark.integration
-def test_life_of_an_own_session(run_script: RunScript) -> None:
-    answer = run_script("""
-        import json, os
-        from headrace.runtime.spark.session import acquire_session, running_session
+def test_a_start_that_is_interrupted_goes_on_and_what_it_started_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted, stopped = threading.Event(), threading.Event()
 
-        os.environ["PYSPARK_PYTHON"] = "/a/left-over"
-        before = dict(os.environ)
-        own = acquire_session({}, master="local[1]")
-        same_environment = dict(os.environ) == before
-        count = own.session.range(10).mapInArrow(lambda batches: batches, "id long").count()
-        own.stop()
-        own.stop()
-        print(json.dumps({
-            "owned": own.owned,
-            "same_environment": same_environment,
-            "count": count,
-            "stopped": running_session() is None,
-        }))
-        """)
+    class Started:
+        def stop(self) -> None:
+            stopped.set()
 
-    assert answer == {"owned": True, "same_environment": True, "count": 10, "stopped": True}
+    def start() -> Any:
+        assert interrupted.wait(60)
+        return Started()
+
+    def wait(_: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace.runtime.spark.session.wait", wait)
+    with pytest.raises(KeyboardInterrupt):
+        _uninterrupted(start)
+    assert stopped.is_set()
 
 
-@pytest.mark.integration
-def test_session_made_without_headrace(run_script: RunScript) -> None:
-    answer = run_script("""
+@pytest.mark.spark
+def test_secrets_are_known_to_spark_and_in_nobody_s_command_line(spark: SparkSession) -> None:
+    """Everybody on the machine can read those; Java is told by a file."""
+    assert spark.sparkContext.getConf().get("spark.hadoop.x.password") == SECRET
+    assert spark.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10, "there are workers"
+    lines = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # one that has ended
+            lines.append(" ".join(process.cmdline()))
+    assert any("pyspark-shell" in line for line in lines)
+    assert not [line for line in lines if SECRET.strip() in line]
+
+
+@pytest.fixture(scope="module")
+def under_spark_submit(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A session of headrace's own in a program of spark-submit's; then a context that somebody else makes."""
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    return answer_of(
+        tmp_path_factory.mktemp("submitted"),
+        """
         import json, threading
         from pyspark import SparkConf, SparkContext
-        from headrace.runtime.spark.session import acquire_session
+        from headrace.runtime.spark.session import acquire_session, running_session
+
+        own = acquire_session({}, master=None)
+        keys = ["spark.master", "spark.scheduler.mode", "spark.sql.adaptive.enabled"]
+        told = {key: own.session.conf.get(key) for key in keys} | {"owned": own.owned}
+        own.stop()
+        own.stop()
+        told["stopped"] = running_session() is None
 
         context = SparkContext(conf=SparkConf().setMaster("local[1]").set("spark.ui.enabled", "false"))
         handles = []
@@ -191,60 +211,62 @@ def test_session_made_without_headrace(run_script: RunScript) -> None:
         thread.start()
         thread.join()
         handles[0].stop()
-        print(json.dumps({
+        theirs = {
             "owned": handles[0].owned,
             "warned": [warning.key for warning in handles[0].warnings],
             "alive": handles[0].session.range(3).count(),
-        }))
-        """)
-
-    assert answer["owned"] is False
-    assert answer["alive"] == 3
-    assert {"spark.master", "spark.ui.retainedJobs", "spark.sql.adaptive.enabled"} <= set(answer["warned"])
+        }
+        print(json.dumps({"own": told, "theirs": theirs}))
+        """,
+        *(str(submit), "--master", "local[1]", "--conf", "spark.scheduler.mode=FIFO"),
+    )
 
 
 @pytest.mark.integration
-def test_what_spark_submit_was_told_wins_over_headrace_s_wishes(run_script: RunScript) -> None:
-    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    answer = run_script(
-        """
-        import json
-        from headrace.runtime.spark.session import acquire_session
-
-        handle = acquire_session({}, master=None)
-        keys = ["spark.master", "spark.scheduler.mode", "spark.sql.adaptive.enabled"]
-        print(json.dumps({key: handle.session.conf.get(key) for key in keys} | {"owned": handle.owned}))
-        handle.stop()
-        """,
-        str(submit),
-        *("--master", "local[1]", "--conf", "spark.scheduler.mode=FIFO"),
-    )
-
-    assert answer == {
+def test_what_spark_submit_was_told_wins_over_headrace_s_wishes(under_spark_submit: dict[str, Any]) -> None:
+    assert under_spark_submit["own"] == {
         "spark.master": "local[1]",
         "spark.scheduler.mode": "FIFO",
         "spark.sql.adaptive.enabled": "false",
         "owned": True,
+        "stopped": True,
     }
 
 
 @pytest.mark.integration
+def test_session_made_without_headrace(under_spark_submit: dict[str, Any]) -> None:
+    theirs = under_spark_submit["theirs"]
+    assert theirs["owned"] is False
+    assert theirs["alive"] == 3
+    assert {"spark.master", "spark.ui.retainedJobs", "spark.sql.adaptive.enabled"} <= set(theirs["warned"])
+
+
+@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("master", ["local[1]", "local-cluster[1,1,1024]"])
-def test_settings_are_in_nobody_s_command_line(run_script: RunScript, tmp_path: Path, master: str) -> None:
-    """Everybody on the machine can read those; Java is told by a file, which does not stay."""
+def test_life_of_an_own_session(tmp_path: Path, master: str) -> None:
+    """Java is told its settings by a file, which does not stay; those of Spark's own files are heeded."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(
         "spark.of.defaults  from defaults\nspark.of.both  from defaults\nspark.driver.memory  777m\n"
     )
     (tmp_path / "temporary").mkdir()
-    answer = run_script(f"""
+    python = tmp_path / "other-python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    answer = answer_of(
+        tmp_path,
+        f"""
         import json, os, psutil, tempfile
         os.environ["SPARK_CONF_DIR"] = {str(tmp_path / "conf")!r}
         tempfile.tempdir = {str(tmp_path / "temporary")!r}
         from headrace.runtime.spark.session import acquire_session
 
         secret = " s3cret=\\\\u0041 "
-        own = acquire_session({{"spark.hadoop.x.password": secret, "spark.of.both": "mine"}}, master={master!r})
+        os.environ["PYSPARK_PYTHON"] = "/a/left-over"
+        before = dict(os.environ)
+        settings = {{"spark.hadoop.x.password": secret, "spark.of.both": "mine"}}
+        own = acquire_session(settings, {master!r}, {str(python)!r})
         count = own.session.range(10).mapInArrow(lambda batches: batches, "id long").count()
         living = [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
         lines = [" ".join(process.cmdline()) for process in living]
@@ -252,17 +274,22 @@ def test_settings_are_in_nobody_s_command_line(run_script: RunScript, tmp_path: 
         print(json.dumps({{
             "password": own.session.sparkContext.getConf().get("spark.hadoop.x.password") == secret,
             "count": count,
+            "python": own.session.sparkContext.pythonExec,
+            "same_environment": dict(os.environ) == before,
             "processes": len(lines),
             "telling": [line for line in lines if "s3cret" in line or "mine" in line],
             "memory": [word for line in lines for word in line.split() if word == "-Xmx777m"],
             "left": os.listdir(tempfile.tempdir),
         }} | found))
         own.stop()
-        """)
+        """,
+    )
     assert answer.pop("processes") >= (2 if master == "local[1]" else 3)
     assert answer == {
         "password": True,
         "count": 10,
+        "python": str(python),
+        "same_environment": True,
         "telling": [],
         "memory": ["-Xmx777m"],
         "left": [],
