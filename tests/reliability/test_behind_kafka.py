@@ -80,7 +80,7 @@ def test_a_slow_job_takes_no_more_memory_the_further_it_is_behind(
     flood.start()
     seen: list[dict[str, float]] = []
     try:
-        running = programs.start("slow_consumer.py", kafka.bootstrap_servers, topic.name, tmp_path)
+        running = programs.start("slow_consumer", kafka.bootstrap_servers, topic.name, tmp_path)
         pause = threading.Event()
         while not any((tmp_path / "checkpoints" / "manifests").glob("*")):
             assert running.code is None, running.errors[-3000:]

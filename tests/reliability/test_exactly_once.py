@@ -9,6 +9,7 @@ import pytest
 
 from tests.reliability.support import canonical, doubles
 from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.forked import Forks
 from tests.reliability.support.outputs import hidden_files, parts
 from tests.reliability.support.processes import Ended, Launcher
 
@@ -36,9 +37,9 @@ def check(failed: list[Ended], plan: FaultPlan, output: Path) -> None:
     assert not hidden_files(output)
 
 
-def test_faults_at_every_step_of_an_epoch_cost_nothing(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
+def test_faults_at_every_step_of_an_epoch_cost_nothing(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     arm(plan).arm(doubles.BEFORE_CLEANING, 3).arm(doubles.BEFORE_FINISH, 1)
-    failed = programs.run_until_it_succeeds("canonical.py", tmp_path, tmp_path / "faults", "local", most=7)
+    failed = forks.run_until_it_succeeds("canonical", tmp_path, tmp_path / "faults", "local", most=7)
     check(failed, plan, tmp_path / "output")
 
 
@@ -49,5 +50,5 @@ def test_faults_at_every_step_of_an_epoch_cost_nothing_on_spark(
     programs: Launcher, plan: FaultPlan, tmp_path: Path
 ) -> None:
     arm(plan)
-    failed = programs.run_until_it_succeeds("canonical.py", tmp_path, tmp_path / "faults", "spark", most=5)
+    failed = programs.run_until_it_succeeds("canonical", tmp_path, tmp_path / "faults", "spark", most=5)
     check(failed, plan, tmp_path / "output")

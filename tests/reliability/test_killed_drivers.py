@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Launcher, Running
+from tests.reliability.support.processes import Running, Starter
 from tests.reliability.support.storages import CheckpointDirectory
 
 _COUNT = re.compile(r"\((w\d+),(\d+)\)")
@@ -67,7 +67,7 @@ def check_upper_bound(output: Path, truth: Counter[str]) -> int:
 @pytest.mark.parametrize(
     ("checkpoints", "words"),
     [
-        pytest.param("posix", Input(100_000, 10_000, 60, 5, "local", 7), id="local"),
+        pytest.param("posix", Input(30_000, 3_000, 40, 5, "local", 7), id="local"),
         pytest.param(
             "s3",
             Input(100_000, 10_000, 60, 12, "local", 13, outages=50),
@@ -84,15 +84,16 @@ def check_upper_bound(output: Path, truth: Counter[str]) -> int:
     indirect=["checkpoints"],
 )
 def test_a_word_count_survives(
-    words: Input, checkpoints: CheckpointDirectory, programs: Launcher, request: pytest.FixtureRequest, tmp_path: Path
+    words: Input, checkpoints: CheckpointDirectory, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     truth = words.write(tmp_path / "words")
+    starter: Starter = request.getfixturevalue("forks" if words.runtime == "local" else "programs")
     output, chance = tmp_path / "output", random.Random(words.seed)
     settings = [f"{key}={value}" for key, value in checkpoints.settings.items()]
 
     def start() -> Running:
         rows, parallelism = words.rows // words.epochs // 2, chance.randint(1, 4)
-        return programs.start("word_count.py", tmp_path, words.runtime, rows, parallelism, *settings)
+        return starter.start("word_count", tmp_path, words.runtime, rows, parallelism, *settings)
 
     progress = [0]
     for kill in range(words.kills):

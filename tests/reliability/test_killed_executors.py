@@ -19,7 +19,7 @@ def test_two_sinks_agree_on_what_was_random(programs: Launcher, plan: FaultPlan,
     for stage, numbers in MARKS.items():
         for number in numbers:
             plan.arm(point(stage, number), 1)
-    ended = programs.start("two_sinks.py", tmp_path, tmp_path / "faults", "local-cluster[2,1,1024]").wait(1500)
+    ended = programs.start("two_sinks", tmp_path, tmp_path / "faults", "local-cluster[2,1,1024]").wait(1500)
     assert ended.code == 0, ended
     assert plan.happened == plan.planned
     assert len(plan.happened) == 5

@@ -4,32 +4,26 @@ life: each pair is there once, and so is each record that has found no partner."
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from tests.reliability.support import doubles
 from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.forked import Forks
 from tests.reliability.support.joins import BEFORE_JOINS, DYING_NUMBERS, WAYS, expected, point_of
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Ended, Launcher
+from tests.reliability.support.processes import Ended, Launcher, Starter
 
 FEW = ["interval join", "window join in columns"]
 NO_JOINS = ["connected", "broadcast"]
 JOINS = [way for way in WAYS if way not in NO_JOINS]
 
 
-def run(programs: Launcher, folder: Path, runtime: str, ways: Sequence[str], most: int) -> list[Ended]:
+def run(starter: Starter, folder: Path, runtime: str, ways: Sequence[str], most: int) -> list[Ended]:
     """Run the program until it succeeds, each time at another parallelism; gives the runs that failed."""
-    failed: list[Ended] = []
-    for parallelism in cycle((1, 4, 3)):
-        ended = programs.start("joins.py", folder, folder / "faults", runtime, parallelism, *ways).wait()
-        if ended.code == 0:
-            return failed
-        failed.append(ended)
-        assert len(failed) <= most, ended
-    raise AssertionError("unreachable")
+    turns = [(folder, folder / "faults", runtime, parallelism, *ways) for parallelism in (1, 4, 3)]
+    return starter.run_in_turns("joins", turns, most=most)
 
 
 def check(folder: Path, ways: Sequence[str]) -> None:
@@ -42,9 +36,9 @@ def check(folder: Path, ways: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("ways", [FEW, pytest.param(NO_JOINS, marks=pytest.mark.slow)], ids=["joins", "no joins"])
-def test_they_survive(programs: Launcher, plan: FaultPlan, ways: Sequence[str], tmp_path: Path) -> None:
+def test_they_survive(forks: Forks, plan: FaultPlan, ways: Sequence[str], tmp_path: Path) -> None:
     plan.arm(point_of(ways[0]), 1).arm(doubles.AFTER_MANIFEST, 15)
-    failed = run(programs, tmp_path, "local", ways, most=2)
+    failed = run(forks, tmp_path, "local", ways, most=2)
     assert plan.happened == plan.planned
     assert [ended.code for ended in failed] == [-9] * 2
     check(tmp_path, ways)

@@ -92,7 +92,7 @@ def test_tasks_that_are_killed(kafka: KafkaCluster, programs: Launcher, plan: Fa
         for side in ("before", "after"):
             plan.arm(f"{side}-{step}", 2, 5)
     job = [tmp_path, topic.servers, topic.name, tmp_path / "faults", "SIGKILL", TWO_MINUTES]
-    ended = programs.start("kafka_sink_on_spark.py", *job).wait()
+    ended = programs.start("kafka_sink_on_spark", *job).wait()
     assert ended.code == 0, ended
     assert plan.happened == plan.planned
     assert len(plan.happened) == 20

@@ -47,7 +47,7 @@ def test_kills_between_any_two_steps(
     runtime: str, kills: int, programs: Launcher, forks: Forks, tmp_path: Path
 ) -> None:
     chance, seed = random.Random(kills), kills
-    start = partial(forks.start, "log_to_log") if runtime == "local" else partial(programs.start, "log_to_log.py")
+    start = partial(forks.start, "log_to_log") if runtime == "local" else partial(programs.start, "log_to_log")
     killed = rounds = 0
     while killed < kills:  # a round is a job from its beginning to its end
         rounds += 1

@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.reliability.support import canonical, doubles
 from tests.reliability.support.dying_tables import AFTER_TABLE, BEFORE_TABLE
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.processes import Launcher
+from tests.reliability.support.forked import Forks
 
 
-def test_processes_die_while_tables_are_made(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
+def test_processes_die_while_tables_are_made(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     plan.arm(doubles.BEFORE_MANIFEST, 4).arm(doubles.AFTER_MANIFEST, 6).arm(BEFORE_TABLE, 3).arm(AFTER_TABLE, 9)
-    programs.run_until_it_succeeds("tables.py", tmp_path, tmp_path / "faults", "local", most=4)
+    forks.run_until_it_succeeds("tables", tmp_path, tmp_path / "faults", "local", most=4)
     assert plan.happened == plan.planned
     assert canonical.verify(tmp_path / "output") == canonical.EXACT
     copies = [path.name for path in (tmp_path / "tables").iterdir()]

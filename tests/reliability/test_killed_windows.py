@@ -6,7 +6,6 @@ from __future__ import annotations
 from ast import literal_eval
 from collections import Counter
 from collections.abc import Sequence
-from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,9 @@ import pytest
 from tests.invariance.window_ways import WAYS
 from tests.reliability.support import doubles
 from tests.reliability.support.faults import FaultPlan
+from tests.reliability.support.forked import Forks
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Ended, Launcher
+from tests.reliability.support.processes import Ended, Launcher, Starter
 from tests.reliability.support.window_paths import (
     ASKING_THE_CLOCK,
     BEFORE_WINDOWS,
@@ -33,16 +33,10 @@ from tests.reliability.support.window_paths import (
 FEW = ["sums", "sliding, retracting", "sessions, late records", "contents by key"]
 
 
-def run(programs: Launcher, folder: Path, runtime: str, ways: Sequence[str], most: int) -> list[Ended]:
+def run(starter: Starter, folder: Path, runtime: str, ways: Sequence[str], most: int) -> list[Ended]:
     """Run the program until it succeeds, each time at another parallelism; gives the runs that failed."""
-    failed: list[Ended] = []
-    for parallelism in cycle((1, 4, 3)):
-        ended = programs.start("window_paths.py", folder, folder / "faults", runtime, parallelism, *ways).wait()
-        if ended.code == 0:
-            return failed
-        failed.append(ended)
-        assert len(failed) <= most, ended
-    raise AssertionError("unreachable")
+    turns = [(folder, folder / "faults", runtime, parallelism, *ways) for parallelism in (1, 4, 3)]
+    return starter.run_in_turns("window_paths", turns, most=most)
 
 
 def check(folder: Path, way: str) -> None:
@@ -83,9 +77,9 @@ def check_sums_by_clock(shown: dict[str, list[str]]) -> None:
         assert len(records) // 2 < start <= len(records)
 
 
-def test_some_kinds_of_windows_survive(programs: Launcher, plan: FaultPlan, tmp_path: Path) -> None:
+def test_some_kinds_of_windows_survive(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     plan.arm(point_of(FEW[2]), 1).arm(doubles.AFTER_MANIFEST, 15)
-    failed = run(programs, tmp_path, "local", FEW, most=2)
+    failed = run(forks, tmp_path, "local", FEW, most=2)
     assert plan.happened == plan.planned
     assert [ended.code for ended in failed] == [-9] * 2
     for way in FEW:

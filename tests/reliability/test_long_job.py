@@ -120,7 +120,7 @@ def test_200_kills(forks: Forks, tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_12_kills_on_spark(programs: Launcher, tmp_path: Path) -> None:
     def launch(program: str, settings: str) -> Running:
-        return programs.start(f"{program}.py", settings)
+        return programs.start(program, settings)
 
     world = told(Story(12, "spark", 12.0, 4), launch, tmp_path)
     assert len(world.branches) > 1

@@ -108,7 +108,7 @@ def test_tasks_that_stand_still(strict: KafkaCluster, programs: Launcher, plan: 
     for step in IN_TASKS:
         plan.arm(f"before-{step}", 3).arm(f"after-{step}", 6)
     job = [tmp_path, topic.servers, topic.name, tmp_path / "faults", "SIGSTOP", MILLIS]
-    driver = programs.start("kafka_sink_on_spark.py", *job)
+    driver = programs.start("kafka_sink_on_spark", *job)
     woken = 0
     while driver.code is None:
         for worker in stopped_below(driver):

@@ -108,7 +108,7 @@ def _size(path: Path) -> int:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.integration)])
 def test_what_runs_for_long_takes_no_more(runtime: str, programs: Launcher, tmp_path: Path) -> None:
-    running = programs.start("soak.py", tmp_path, runtime)
+    running = programs.start("soak", tmp_path, runtime)
     running.wait_until("savepoint", times=2)
     pause, seen, directory = threading.Event(), list[dict[str, float]](), CheckpointDirectory(tmp_path / "checkpoints")
     for _ in range(int(MINUTES * 60)):

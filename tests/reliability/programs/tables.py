@@ -26,7 +26,7 @@ def main(folder: str, faults: str, runtime: str) -> None:
             **{
                 "headrace.runtime": runtime,
                 "headrace.spark.master": "local[2]",
-                "headrace.epoch.max-records": str(canonical.COUNT * canonical.SPLITS // 40),
+                "headrace.epoch.max-records": str(canonical.COUNT * canonical.SPLITS // 20),
                 "state.backend.type": "rocksdb",
             },
         )

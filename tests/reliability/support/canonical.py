@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.reliability.support.faults import FaultPlan
 
 SPLITS = 4
-COUNT = 20_000
+COUNT = 8_000
 PARALLELISM = 4
 EPOCHS = 10
 KEYS = 64

@@ -15,10 +15,20 @@ from typing import Final
 
 import pytest
 
-from tests.reliability.support.processes import SOURCES, TESTS, Running
+from tests.reliability.support.processes import SOURCES, TESTS, Running, Starter
 
 _PROGRAMS: Final = "tests.reliability.programs."
-_IMPORTED: Final = ("kafka_sink", "kafka_to_kafka", "log_to_log", "long_job")
+_IMPORTED: Final = (
+    "canonical",
+    "joins",
+    "kafka_sink",
+    "kafka_to_kafka",
+    "log_to_log",
+    "long_job",
+    "tables",
+    "window_paths",
+    "word_count",
+)
 
 
 class Forked(Running):
@@ -52,27 +62,13 @@ class Forked(Running):
         self._fork.join(200)
 
 
-class Forks:
-    """Starts programs.
-
-    Args:
-        folder: where they run.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._started: list[Forked] = []
+class Forks(Starter):
+    """Starts programs as forks."""
 
     def start(self, program: str, *arguments: object) -> Forked:
-        """Start a module of the folder ``programs``."""
-        running = Forked(program, tuple(map(str, arguments)), self._folder)
+        running = Forked(program, tuple(map(str, arguments)), self.folder)
         self._started.append(running)
         return running
-
-    def clean_up(self) -> None:
-        """End all that were started."""
-        for running in self._started:
-            running.clean_up()
 
 
 @contextmanager

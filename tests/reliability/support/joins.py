@@ -29,7 +29,7 @@ from tests.reliability.support.faults import FaultPlan, die
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-COUNT: Final = 3_000
+COUNT: Final = 1_200
 EPOCHS: Final = 20
 KEYS: Final = 40
 DISORDER: Final = 9

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 KEYS = 32
-COUNT = 6_000
+COUNT = 3_000
 
 PADDING = "x" * 1_500
 """So the output of a task is a file, and does not lie in the commit."""

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ import psutil
 import headrace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 SOURCES = Path(headrace.__file__).parents[1]
 TESTS = Path(__file__).parents[3]
@@ -160,7 +162,7 @@ class Running:
         self._process.wait(200)
 
 
-class Launcher:
+class Starter(ABC):
     """Starts programs.
 
     Args:
@@ -171,28 +173,40 @@ class Launcher:
         self.folder = folder
         self._started: list[Running] = []
 
+    @abstractmethod
     def start(self, program: str, *arguments: object) -> Running:
-        """Start a program of the folder ``programs``."""
-        return self._start([sys.executable, str(PROGRAMS / program), *map(str, arguments)])
-
-    def start_command(self, *arguments: object) -> Running:
-        """Start the ``headrace`` command."""
-        return self._start([sys.executable, "-m", "headrace", *map(str, arguments)])
+        """Start a program, which is a module of the package ``programs``."""
 
     def run_until_it_succeeds(self, program: str, *arguments: object, most: int) -> list[Ended]:
         """Run a program again and again; gives the runs that failed."""
+        return self.run_in_turns(program, [arguments], most=most)
+
+    def run_in_turns(self, program: str, turns: Iterable[Sequence[object]], most: int) -> list[Ended]:
+        """Run a program until it succeeds, each time with the next arguments; gives the runs that failed."""
         failed: list[Ended] = []
-        while len(failed) <= most:
+        for arguments in cycle(turns):
             ended = self.start(program, *arguments).wait()
             if ended.code == 0:
                 return failed
             failed.append(ended)
-        raise AssertionError(f"{len(failed)} runs failed, at most {most} should: {failed[-1]}")
+            assert len(failed) <= most, f"{len(failed)} runs failed, at most {most} should: {ended}"
+        raise AssertionError("there are no arguments")
 
     def clean_up(self) -> None:
         """End everything that was started."""
         for running in self._started:
             running.clean_up()
+
+
+class Launcher(Starter):
+    """Starts programs as a shell does."""
+
+    def start(self, program: str, *arguments: object) -> Running:
+        return self._start([sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, arguments)])
+
+    def start_command(self, *arguments: object) -> Running:
+        """Start the ``headrace`` command."""
+        return self._start([sys.executable, "-m", "headrace", *map(str, arguments)])
 
     def _start(self, command: list[str]) -> Running:
         running = Running(command, self.folder)

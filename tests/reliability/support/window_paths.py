@@ -27,7 +27,7 @@ from tests.reliability.support.outputs import parts
 if TYPE_CHECKING:
     from headrace.datastream import RuntimeContext
 
-COUNT: Final = 3_000
+COUNT: Final = 1_500
 EPOCHS: Final = 20
 KEYS: Final = 7
 SOURCE: Final = "numbers"
