@@ -83,13 +83,18 @@ def job(crashed: Job, tmp_path: Path) -> Job:
     return crashed.copy(tmp_path / "job")
 
 
-QUICK_ON_S3 = {
-    ("manifest", "flipped-in-the-middle"),
-    ("state file", "old-copy-in-place"),
-    ("source log", "deleted"),
-    ("generation", "folder-in-place"),
-    ("waiting part", "half"),
-}
+FATAL_CASES = (
+    "flipped-in-the-middle",
+    "half",
+    "twice",
+    "swapped",
+    "deleted",
+    "old-copy-in-place",
+    "old-copy-beside",
+    "folder-in-place",
+    "namesake",
+)
+"""A case of each damage; where it may end in an error, it is tried by itself."""
 
 CELLS = [
     (kind, case, outcome)
@@ -99,9 +104,17 @@ CELLS = [
 ]
 """Every kind and case, with what the table tells of them."""
 
+HARMLESS = (EXACT, LEFT)
+
+
+def marks_of(storage: str, case: str, outcome: str) -> list[pytest.MarkDecorator]:
+    """Cases that do no harm are tried together otherwise."""
+    is_quick = storage == "posix" and case in FATAL_CASES and outcome not in HARMLESS
+    return [] if is_quick else [pytest.mark.slow]
+
+
 CELLS_BY_STORAGE = [
-    *(("posix", *cell) for cell in CELLS),
-    *(pytest.param("s3", *cell, marks=[] if cell[:2] in QUICK_ON_S3 else pytest.mark.slow) for cell in CELLS),
+    pytest.param(storage, *cell, marks=marks_of(storage, *cell[1:])) for storage in ("posix", "s3") for cell in CELLS
 ]
 
 
@@ -121,9 +134,37 @@ def test_damage(kind: str, case: str, outcome: str, stopped: Job, crashed: Job, 
     if found == LEFT:
         assert content(scene.file) == damaged, "what is visible is not ours to change"
     if found != EXACT:
-        scene.put_back(lambda file: crashed.folder / file.relative_to(job.folder))
+        put_back(scene, crashed, job)
     if error is not None:
         job.finish()
+    check_output(job)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_damage_to_many_files_that_does_no_harm(case: str, stopped: Job, crashed: Job, job: Job) -> None:
+    kinds = {kind: outcome for kind, a_case, outcome in CELLS if a_case == case and outcome in HARMLESS}
+    scenes = {kind: scene_of(kind, Kinds(job).find(kind), old_copy(kind, stopped)) for kind in kinds}
+    if case == "strangers":
+        scenes = {str(scene.file.parent): scene for scene in scenes.values()}
+    for scene in scenes.values():
+        CASES[case][1](scene)
+    left = [scenes[kind] for kind, outcome in kinds.items() if outcome == LEFT]
+    damaged, mine = [content(scene.file) for scene in left], belongings(job.folder)
+    job.finish()
+    assert [content(scene.file) for scene in left] == damaged, "what is visible is not ours to change"
+    assert all(content(path) == MINE.encode() for path in mine), "what others have put there is not ours to remove"
+    for scene in left:
+        put_back(scene, crashed, job)
+    check_output(job)
+
+
+def put_back(scene: Scene, crashed: Job, job: Job) -> None:
+    """Restore what was damaged."""
+    scene.put_back(lambda file: crashed.folder / file.relative_to(job.folder))
+
+
+def check_output(job: Job) -> None:
+    """Every sink shows what it has to."""
     for sink in SINKS:
         assert job.shown(sink) == expected(), f"{sink} is wrong"
 

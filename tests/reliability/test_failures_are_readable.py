@@ -37,6 +37,7 @@ def test_a_failing_function_behind_a_shuffle(runtime: list[str], programs: Launc
     check_failing_function(runtime, "second", "behind", programs)
 
 
+@pytest.mark.slow
 def test_a_failing_function_beside_the_source(programs: Launcher) -> None:
     check_failing_function(LOCAL, "first", "before", programs)
 
