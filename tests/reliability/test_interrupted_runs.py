@@ -12,9 +12,7 @@ from tests.reliability.support.outputs import hidden_files
 from tests.reliability.support.processes import PROGRAMS, Launcher
 
 
-@pytest.mark.parametrize(
-    "runtime", ["local", pytest.param("spark", marks=[pytest.mark.integration, pytest.mark.slow])]
-)
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=[pytest.mark.integration, pytest.mark.slow])])
 def test_ctrl_c_stops_at_an_epoch_boundary(runtime: str, programs: Launcher, tmp_path: Path) -> None:
     command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", runtime, "local[2]", 0.1
     running = programs.start_command(*command)
