@@ -22,7 +22,7 @@ from headrace.client.defaults import submission_defaults
 from headrace.client.progress.job_progress import JobProgress
 from headrace.client.progress.listener import ProgressListener
 from headrace.client.progress.panel import panels
-from headrace.jobmanager.progress import EpochStatistics
+from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
 
 HERE = Path(__file__).parent
 PROGRAM = HERE.parent.parent / "examples" / "card_fraud" / "demo.py"
@@ -48,10 +48,13 @@ class Recorder(ProgressListener):
         self.said: list[str] = []
         self.printed = io.StringIO()
 
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
         """Take the epoch's time from the clock that all rates are by."""
-        began, self._ended = self._ended, time.process_time()
-        super().epoch_completed(replace(statistics, planning=0.0, running=self._ended - began, checkpointing=0.0))
+        if isinstance(event, EpochStatistics):
+            began, self._ended = self._ended, time.process_time()
+            event = replace(event, planning=0.0, running=self._ended - began, checkpointing=0.0)
+            job = replace(job, latest=event, epochs=(*job.epochs[:-1], event))
+        super().__call__(event, job)
 
     def advanced(self, job: JobProgress) -> None:
         """Keep the panel."""

@@ -283,7 +283,7 @@ def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> No
     process.terminate()
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 143
-    assert "beside: CANCELED" in errors
+    assert "beside: SUSPENDED" in errors
     assert "Traceback" not in errors
 
 

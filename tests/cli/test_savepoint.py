@@ -61,7 +61,7 @@ def test_a_stop_without_a_savepoint(place: Place) -> None:
     stopped = headrace("stop", str(place.root / "job"))
     assert "the job has stopped" in stopped.output
     client.get_job_execution_result().result(DEADLINE)
-    assert client.get_job_status().result() is JobStatus.CANCELED
+    assert client.get_job_status().result() is JobStatus.SUSPENDED
 
 
 def test_the_jobs_own_place_will_do(place: Place) -> None:

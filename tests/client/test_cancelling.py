@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.progress.job_progress import JobProgress
-from headrace.client.progress.lines import last_line
+from headrace.client.progress.job_progress import JobProgress, last_line
 from headrace.common import Configuration, JobStatus, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs.planner import EpochPlanner
-from headrace.jobmanager.progress import JobEnd, JobStart
+from headrace.jobmanager.status import JobEnd, JobStatusStore
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 
@@ -165,7 +164,7 @@ def test_a_job_that_has_ended_stays_as_it_is() -> None:
 
 
 def test_the_last_line_says_so() -> None:
-    job = JobProgress(JobStart("numbers", "id", None, 1))
+    job = JobProgress(JobStatusStore("numbers").snapshot)
     assert last_line(job, JobEnd(1, False, JobCancelledError("enough"))).startswith("job 'numbers' was cancelled")
 
 

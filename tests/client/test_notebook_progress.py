@@ -13,7 +13,7 @@ from headrace.client.progress import notebook
 from headrace.client.progress.job_progress import JobProgress
 from headrace.client.progress.notebook import NotebookListener, Shown, job_html
 from headrace.common.errors import JobCancelledError
-from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
+from headrace.jobmanager.status import EpochFailed, EpochStatistics, JobEnd, JobStart, JobStatusStore, RuntimeStarting
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -47,14 +47,20 @@ def statistics(epoch: int, records: int) -> EpochStatistics:
     return EpochStatistics(epoch, records, 0.1, 0.2, 0.1, 1000, 61_000, 2048, {"numLateRecordsDropped": 3})
 
 
+def job_shown_by(listener: NotebookListener) -> JobStatusStore:
+    job = JobStatusStore("totals")
+    job.subscribe(listener)
+    return job
+
+
 def test_a_job_has_one_place_from_its_start_to_its_end(cell: Cell) -> None:
-    listener = NotebookListener(cell.show)
-    listener.starting("Spark, master local[2]")
-    listener.job_started(JobStart("totals", "0" * 32, restored_epoch=7))
-    listener.epoch_completed(statistics(8, 1234))
+    job = job_shown_by(NotebookListener(cell.show))
+    job.publish(RuntimeStarting("Spark, master local[2]"))
+    job.publish(JobStart("totals", "0" * 32, restored_epoch=7))
+    job.publish(statistics(8, 1234))
     cell.is_redrawn.clear()
     assert cell.is_redrawn.wait(60)
-    listener.job_ended(JobEnd(8))
+    job.publish(JobEnd(8))
     assert cell.places == 1
     assert cell.shown[0] == ("starting Spark, master local[2] …", "<div>starting Spark, master local[2] …</div>")
     live_text, live_html = cell.shown[-2]
@@ -68,48 +74,48 @@ def test_a_job_has_one_place_from_its_start_to_its_end(cell: Cell) -> None:
 
 
 def test_the_job_itself_never_draws(cell: Cell) -> None:
-    listener = NotebookListener(cell.show)
-    listener.job_started(JobStart("totals", "0" * 32))
-    listener.epoch_completed(statistics(1, 1))
-    listener.job_ended(JobEnd(1))
+    job = job_shown_by(NotebookListener(cell.show))
+    job.publish(JobStart("totals", "0" * 32))
+    job.publish(statistics(1, 1))
+    job.publish(JobEnd(1))
     assert set(cell.threads) == {"headrace-notebook-progress"}
 
 
 def test_a_page_that_cannot_be_reached_does_not_harm_the_job(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", told.append)
-    listener = NotebookListener(cell.show)
+    job = job_shown_by(NotebookListener(cell.show))
 
     def closed(_: Any) -> None:
         raise OSError("the kernel's socket is closed")
 
     monkeypatch.setattr(cell, "update", closed)
-    listener.job_started(JobStart("totals", "0" * 32))
-    listener.epoch_completed(statistics(1, 1))
-    listener.job_ended(JobEnd(1))
+    job.publish(JobStart("totals", "0" * 32))
+    job.publish(statistics(1, 1))
+    job.publish(JobEnd(1))
     assert [str(args.exc_value) for args in told] == ["the kernel's socket is closed"]
 
 
 def test_failures_are_told(cell: Cell) -> None:
-    listener = NotebookListener(cell.show)
-    listener.job_started(JobStart("totals", "0" * 32))
-    listener.epoch_failed(1, OSError("disk full"), 2.0)
+    job = job_shown_by(NotebookListener(cell.show))
+    job.publish(JobStart("totals", "0" * 32))
+    job.publish(EpochFailed(1, OSError("disk full"), 2.0))
     cell.is_redrawn.clear()
     assert cell.is_redrawn.wait(60)
-    listener.job_ended(JobEnd(None, False, JobCancelledError("enough")))
+    job.publish(JobEnd(None, False, JobCancelledError("enough")))
     assert "epoch 1 failed and is run again in 2.0 s: disk full" in cell.shown[-2][1]
     assert cell.shown[-1][0].startswith("job 'totals' was cancelled: 0 records")
 
 
 def test_a_job_that_never_starts_shows_nothing_more(cell: Cell) -> None:
-    listener = NotebookListener(cell.show)
-    listener.job_ended(JobEnd(None, False, OSError("no")))
+    job = job_shown_by(NotebookListener(cell.show))
+    job.publish(JobEnd(None, False, OSError("no")))
     assert cell.shown == []
 
 
 def test_names_are_text() -> None:
-    job = JobProgress(JobStart(HOSTILE, "0" * 32))
-    job.failed(1, ValueError(HOSTILE), 0.0)
+    failed = JobStatusStore(HOSTILE).snapshot.after(EpochFailed(1, ValueError(HOSTILE), 0.0), 0)
+    job = JobProgress(failed)
     assert "<script" not in job_html(job)
     assert "<script" not in Shown(HOSTILE)._repr_html_()
 

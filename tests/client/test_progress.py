@@ -11,19 +11,30 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.client.progress import listener as listener_module
-from headrace.client.progress.job_progress import JobProgress, RateMeter
-from headrace.client.progress.lines import last_line, progress_line
+from headrace.client.progress.job_progress import JobProgress, RateMeter, last_line, progress_line
 from headrace.client.progress.listener import LineListener, PanelListener, QuietListener, listener_for
 from headrace.client.progress.panel import panel
 from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
-from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
 from headrace.jobmanager.sources.progress import SourceProgress
+from headrace.jobmanager.status import (
+    CommitsAcknowledged,
+    EpochFailed,
+    EpochStatistics,
+    JobEnd,
+    JobRestart,
+    JobStart,
+    JobStatusStore,
+    RuntimeStarting,
+    SubmissionFailed,
+)
 from headrace.jobmanager.watermark_progress import SplitProgress, WatermarkProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from headrace.jobmanager.status import JobEvent, JobListener
 
 NOON = 1_431_864_000_000  # 2015-05-17 12:00:00 UTC
 
@@ -43,7 +54,21 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def job(clock: ManualClock) -> JobProgress:
-    return JobProgress(JobStart("fraud [v2]", "ab12", 14, 3), clock)
+    store = JobStatusStore("fraud [v2]")
+    progress = JobProgress(store.snapshot, clock)
+    store.subscribe(progress.update)
+    store.publish(JobStart("fraud [v2]", "ab12", 14, 3))
+    return progress
+
+
+def tell(job: JobProgress, event: JobEvent) -> None:
+    job.update(event, job.job.after(event, 0))
+
+
+def told_to(listener: JobListener, name: str = "j") -> JobStatusStore:
+    store = JobStatusStore(name)
+    store.subscribe(listener)
+    return store
 
 
 def epoch(number: int, records: int = 1000, **more: object) -> EpochStatistics:
@@ -60,11 +85,11 @@ def epoch(number: int, records: int = 1000, **more: object) -> EpochStatistics:
 
 
 def test_a_source_that_is_behind_is_shown(job: JobProgress) -> None:
-    job.completed(epoch(15, sources=(SourceProgress("in", Pending(12_345), NOON, 0, is_processing_backlog=True),)))
+    tell(job, epoch(15, sources=(SourceProgress("in", Pending(12_345), NOON, 0, is_processing_backlog=True),)))
     assert job.facts["pending records"] == "12,345"
     assert job.facts["backlog"] == "history is read: longer epochs"
     assert ", 12,345 records pending, processing a backlog" in progress_line(job)
-    job.completed(epoch(16, sources=(SourceProgress("in", Pending(0), NOON, 0),)))
+    tell(job, epoch(16, sources=(SourceProgress("in", Pending(0), NOON, 0),)))
     assert not {"pending records", "backlog"} & job.facts.keys()
     assert "pending, " not in progress_line(job)
     assert "backlog" not in progress_line(job)
@@ -89,7 +114,7 @@ def test_the_rate_is_an_average_over_the_last_seconds(clock: ManualClock) -> Non
 
 
 def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:
-    assert str(job.start) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
+    assert str(job.job.start) == "restored epoch 14 of job 'fraud [v2]' (job id ab12, generation 3)"
     begun = JobStart("fraud", "ab12", savepoint="/savepoints/one")
     assert str(begun) == "job 'fraud' starts from /savepoints/one (job id ab12)"
     ended = JobStart("fraud", "ab12", finished=True, savepoint="/savepoints/one")
@@ -98,13 +123,14 @@ def test_the_first_line_says_afresh_or_from_where(job: JobProgress) -> None:
 
 
 def test_the_first_line_says_that_nothing_is_left(job: JobProgress) -> None:
-    start = replace(job.start, finished=True)
+    assert job.job.start is not None
+    start = replace(job.job.start, finished=True)
     assert str(start).endswith("generation 3), which had come to its end: nothing is left to do")
 
 
 def test_what_a_job_goes_on_without_is_told(job: JobProgress) -> None:
     assert last_line(job, JobEnd(14)).startswith("job 'fraud [v2]' ended at epoch 14: 0 records")
-    job.completed(epoch(15, counters={"numFilesMissing": 2, "numFilesCorrupt": 1000, "numLateRecordsDropped": 0}))
+    tell(job, epoch(15, counters={"numFilesMissing": 2, "numFilesCorrupt": 1000, "numLateRecordsDropped": 0}))
     losses = ", 2 missing files skipped, 1,000 damaged files skipped"
     assert last_line(job, JobEnd(15)).endswith(losses)
     assert progress_line(job).endswith(f", 0 late records dropped{losses}")
@@ -113,7 +139,7 @@ def test_what_a_job_goes_on_without_is_told(job: JobProgress) -> None:
 def test_a_progress_line_says_where_the_job_is(job: JobProgress, clock: ManualClock) -> None:
     assert progress_line(job) == "fraud [v2]: no epoch yet"
     clock.now += 2
-    job.completed(epoch(15, 1000, pending_commits=2))
+    tell(job, epoch(15, 1000, pending={"out": 2}))
     assert progress_line(job) == (
         "fraud [v2]: epoch 15, 1,000 records, 500 records/s, watermark 2015-05-17 12:00:00 UTC (2.5 s behind), "
         "state 1.5 kB, 7 late records dropped, 2 pending commits"
@@ -121,17 +147,17 @@ def test_a_progress_line_says_where_the_job_is(job: JobProgress, clock: ManualCl
 
 
 def test_late_records_are_told_by_operator_where_several_drop_them(job: JobProgress) -> None:
-    job.completed(epoch(15))
+    tell(job, epoch(15))
     assert job.facts["late, dropped"] == "7"
     counters = {"numLateRecordsDropped": 1007, "a.numLateRecordsDropped": 1000, "b.numLateRecordsDropped": 7}
-    job.completed(epoch(16, counters={**counters, "c.numLateRecordsDropped": 0}))
+    tell(job, epoch(16, counters={**counters, "c.numLateRecordsDropped": 0}))
     assert job.facts["late, dropped"] == "1,007 (a 1,000, b 7)"
 
 
 def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
     clock.now += 4
-    job.completed(epoch(15, 1000))
-    job.completed(epoch(16, 3000))
+    tell(job, epoch(15, 1000))
+    tell(job, epoch(16, 3000))
     assert last_line(job, JobEnd(17)) == (
         "job 'fraud [v2]' ended at epoch 17: 4,000 records in 4.0 s (1,000 records/s), 7 late records dropped"
     )
@@ -143,7 +169,7 @@ def test_the_last_line_sums_up(job: JobProgress, clock: ManualClock) -> None:
 
 def test_a_panel_shows_everything(job: JobProgress, clock: ManualClock, terminal: Console) -> None:
     clock.now += 2
-    job.completed(epoch(15, 1000, pending_commits=2))
+    tell(job, epoch(15, 1000, pending={"out": 2}))
     terminal.print(panel(job))
     shown = printed(terminal)
     for text in ("fraud [v2], restored epoch 14, 2.0 s", "1,000", "500", "2015-05-17 12:00:00 UTC", "2.5 s behind"):
@@ -156,13 +182,13 @@ def test_a_panel_shows_everything(job: JobProgress, clock: ManualClock, terminal
 def test_a_panel_without_epoch_or_watermark(job: JobProgress, terminal: Console) -> None:
     terminal.print(panel(job))
     assert "waiting for the first epoch" in printed(terminal)
-    job.completed(epoch(1, watermark=MIN_WATERMARK))
+    tell(job, epoch(1, watermark=MIN_WATERMARK))
     terminal.print(panel(job))
     assert "none yet" in printed(terminal)
 
 
 def test_a_panel_has_room_for_any_number_of_facts(job: JobProgress, terminal: Console) -> None:
-    job.completed(epoch(15, sources=(SourceProgress("in", Pending(12_345), NOON, 0),)))
+    tell(job, epoch(15, sources=(SourceProgress("in", Pending(12_345), NOON, 0),)))
     assert len(job.facts) % 2
     terminal.print(panel(job))
     assert "pending records" in printed(terminal)
@@ -170,10 +196,10 @@ def test_a_panel_has_room_for_any_number_of_facts(job: JobProgress, terminal: Co
 
 
 def test_a_panel_tells_of_an_epoch_that_is_run_again_until_one_succeeds(job: JobProgress, terminal: Console) -> None:
-    job.failed(15, OSError("disk [full]\nmore"), 2.0)
+    tell(job, EpochFailed(15, OSError("disk [full]\nmore"), 2.0))
     terminal.print(panel(job))
     assert "epoch 15 failed and is run again in 2.0 s: disk [full]" in printed(terminal)
-    job.completed(epoch(15))
+    tell(job, epoch(15))
     assert job.note == ""
 
 
@@ -185,11 +211,12 @@ def test_a_trend_is_a_row_of_bars() -> None:
 
 def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> None:
     listener = LineListener(console, clock)
-    listener.job_started(JobStart("j", "id"))
+    store = told_to(listener)
+    store.publish(JobStart("j", "id"))
     for number in range(1, 21):
         clock.now += 1
-        listener.epoch_completed(epoch(number))
-    listener.job_ended(JobEnd(20))
+        store.publish(epoch(number))
+    store.publish(JobEnd(20))
     said = printed(console).splitlines()
     assert [line.split(",")[0] for line in said] == [
         "job 'j' starts afresh (job id id)",
@@ -207,6 +234,7 @@ def test_lines_become_rare_while_nothing_happens(
 ) -> None:
     monkeypatch.setattr(listener_module, "_LOOK_SECONDS", 1e6)  # here the test looks
     listener = LineListener(console, clock)
+    store = told_to(listener)
 
     def said_within(seconds: int) -> list[str]:
         before = len(printed(console))
@@ -215,17 +243,18 @@ def test_lines_become_rare_while_nothing_happens(
             listener.look()
         return printed(console)[before:].splitlines()
 
-    listener.starting("Spark, master local[2]")
+    store.publish(RuntimeStarting("Spark, master local[2]"))
     assert said_within(20) == [
         "no job has begun yet: starting Spark, master local[2], 6.0 s",
         "no job has begun yet: starting Spark, master local[2], 17.0 s",
     ]
-    listener.start_failed()
+    store.publish(SubmissionFailed())
+    store = told_to(listener)
     assert said_within(600) == []
-    listener.job_started(JobStart("j", "id"))
+    store.publish(JobStart("j", "id"))
     assert said_within(5) == []
     assert said_within(15) == ["j: no epoch yet, 6.0 s after its start", "j: no epoch yet, 17.0 s after its start"]
-    listener.epoch_completed(epoch(1))
+    store.publish(epoch(1))
     idle = said_within(3600)
     assert [line.rpartition(", ")[2] for line in idle[1:6]] == [
         "last epoch 14.0 s ago",
@@ -235,11 +264,11 @@ def test_lines_become_rare_while_nothing_happens(
         "last epoch 5 min 18 s ago",
     ]
     assert len(idle) == 16  # one every five minutes by then
-    listener.epoch_completed(epoch(2))
+    store.publish(epoch(2))
     clock.now += 5
-    listener.epoch_completed(epoch(3))
+    store.publish(epoch(3))
     assert printed(console).splitlines()[-1].startswith("j: epoch 3, ")
-    listener.epoch_failed(4, OSError("disk [full]"), 60.0)
+    store.publish(EpochFailed(4, OSError("disk [full]"), 60.0))
     assert said_within(6) == [progress_line(listener.jobs()[0])]
     assert said_within(6) == []
     listener.close()
@@ -247,16 +276,16 @@ def test_lines_become_rare_while_nothing_happens(
 
 def test_a_job_that_waits_for_its_restart_says_so(job: JobProgress, terminal: Console, clock: ManualClock) -> None:
     trouble = "; epoch 15 failed and is run again in 2.0 s: disk [full]"
-    job.failed(15, OSError("disk [full]"), 2.0)
+    tell(job, EpochFailed(15, OSError("disk [full]"), 2.0))
     assert progress_line(job) == f"fraud [v2]: RESTARTING, no epoch yet{trouble}"
     terminal.print(panel(job))
     assert "fraud [v2], RESTARTING, restored epoch 14, 0.0 s" in printed(terminal)
-    job.restarted()
+    tell(job, JobRestart(15))
     assert progress_line(job) == f"fraud [v2]: no epoch yet{trouble}"
-    job.completed(epoch(15))
-    job.failed(16, OSError("disk [full]"), 2.0)
+    tell(job, epoch(15))
+    tell(job, EpochFailed(16, OSError("disk [full]"), 2.0))
     assert progress_line(job).startswith("fraud [v2]: RESTARTING, epoch 15, ")
-    job.completed(epoch(16))
+    tell(job, epoch(16))
     assert "RESTARTING" not in progress_line(job) + job.standing
 
 
@@ -264,17 +293,18 @@ def test_a_job_whose_splits_are_all_idle_says_so(job: JobProgress) -> None:
     for idle, told in ((frozenset[int](), "UTC"), (frozenset([1]), "UTC, idle")):
         splits = (SplitProgress("in", "0", {1: NOON}, idle), SplitProgress("in", "1", {1: NOON}, frozenset([1])))
         progress = WatermarkProgress(None, None, splits)  # type: ignore[arg-type]
-        job.completed(epoch(15, event_time=progress))
+        tell(job, epoch(15, event_time=progress))
         assert job.facts["watermark"] == f"2015-05-17 12:00:00 {told}"
 
 
 def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Console, clock: ManualClock) -> None:
     listener = QuietListener(console, clock)
-    listener.job_started(JobStart("j", "id"))
+    store = told_to(listener)
+    store.publish(JobStart("j", "id"))
     clock.now += 100
-    listener.epoch_completed(epoch(1))
-    listener.epoch_failed(2, OSError("gone"), 1.5)
-    listener.job_ended(JobEnd(1, False, OSError("gone")))
+    store.publish(epoch(1))
+    store.publish(EpochFailed(2, OSError("gone"), 1.5))
+    store.publish(JobEnd(1, False, OSError("gone")))
     assert [line.split(":")[0] for line in printed(console).splitlines()] == [
         "job 'j' starts afresh (job id id)",
         "job 'j' failed at epoch 1",
@@ -283,22 +313,23 @@ def test_quiet_says_beginning_and_end_and_leaves_trouble_to_the_log(console: Con
 
 def test_what_a_user_waits_for_is_told_once(console: Console) -> None:
     listener = QuietListener(console)
-    listener.starting("Spark, master local[2]")
-    listener.starting("Spark, master local[2]")
+    store = told_to(listener)
+    store.publish(RuntimeStarting("Spark, master local[2]"))
+    store.publish(RuntimeStarting("Spark, master local[2]"))
     assert printed(console) == "starting Spark, master local[2] …\n"
 
 
 def test_an_idle_job_shows_what_its_newest_manifest_says(job: JobProgress, clock: ManualClock) -> None:
-    job.acknowledged(14, 0)  # restored, and nothing to read since
+    tell(job, CommitsAcknowledged(14, {}))  # restored, and nothing to read since
     assert job.latest is None
-    job.completed(epoch(15, pending_commits=2))
-    job.acknowledged(16, 0)
+    tell(job, epoch(15, pending={"out": 2}))
+    tell(job, CommitsAcknowledged(16, {}))
     assert progress_line(job).startswith("fraud [v2]: epoch 16, ")
     assert "pending" not in progress_line(job)
 
 
 def test_a_job_that_never_started_says_nothing(console: Console) -> None:
-    LineListener(console).job_ended(JobEnd(None, False, OSError("no store")))
+    told_to(LineListener(console)).publish(JobEnd(None, False, OSError("no store")))
     assert printed(console) == ""
 
 
@@ -307,11 +338,12 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
     barrier = threading.Barrier(2)
 
     def run(name: str, records: int) -> None:
-        listener.job_started(JobStart(name, name))
+        store = told_to(listener, name)
+        store.publish(JobStart(name, name))
         barrier.wait(200)
-        listener.epoch_completed(epoch(1, records))
+        store.publish(epoch(1, records))
         barrier.wait(200)
-        listener.job_ended(JobEnd(1))
+        store.publish(JobEnd(1))
 
     threads = [threading.Thread(target=run, args=("a", 10)), threading.Thread(target=run, args=("b", 20))]
     for thread in threads:
@@ -324,12 +356,13 @@ def test_jobs_at_the_same_time_are_told_apart(console: Console, clock: ManualClo
 
 def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal: Console) -> None:
     listener = PanelListener(terminal)
-    listener.job_started(JobStart("j", "id"))
-    listener.epoch_completed(epoch(1))
+    store = told_to(listener)
+    store.publish(JobStart("j", "id"))
+    store.publish(epoch(1))
     deadline = time.monotonic() + 10
     while "watermark" not in printed(terminal) and time.monotonic() < deadline:
         time.sleep(0.05)
-    listener.job_ended(JobEnd(1))
+    store.publish(JobEnd(1))
     shown = printed(terminal)
     assert "watermark" in shown
     assert shown.rstrip().splitlines()[-1].startswith("job 'j' ended at epoch 1")
@@ -339,8 +372,9 @@ def test_the_panel_is_drawn_while_a_job_runs_and_taken_away_at_its_end(terminal:
 def test_a_listener_that_starts_tells_who_wants_to_know(console: Console) -> None:
     told = []
     listener = QuietListener(console)
+    store = told_to(listener)
     listener.on_start = lambda: told.append(True)
-    listener.job_started(JobStart("j", "id"))
+    store.publish(JobStart("j", "id"))
     assert told == [True]
 
 

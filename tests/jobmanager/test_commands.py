@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,6 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import JobExecutionError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.job_manager import JobManager
 from headrace.runtime.local.runtime import LocalRuntime
 
 
@@ -35,9 +35,10 @@ def started(rate: int, count: int | None = None, **settings: str) -> JobClient:
 def test_a_command_runs_between_epochs_in_the_thread_of_the_job() -> None:
     client = started(5000)
 
-    def look(job: JobManager) -> tuple[str, int, int]:
-        assert job.manifest is not None
-        return threading.current_thread().name, job.manifest.epoch, job.manifest.counters.get("numRecordsRead", 0)
+    def look() -> tuple[str, int, int]:
+        manifest = client._manager.manifest
+        assert manifest is not None
+        return threading.current_thread().name, manifest.epoch, manifest.counters.get("numRecordsRead", 0)
 
     seen = [client._manager.request(look).result(timeout=60) for _ in range(20)]
     client.stop().result(timeout=60)
@@ -47,7 +48,7 @@ def test_a_command_runs_between_epochs_in_the_thread_of_the_job() -> None:
 
 def test_commands_are_carried_out_in_the_order_in_which_they_were_asked_for() -> None:
     client, order = started(5000), list[int]()
-    asked = [client._manager.request(lambda job, number=number: order.append(number)) for number in range(50)]  # type: ignore[misc]
+    asked = [client._manager.request(partial(order.append, number)) for number in range(50)]
     for outcome in asked:
         outcome.result(timeout=60)
     client.stop().result(timeout=60)
@@ -57,7 +58,7 @@ def test_commands_are_carried_out_in_the_order_in_which_they_were_asked_for() ->
 def test_who_asks_without_pause_keeps_no_job_from_its_end() -> None:
     client, asked = started(5000), list[int]()
 
-    def ask_again(job: JobManager) -> None:
+    def ask_again() -> None:
         asked.append(1)
         if len(asked) < 100_000:
             client._manager.request(ask_again)
@@ -70,19 +71,19 @@ def test_who_asks_without_pause_keeps_no_job_from_its_end() -> None:
 def test_what_a_command_raises_goes_to_whoever_has_asked() -> None:
     client = started(5000)
 
-    def fail(job: JobManager) -> None:
+    def fail() -> None:
         raise LookupError("no such thing")
 
     with pytest.raises(LookupError, match="no such thing"):
         client._manager.request(fail).result(timeout=60)
-    assert client._manager.request(lambda job: "alive").result(timeout=60) == "alive"
+    assert client._manager.request(lambda: "alive").result(timeout=60) == "alive"
     client.stop().result(timeout=60)
 
 
 def test_a_job_that_waits_for_input_is_woken() -> None:
     client = started(1, **{"headrace.source.poll-interval": "1 h"})
-    client._manager.request(lambda job: None).result(timeout=60)
-    asked = client._manager.request(lambda job: "awake")
+    client._manager.request(lambda: None).result(timeout=60)
+    asked = client._manager.request(lambda: "awake")
     assert asked.result(timeout=60) == "awake"
     client.stop().result(timeout=60)
 
@@ -91,22 +92,22 @@ def test_a_job_that_has_ended_refuses() -> None:
     client = started(10**6, count=10)
     client.get_job_execution_result().result(timeout=60)
     with pytest.raises(JobExecutionError, match="has ended before"):
-        client._manager.request(lambda job: None).result(timeout=60)
+        client._manager.request(lambda: None).result(timeout=60)
 
 
 def test_what_waits_when_a_job_fails_is_told() -> None:
     client = started(5000)
     entered = threading.Event()
 
-    def hold(job: JobManager) -> None:
+    def hold() -> None:
         entered.set()
-        job.cancel()
+        client._manager.cancel()
 
     first, second = client._manager.request(hold), None
     assert entered.wait(60)
     first.result(timeout=60)
     client.cancel().result(timeout=60)
-    second = client._manager.request(lambda job: None)
+    second = client._manager.request(lambda: None)
     with pytest.raises(JobExecutionError, match="has ended before"):
         second.result(timeout=60)
 
@@ -119,7 +120,7 @@ def test_work_beside_the_epochs_gives_its_results_in_the_order_of_the_items() ->
 def test_who_has_asked_for_what_ends_the_job_is_told_of_its_end() -> None:
     client = started(5000)
 
-    def leave(job: JobManager) -> None:
+    def leave() -> None:
         raise SystemExit(3)
 
     asked = client._manager.request(leave)

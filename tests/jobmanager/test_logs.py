@@ -21,7 +21,7 @@ def said(caplog: pytest.LogCaptureFixture) -> Any:
     """Levels, messages and epochs of what the job said of itself, up to now."""
 
     def look() -> Said:
-        records = [record for record in caplog.records if record.name == "headrace.jobmanager.progress"]
+        records = [record for record in caplog.records if record.name == "headrace.jobmanager.status"]
         assert {vars(record)["job"] for record in records} == {"sums"}
         assert len({vars(record)["job_id"] for record in records}) == 1
         return [(record.levelname, record.getMessage(), vars(record)["epoch"]) for record in records]
@@ -93,7 +93,7 @@ def test_a_job_that_is_stopped_has_not_come_to_its_end(said: Any) -> None:
 
 
 def test_a_job_that_is_refused_has_not_failed_at_an_epoch(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    caplog.set_level(logging.INFO, "headrace.jobmanager.progress")
+    caplog.set_level(logging.INFO, "headrace.jobmanager.status")
     settings = {"execution.checkpointing.dir": str(tmp_path)}
     run({**settings, "pipeline.max-parallelism": "64"})
     with pytest.raises(HeadraceError) as refused:

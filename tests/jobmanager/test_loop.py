@@ -19,7 +19,7 @@ from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.epochs.size import EpochSizer
 from headrace.jobmanager.failover.restart import FixedDelay, NoRestart, Restarts
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.progress import JobListener
+from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.storage.posix import PosixFolder
@@ -132,19 +132,20 @@ class Flaky(LocalRuntime):
         return reports
 
 
-class Listener(JobListener):
+class Listener:
     def __init__(self) -> None:
         self.failed: list[tuple[int, str]] = []
 
-    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        self.failed.append((epoch, str(error)))
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        if isinstance(event, EpochFailed):
+            self.failed.append((event.epoch, str(event.error)))
 
 
 def flaky(job: JobHarness, runtime: Flaky, attempts: int) -> Listener:
     listener = Listener()
     executions = manager(job)._supervisor
     executions._runtime = manager(job)._runtime = runtime
-    executions._listener = listener
+    executions._status.subscribe(listener)
     executions.settings = replace(executions.settings, restart=FixedDelay(attempts, 0.0))
     return listener
 

@@ -14,9 +14,9 @@ from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs.size import EpochLimits, EpochSizer
-from headrace.jobmanager.progress import EpochStatistics
 from headrace.jobmanager.settings import job_settings
 from headrace.jobmanager.sources.progress import LastRead, ReadingHistory, SourceProgress
+from headrace.jobmanager.status import EpochStatistics
 from headrace.testing import JobHarness
 from tests.jobmanager.steady import TIMES, Driven, Steady
 
@@ -68,7 +68,7 @@ def test_the_split_that_is_furthest_behind_counts() -> None:
 
 
 def gauges(job: Driven) -> dict[str, int]:
-    return {name.removeprefix("source 0."): value for name, value in job.manager.gauges().items()}
+    return {name.removeprefix("source 0."): value for name, value in job.manager.metrics().items()}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def steady() -> Iterator[Driven]:
 
 
 def test_a_job_tells_how_old_records_are(steady: Driven) -> None:
-    assert steady.manager.gauges() == {}
+    assert steady.manager.metrics() == {}
     steady.manager.run_epoch()  # 5,000 records of each split
     found = gauges(steady)
     assert found["currentFetchEventTimeLag"] == found["currentEmitEventTimeLag"] == 100_000 - 4_999
@@ -100,7 +100,7 @@ def test_pending_records_are_those_that_the_sources_have() -> None:
     with JobHarness(build) as job:
         job.push_all("in", [("a", 1), ("a", 2)])
         job.run_epoch()
-        latest = job._manager.latest
+        latest = job._manager.status().latest
         assert latest is not None
         assert latest.pending_records == 0
         assert [source.pending for source in latest.sources] == [Pending(0), Pending(0)]

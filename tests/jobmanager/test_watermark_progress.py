@@ -8,7 +8,7 @@ from headrace.client.progress.job_progress import JobProgress
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.progress import EpochStatistics, JobStart
+from headrace.jobmanager.status import EpochStatistics, JobStatusStore
 from headrace.jobmanager.watermark_progress import SplitProgress, WatermarkProgress
 from tests.jobmanager.steady import SHARE, TIMES, Driven, Steady
 
@@ -18,8 +18,9 @@ BACKLOG = 100 * SHARE
 def after(epochs: int, *sources: tuple[Steady, WatermarkStrategy], millis: int = 0) -> EpochStatistics:
     job = Driven(*sources)
     job.run(epochs, millis=millis)
-    assert job.manager.latest is not None
-    return job.manager.latest
+    latest = job.manager.status().latest
+    assert latest is not None
+    return latest
 
 
 def event_time(statistics: EpochStatistics) -> WatermarkProgress:
@@ -63,8 +64,7 @@ def test_the_drift_of_a_group_and_who_waits() -> None:
     fast, slow = (split.watermark for split in splits)
     assert gauges["source 0 Watermarks.watermarkAlignmentDrift"] == fast - slow > 1000
     assert gauges["source 1 Watermarks.watermarkAlignmentDrift"] == 0
-    shown = JobProgress(JobStart("job", "id"))
-    shown.completed(latest)
+    shown = JobProgress(JobStatusStore("job").snapshot.after(latest, 0))
     assert shown.facts["slowest split"] == "source 1[0]"
     assert shown.facts["waiting splits"] == "1 held back"
 

@@ -21,8 +21,8 @@ from headrace.common.batch import Batch
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.progress import EpochStatistics, JobListener
 from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS, CommitCoordinator
+from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
 
 RECORDS, EACH, SUBTASKS = 2_000, 50, 2
 _CLOCK_DIGITS = 64
@@ -95,12 +95,16 @@ class Checkpoint:
     waiting: float
 
 
-class Checkpoints(JobListener):
+class Checkpoints:
     def __init__(self, folder: Path) -> None:
         self._manifests = folder / "manifests"
         self.found: list[Checkpoint] = []
 
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        if isinstance(event, EpochStatistics):
+            self._epoch_completed(event)
+
+    def _epoch_completed(self, statistics: EpochStatistics) -> None:
         size = (self._manifests / f"{statistics.epoch:012d}.json").stat().st_size
         self.found.append(
             Checkpoint(

@@ -27,7 +27,7 @@ from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.checkpoints import compaction
-from headrace.jobmanager.progress import JobListener
+from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state import hashmap_backend
 from headrace.storage.posix import PosixFolder
@@ -176,14 +176,15 @@ def test_without_a_checkpoint_directory(name: str, tmp_path: Path, monkeypatch: 
 
 
 @dataclass
-class Impatient(JobListener):
+class Impatient:
     """Stops the job whenever something has failed."""
 
     failed: int = 0
 
-    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        self.failed += 1
-        running.stop_all()
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        if isinstance(event, EpochFailed):
+            self.failed += 1
+            running.stop_all()
 
 
 @pytest.mark.parametrize(("checkpoints", "point", "after"), CASES, indirect=["checkpoints"])

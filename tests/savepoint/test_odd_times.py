@@ -11,7 +11,6 @@ import pytest
 import headrace.savepoint.tasks
 from headrace.common import JobStatus
 from headrace.common.errors import CheckpointError, HeadraceError, SavepointError
-from headrace.jobmanager.job_manager import JobManager
 from headrace.savepoint import tasks
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
@@ -101,7 +100,7 @@ def test_a_job_that_is_stopped_has_none_of_its_end(first: str, place: Place) -> 
     wait_for_records(client, 20)
     entered, may_go_on = threading.Event(), threading.Event()
 
-    def hold(job: JobManager) -> None:  # both are asked for between the same two epochs
+    def hold() -> None:  # both are asked for between the same two epochs
         entered.set()
         may_go_on.wait(DEADLINE)
 
@@ -114,7 +113,7 @@ def test_a_job_that_is_stopped_has_none_of_its_end(first: str, place: Place) -> 
     with pytest.raises(SavepointError, match=r"stopped before its sources had ended.*have not fired.*can go on from"):
         drained.result(DEADLINE)
     stopped.result(DEADLINE)
-    assert client.get_job_status().result() is JobStatus.CANCELED
+    assert client.get_job_status().result() is JobStatus.SUSPENDED
     assert not (place.root / "savepoints").exists()
     with pytest.raises(SavepointError, match=r"the job did not come to it. The job has ended; its checkpoint dir"):
         client.trigger_savepoint().result(DEADLINE)

@@ -44,7 +44,7 @@ def test_it_goes_on_as_if_it_had_never_stopped(backend: str, parallelism: int, t
         wait_for_records(client, records)
         savepoint = client.stop_with_savepoint(False).result(DEADLINE)
         settings = {"execution.state-recovery.path": savepoint, "execution.checkpointing.dir": str(parts / f"{number}")}
-        assert client.get_job_status().result() is JobStatus.CANCELED
+        assert client.get_job_status().result() is JobStatus.FINISHED
         client = start(parts, parallelism, backend, settings)
     tables = read_metadata(PosixFolder(Path(savepoint))).tables
     assert {"interval", "sessions", "contents", "counts", "states"} <= {table.uid for table in tables}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +199,10 @@ class Manifest:
             for partition in stage.partitions:
                 if partition.version is not None and not partition.version.is_empty:
                     yield partition.version
+
+    def pending_by_sink(self) -> dict[str, int]:
+        """By uid of the sink, of how many epochs it has output to be committed."""
+        return dict(Counter(commit.sink for commit in self.pending))
 
     def state_files(self) -> Iterator[str]:
         """The state files that this manifest needs."""

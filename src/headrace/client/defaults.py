@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headrace.graph.stream_graph import StreamGraph
-    from headrace.jobmanager.progress import JobListener
+    from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.java_process import EarlyJava
 

@@ -20,7 +20,6 @@ from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.public_module import public
-from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.queries import query
@@ -59,8 +58,8 @@ class JobClient:
 
     def __init__(self, manager: JobManager) -> None:
         self._manager = manager
-        self._status = JobStatus.CREATED
-        self._status_lock = threading.Lock()
+        self._is_over = False
+        self._lock = threading.Lock()
         self._result: CompletableFuture[JobExecutionResult] = CompletableFuture()
         self._job_id = JobID()
         self._is_interrupted = False
@@ -69,7 +68,6 @@ class JobClient:
     def start(self) -> None:
         """Begin to run."""
         running.register(self)
-        self._status = JobStatus.RUNNING
         self._thread.start()
 
     def get_job_id(self) -> JobID:
@@ -83,7 +81,7 @@ class JobClient:
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
         """How the job fares now."""
-        return CompletableFuture.completed(self._status_now())
+        return CompletableFuture.completed(self._manager.status().status)
 
     def cancel(self) -> CompletableFuture[None]:
         """Give up the epoch that runs and end the job; what was committed stays committed.
@@ -92,9 +90,9 @@ class JobClient:
         end within a quarter of a minute, because a function sleeps, say, is left behind in its thread: it writes
         nothing any more.
         """
-        begins = self._begins_to_cancel()
+        status = self._manager.status().status
         self._manager.cancel()
-        if begins:
+        if not (status.is_terminal_state() or status is JobStatus.CANCELLING):
             threading.Thread(target=self._leave_behind, name=f"{self._thread.name}-cancel", daemon=True).start()
         return self._when_ended()
 
@@ -104,7 +102,6 @@ class JobClient:
         Returns:
             The thread that the job runs on, which comes to its end.
         """
-        self._begins_to_cancel()
         self._manager.cancel()
         return self._thread
 
@@ -116,10 +113,7 @@ class JobClient:
                 that all its windows and timers fire, and the job has finished: it does not go on from there.
         """
         expect(drain, bool, "stop: drain")
-        if drain:
-            self._manager.drain()
-        else:
-            self._manager.stop()
+        self._manager.stop(drain=drain)
         return self._when_ended()
 
     def rescale(self, parallelism: int) -> CompletableFuture[None]:
@@ -136,7 +130,7 @@ class JobClient:
             parallelism, say: then it goes on as it was. A ``JobExecutionError`` when it has ended before.
         """
         expect(parallelism, int, "rescale: parallelism")
-        return self._manager.request(Rescale(parallelism))
+        return self._manager.rescale(parallelism)
 
     def trigger_savepoint(
         self, savepoint_directory: str | PathLike[str] | None = None, format_type: SavepointFormat = "canonical"
@@ -238,13 +232,12 @@ class JobClient:
 
         None when it has finished, has failed, or was stopped by the program itself.
         """
-        if not self._is_interrupted or self._status is not JobStatus.CANCELED or self._result.exception() is not None:
+        end = self._manager.status().end
+        if not self._is_interrupted or end is None or end.finished or end.error is not None:
             return None
-        manifest = self._manager.manifest
-        epoch = 0 if manifest is None else manifest.epoch
         return JobCancelledError(
-            f"job {self._manager.plan.name!r} was stopped by a signal (Ctrl-C, SIGTERM) after epoch {epoch}, before "
-            "the end of its input: its results are not complete"
+            f"job {self._manager.plan.name!r} was stopped by a signal (Ctrl-C, SIGTERM) after epoch {end.epoch or 0}, "
+            "before the end of its input: its results are not complete"
         )
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
@@ -271,16 +264,14 @@ class JobClient:
         What functions measure with ``RuntimeContext.get_metrics_group()`` is ``<operator>.<name>``, with the names of
         groups before the name; of gauges ``<operator>.<subtask>.<name>``.
         """
-        manifest = self._manager.manifest
-        counters = {} if manifest is None else dict(manifest.counters)
-        return CompletableFuture.completed({**counters, **self._manager.gauges()})
+        return CompletableFuture.completed(self._manager.metrics())
 
     def get_exception_history(self) -> CompletableFuture[list[JobFailure]]:
         """The latest failures of the job, the last one at the end; how many says ``web.exception-history-size``.
 
         With a checkpoint directory those of earlier runs are among them.
         """
-        return CompletableFuture.completed(self._manager.failures())
+        return CompletableFuture.completed(list(self._manager.status().failures))
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
         """The result, when the job has ended; the error, when it has failed; a ``JobCancelledError`` when cancelled."""
@@ -289,59 +280,45 @@ class JobClient:
     def _repr_html_(self) -> str:
         """What notebooks show: how the job fares, and its counters."""
         manifest = self._manager.manifest
-        facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._status_now().name}
+        facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._manager.status().status.name}
         if manifest is not None:
             facts |= {"job": manifest.job_id, "epoch": manifest.epoch, **dict(sorted(manifest.counters.items()))}
         return framed(type(self).__name__, facts)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._manager.plan.name!r}, {self._status_now().name})"
-
-    def _status_now(self) -> JobStatus:
-        """The status; one that runs may have failed, and wait until it begins again."""
-        status = self._status
-        return JobStatus.RESTARTING if status is JobStatus.RUNNING and self._manager.is_restarting else status
+        return f"{type(self).__name__}({self._manager.plan.name!r}, {self._manager.status().status.name})"
 
     def _run(self) -> None:
         started = time.monotonic()
         try:
             manifest = self._manager.run()
         except BaseException as error:
-            if self._ends(JobStatus.CANCELED if isinstance(error, JobCancelledError) else JobStatus.FAILED):
+            if self._ends():
                 self._result.set_exception(error)
         else:
             millis = int((time.monotonic() - started) * 1000)
-            if self._ends(JobStatus.FINISHED if manifest.finished else JobStatus.CANCELED):
+            if self._ends():
                 self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, dict(manifest.counters)))
-
-    def _begins_to_cancel(self) -> bool:
-        """The job is to end; False when it has ended, or was to end before."""
-        with self._status_lock:
-            begins = not (self._status.is_terminal_state() or self._status is JobStatus.CANCELLING)
-            if begins:
-                self._status = JobStatus.CANCELLING
-            return begins
 
     def _leave_behind(self) -> None:
         """See to it that a job that was cancelled has an end."""
         self._thread.join(CANCEL_SECONDS)
         where = innermost(sys._current_frames().get(self._thread.ident or 0))
-        if self._ends(JobStatus.CANCELED):
-            message = (
+        if self._ends():
+            error = JobCancelledError(
                 f"job {self._manager.plan.name!r} was cancelled and has not ended within {CANCEL_SECONDS:g} s: its "
                 f"thread is left behind, at {where}"
             )
-            logger.warning("%s", message)
-            self._result.set_exception(JobCancelledError(message))
+            logger.warning("%s", error)
+            self._manager.leave_behind(error)
+            self._result.set_exception(error)
 
-    def _ends(self, status: JobStatus) -> bool:
+    def _ends(self) -> bool:
         """The job has come to its end; False when it had before."""
         running.unregister(self)
-        with self._status_lock:
-            if self._status.is_terminal_state():
-                return False
-            self._status = status
-            return True
+        with self._lock:
+            ends, self._is_over = not self._is_over, True
+            return ends
 
     def _when_ended(self) -> CompletableFuture[None]:
         ended: CompletableFuture[None] = CompletableFuture()

@@ -29,6 +29,7 @@ from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
+from headrace.jobmanager.status import JobStatusStore, RuntimeStarting, SubmissionFailed
 from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import check_program, plan_job
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
     from headrace.graph.specs import OperatorSpec
     from headrace.graph.stream_graph import StreamGraph
-    from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.state.backend import StateBackend
@@ -82,23 +83,26 @@ def submit(graph: StreamGraph, configuration: Configuration, job_name: str | Non
     _check_scheduler_mode(configuration)
     is_batch, _ = mode_of(graph, configuration.get(options.RUNTIME_MODE))
     check_program(graph, configuration.get(options.MAX_PARALLELISM), is_batch=is_batch)  # before Spark takes seconds
-    listener = _listener(configuration)
+    status = JobStatusStore(_name(configuration, job_name))
+    if (listener := _listener(configuration)) is not None:
+        status.subscribe(listener)
     with _announced(configuration):
         try:
-            client = JobClient(_job_manager(graph, configuration, job_name, listener))
+            client = JobClient(_job_manager(graph, configuration, job_name, status))
         except BaseException:
-            if listener is not None:
-                listener.start_failed()
+            status.publish(SubmissionFailed())
             raise
     client.start()
     return client
 
 
 def _job_manager(
-    graph: StreamGraph, configuration: Configuration, job_name: str | None, listener: JobListener | None
+    graph: StreamGraph, configuration: Configuration, job_name: str | None, status: JobStatusStore
 ) -> JobManager:
     dependencies = gather(configuration)
-    runtime, parallelism = open_runtime(configuration, listener)
+    runtime, parallelism = open_runtime(
+        configuration, lambda master: status.publish(RuntimeStarting(f"Spark, master {master}"))
+    )
     plan = plan_graph(graph, configuration, job_name, parallelism)
     current_defaults().submitted.append(plan.name)
     _warn_of_unseen_results(graph)
@@ -116,7 +120,7 @@ def _job_manager(
     )
     replan = partial(_replanned, graph, configuration, job_name, ship)
     job = PlannedJob(plan, ship(plan), job_settings(configuration, plan))
-    return JobManager(job, runtime, store, listener, replan=replan)
+    return JobManager(job, runtime, store, status, replan=replan)
 
 
 @contextlib.contextmanager
@@ -173,7 +177,7 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
     return plan_job(
         graph,
         PlanSettings(
-            name=job_name or configuration.get(options.PIPELINE_NAME) or "headrace job",
+            name=_name(configuration, job_name),
             parallelism=configuration.get(options.PARALLELISM) or parallelism,
             max_parallelism=configuration.get(options.MAX_PARALLELISM),
             is_batch=is_batch,
@@ -185,6 +189,10 @@ def plan_graph(graph: StreamGraph, configuration: Configuration, job_name: str |
             changed_windows=_changed_windows(configuration),
         ),
     )
+
+
+def _name(configuration: Configuration, job_name: str | None) -> str:
+    return job_name or configuration.get(options.PIPELINE_NAME) or "headrace job"
 
 
 def _replanned(
@@ -277,12 +285,14 @@ def _refuse_savepoint(storage: Folder) -> None:
         )
 
 
-def open_runtime(configuration: Configuration, listener: JobListener | None = None) -> tuple[Runtime, int]:
+def open_runtime(
+    configuration: Configuration, starting: Callable[[str], None] = lambda master: None
+) -> tuple[Runtime, int]:
     """What executes epochs, and how many tasks it can run at the same time.
 
     Args:
         configuration: the job's.
-        listener: is told when a Spark session has to be started.
+        starting: is told the master of a Spark session that has to be started, before that takes its seconds.
 
     Raises:
         ConfigurationError: when Spark is to execute them, and is not installed.
@@ -302,7 +312,7 @@ def open_runtime(configuration: Configuration, listener: JobListener | None = No
         configuration.get(options.PYTHON_EXECUTABLE),
         uses_class_archive=configuration.get(options.SPARK_CLASS_ARCHIVE),
         early=current_defaults().early_java,
-        starting=partial(_starting_spark, listener),
+        starting=starting,
     )
     if handle.warnings:
         logger.warning("%s", mismatch_table(handle.warnings))
@@ -344,12 +354,6 @@ def _listener(configuration: Configuration) -> JobListener | None:
     from headrace.client.progress.listener import terminal_listener  # likewise
 
     return terminal_listener()
-
-
-def _starting_spark(listener: JobListener | None, master: str) -> None:
-    logger.info("starting Spark, master %s", master)
-    if listener is not None:
-        listener.starting(f"Spark, master {master}")
 
 
 def _configure_logging(configuration: Configuration) -> None:

@@ -22,16 +22,16 @@ class JobStatus(Enum):
     """
 
     CREATED = 0
-    """It was submitted; no epoch has run."""
+    """It was submitted, and has not yet begun or gone on from its checkpoint."""
 
     RUNNING = 1
     """Epochs run, or the job waits for input."""
 
     FAILING = 2
-    """It has failed and is being cleaned up."""
+    """It has failed for good, and lets go of what it holds."""
 
     FAILED = 3
-    """It has failed for good."""
+    """It has failed, and has let go of what it held."""
 
     CANCELLING = 4
     """It is being cancelled."""
@@ -40,16 +40,16 @@ class JobStatus(Enum):
     """It was cancelled."""
 
     FINISHED = 6
-    """Its input has ended and all its results are committed."""
+    """Its input has ended and all its results are committed, or it was stopped with a savepoint."""
 
     RESTARTING = 7
     """It waits for its next attempt after a failure."""
 
     SUSPENDED = 8
-    """It was stopped here, but may go on elsewhere."""
+    """It was stopped without a savepoint, or another process has taken it over: it may go on from its checkpoint."""
 
     RECONCILING = 9
-    """It recovers its state from a checkpoint."""
+    """Never set, as in today's Flink: a job that goes on from its checkpoint is ``CREATED`` until it runs."""
 
     def is_globally_terminal_state(self) -> bool:
         """Whether the job is over and will not go on anywhere."""

@@ -16,9 +16,9 @@ from headrace.jobmanager.epochs.outcome import committables_by_sink, raise_repor
 from headrace.jobmanager.epochs.planner import EpochPlanner
 from headrace.jobmanager.epochs.run import EpochRun
 from headrace.jobmanager.function_metrics import FunctionMetrics
-from headrace.jobmanager.progress import EpochStatistics
 from headrace.jobmanager.sinks.commits import CommitCoordinator
 from headrace.jobmanager.sources.coordinator import SourceCoordinator, restore_sources
+from headrace.jobmanager.status import EpochStatistics
 from headrace.jobmanager.watermark_progress import WatermarkProgress
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class JobExecution:
         commits: the second phase.
 
     Attributes:
+        job: as above.
         sources: as above.
         commits: as above.
         is_checkpointing: whether the tasks of an epoch have done their part, and its manifest is not written yet.
@@ -102,7 +103,7 @@ class JobExecution:
         self.sources = sources
         self.commits = commits
         self.is_checkpointing = False
-        self._job = job
+        self.job = job
         self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks, job.backlog_lag)
 
     @classmethod
@@ -140,7 +141,7 @@ class JobExecution:
         Args:
             recovers: whether epochs may have failed before, so that what they have left has to be removed.
         """
-        job, manifest = self._job, self._job.checkpoints.known()
+        job, manifest = self.job, self.job.checkpoints.known()
         job.checkpoints.check_owner()  # who has taken over since would not know of the committers
         self.commits.start()
         if recovers:
@@ -157,7 +158,7 @@ class JobExecution:
             force: whether there is to be one all the same.
             drains: whether it is the last one, in which all sources end where they are.
         """
-        known, now = self._job.checkpoints.known(), self._job.now()
+        known, now = self.job.checkpoints.known(), self.job.now()
         return self._planner.last(known, now) if drains else self._planner.plan(known, now, force=force)
 
     def run(self, planned: EpochPlan) -> EpochStatistics:
@@ -165,7 +166,7 @@ class JobExecution:
 
         Nothing of an epoch is kept before it has succeeded: one without a manifest never happened.
         """
-        job, started = self._job, time.monotonic()
+        job, started = self.job, time.monotonic()
         reports = EpochRun(job.runtime, job.epoch_timeout_seconds, job.cancelled).run(planned)
         raise_reported(reports)
         check_broadcast_state(job.plan, reports)
@@ -188,7 +189,7 @@ class JobExecution:
             processing_time=manifest.processing_time,
             state_bytes=manifest.state_bytes or 0,
             counters=manifest.counters,
-            pending_commits=len(manifest.pending),
+            pending=manifest.pending_by_sink(),
             event_time=self.event_time(manifest),
             sources=self._readings(planned, reports),
         )
@@ -203,11 +204,11 @@ class JobExecution:
 
     def _readings(self, planned: EpochPlan, reports: Sequence[TaskReport]) -> tuple[SourceProgress, ...]:
         """How far each source is behind when an epoch is complete."""
-        now = self._job.now()
+        now = self.job.now()
         for source in self.sources:
             splits = planned.splits[source.planned.node.id]
             source.has_read(splits, reports, planned.context.processing_time, now)
-        return tuple(source.reading(now, self._job.backlog_lag) for source in self.sources)
+        return tuple(source.reading(now, self.job.backlog_lag) for source in self.sources)
 
     def event_time(self, manifest: Manifest) -> WatermarkProgress:
         """Where event time is, as of the newest manifest."""
@@ -215,11 +216,11 @@ class JobExecution:
         waiting = {node for split in splits for node in split.watermarks}
         going_on = {node for source in self.sources if not source.is_complete() for node in source.watermark_operators}
         made = {node for source in self.sources for node in source.watermark_operators}
-        return WatermarkProgress(self._job.plan, manifest, splits, frozenset(made - waiting - going_on))
+        return WatermarkProgress(self.job.plan, manifest, splits, frozenset(made - waiting - going_on))
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
         """The first phase is over: the manifest is the one commit point; then the second phase begins."""
-        job, context, before = self._job, planned.context, self._job.checkpoints.known()
+        job, context, before = self.job, planned.context, self.job.checkpoints.known()
         self.is_checkpointing = True
         for source in self.sources:
             source.completed(
@@ -253,9 +254,9 @@ class JobExecution:
         Raises:
             JobCancelledError: when it was.
         """
-        if self._job.cancelled.is_set():
+        if self.job.cancelled.is_set():
             raise JobCancelledError(f"manifest {manifest.epoch} was not written")
-        self._job.checkpoints.write(manifest, commits)
+        self.job.checkpoints.write(manifest, commits)
         self.commits.submit(commits)
 
     # --- between epochs ----------------------------------------------------------------------------------------------
@@ -266,16 +267,16 @@ class JobExecution:
         Returns:
             False when there is nothing new to say.
         """
-        known, left = self._job.checkpoints.known(), self.commits.pending()
+        known, left = self.job.checkpoints.known(), self.commits.pending()
         if left == known.pending:
             return False
         self._write(replace(known, epoch=known.epoch + 1, pending=left), ())
-        self._job.store.collect_garbage()
+        self.job.store.collect_garbage()
         return True
 
     def publish_output(self) -> Manifest:
         """Have sinks publish what they hold back, to wait for more; returns a manifest that has none of it."""
-        job, known = self._job, self._job.checkpoints.known()
+        job, known = self.job, self.job.checkpoints.known()
         if known.in_progress:
             epoch, now = known.epoch + 1, job.now()
             output = job.sinks.pre_commit(known, epoch, now, {}, is_last=True)
@@ -286,14 +287,14 @@ class JobExecution:
 
     def complete_commits(self) -> None:
         """Wait until everything is committed; at the job's end let sinks remove what they kept for themselves."""
-        self.commits.finish() if self._job.checkpoints.known().finished else self.commits.drain()
-        if not self._job.cancelled.is_set():
+        self.commits.finish() if self.job.checkpoints.known().finished else self.commits.drain()
+        if not self.job.cancelled.is_set():
             self.acknowledge_commits()
 
     def seconds_to_next_due(self) -> float | None:
         """How long nothing can happen without input; None for ever."""
-        due = self._planner.next_due(self._job.checkpoints.known())
-        return None if due is None else max(0.0, (due - self._job.now()) / 1000)
+        due = self._planner.next_due(self.job.checkpoints.known())
+        return None if due is None else max(0.0, (due - self.job.now()) / 1000)
 
     # --- its end -----------------------------------------------------------------------------------------------------
 

@@ -11,32 +11,40 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import JobSupersededError, SavepointError, UnsupportedOperationError
+from headrace.common.errors import JobCancelledError, JobSupersededError, SavepointError, UnsupportedOperationError
+from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager.checkpoints.recovery import holds_state
-from headrace.jobmanager.commands.queue import CommandQueue
+from headrace.jobmanager.commands.control import CommandQueue
 from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.jobmanager.commands.rescaling import SlotWatcher
 from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
-from headrace.jobmanager.progress import JobEnd, JobStart, LoggingListener
 from headrace.jobmanager.run_end import RunEnd
+from headrace.jobmanager.status import (
+    CommitsAcknowledged,
+    JobCancelling,
+    JobEnd,
+    JobFailing,
+    JobStart,
+    JobStatusStore,
+)
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
-    from headrace.common.job_failure import JobFailure
-    from headrace.jobmanager.commands.queue import Command
     from headrace.jobmanager.commands.savepoints import SavepointRequest
     from headrace.jobmanager.planned_job import PlannedJob, Replan
-    from headrace.jobmanager.progress import EpochStatistics, JobListener
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import JobSettings
     from headrace.jobmanager.sources.coordinator import SourceCoordinator
+    from headrace.jobmanager.status import EpochStatistics, JobSnapshot
     from headrace.jobmanager.watermark_progress import WatermarkProgress
     from headrace.plan.job_plan import JobPlan
     from headrace.time.clock import Clock
@@ -50,13 +58,13 @@ ACKNOWLEDGE_SECONDS = 0.25
 
 
 class JobManager:
-    """Runs one job.
+    """Runs one job, and is its :class:`~headrace.jobmanager.commands.control.JobControl`.
 
     Args:
         job: the job.
         runtime: where epochs are executed.
         store: where manifests are kept.
-        listener: is told what happens.
+        status: where its status is published.
         clock: tells processing time; the system's clock, carried on from the manifest, when left out.
         replan: plans the job at another parallelism; it cannot be rescaled when left out.
     """
@@ -66,14 +74,14 @@ class JobManager:
         job: PlannedJob,
         runtime: Runtime,
         store: CheckpointStore | TemporaryStore,
-        listener: JobListener | None = None,
+        status: JobStatusStore | None = None,
         clock: Clock | None = None,
         replan: Replan | None = None,
     ) -> None:
         self._name = job.plan.name
         self._runtime = runtime
         self._store = store
-        self._listener = LoggingListener(self._name, listener)
+        self._status = status or JobStatusStore(self._name)
         self._log_fields = LogFields(self._name)
         self._replan = replan
         self._slots = _slot_watcher(job.settings, runtime)
@@ -84,16 +92,17 @@ class JobManager:
         self._is_identified = threading.Event()
         self._commands = CommandQueue(self._wake)
         self._supervisor = ExecutionSupervisor(
-            job, runtime, store, self._listener, clock, stop=self._stop, cancelled=self._cancelled
+            job, runtime, store, self._status, clock, stop=self._stop, cancelled=self._cancelled
         )
+        self._checkpoints = self._supervisor.checkpoints
         self._end = RunEnd(self._supervisor, self._cancelled)
-        self._savepoints = SavepointCoordinator()
+        self._savepoints = SavepointCoordinator(self._status.publish)
+        self._last_savepoint = ""
         self._savepoint_directory = job.settings.savepoint_directory
         self._requests = RequestWatch(store.storage, self._savepoint_directory)
         self._supervisor.meanwhile = partial(self._requests.look, self, only_stops=True)
         self._has_unseen_state = False
         self._active_at = 0.0
-        self._latest: EpochStatistics | None = None
 
     @property
     def plan(self) -> JobPlan:
@@ -105,37 +114,26 @@ class JobManager:
         """Where savepoints are made unless who asks for one says it; None for nowhere."""
         return self._savepoint_directory
 
-    @property
-    def is_restarting(self) -> bool:
-        """Whether the job has failed and has not begun again yet."""
-        return self._supervisor.is_restarting
+    def status(self) -> JobSnapshot:
+        """All that is known of this run."""
+        return self._status.snapshot
 
-    @property
-    def latest(self) -> EpochStatistics | None:
-        """The last epoch that this run has completed; None before the first one."""
-        return self._latest
-
-    def gauges(self) -> dict[str, float]:
-        """Where event time is, how far sources are behind, and what functions have measured, as of the last epoch.
-
-        Empty before the first one; counters are in the manifest.
-        """
-        latest = self._latest
+    def metrics(self) -> dict[str, float]:
+        """Counters, and where event time is, how far sources are behind, and what functions have measured."""
+        manifest, latest = self.manifest, self.status().latest
+        counters: dict[str, float] = {} if manifest is None else dict(manifest.counters)
         if latest is None:
-            return {}
+            return counters
         now = self._supervisor.services.now()
         sources = (gauge for source in latest.sources for gauge in source.gauges(now))
         of_event_time = {} if latest.event_time is None else latest.event_time.gauges()
-        return self._supervisor.services.function_metrics.gauges(now) | dict(sources) | of_event_time
-
-    def failures(self) -> list[JobFailure]:
-        """The latest failures of the job, of earlier runs too, the last one at the end; none before it is open."""
-        return [] if self._supervisor.recorder is None else self._supervisor.recorder.recent()
+        measured = self._supervisor.services.function_metrics.gauges(now)
+        return {**counters, **measured, **dict(sources), **of_event_time}
 
     @property
     def manifest(self) -> Manifest | None:
         """The newest manifest that is known to exist, or what a fresh directory began with; None before it is open."""
-        return self._supervisor.checkpoints.newest
+        return self._checkpoints.newest
 
     def stored_job(self) -> StoredJob:
         """The job as of its newest checkpoint; files of it may go while they are read, when there is a newer one.
@@ -165,23 +163,23 @@ class JobManager:
         """Wait until the job's checkpoint directory was looked into, or the job has ended before; from any thread."""
         self._is_identified.wait()
 
-    def stop(self) -> None:
-        """Stop at the end of the epoch that runs; from any thread."""
-        self._stop.set()
-        self._wake.set()
-
-    def drain(self) -> None:
-        """End all sources where they are, and so the job, after the epoch that runs; from any thread."""
-        self._drains.set()
+    def stop(self, *, drain: bool = False) -> None:
+        """Stop at the end of the epoch that runs; with ``drain`` one more epoch ends all sources where they are."""
+        (self._drains if drain else self._stop).set()
         self._wake.set()
 
     def cancel(self) -> None:
         """Give up the epoch that runs and stop; from any thread."""
+        self._status.publish(JobCancelling())
         self._cancelled.set()
         self.stop()
         self._runtime.cancel()
 
-    def request(self, command: Command[T]) -> CompletableFuture[T]:
+    def leave_behind(self, error: JobCancelledError) -> None:
+        """The job was cancelled and does not end: it is over for everybody else."""
+        self._status.publish(self._job_end(error))
+
+    def request(self, command: Callable[[], T]) -> CompletableFuture[T]:
         """Have something done between two epochs; from any thread.
 
         Returns:
@@ -192,40 +190,37 @@ class JobManager:
     def take_savepoint(
         self, wanted: SavepointRequest, *, stops: bool = False, drains: bool = False
     ) -> CompletableFuture[str]:
-        """Take a savepoint between two epochs; from any thread.
+        """Take a savepoint between two epochs; from any thread."""
 
-        Args:
-            wanted: where, and of which format.
-            stops: whether the job stops there.
-            drains: whether all sources end where they are first, and so the job.
-
-        Returns:
-            The place of the savepoint, once it is complete.
-        """
-
-        def begin(job: JobManager, outcome: CompletableFuture[str]) -> None:
-            services, savepoints = job._supervisor.services, job._savepoints
+        def begin(outcome: CompletableFuture[str]) -> None:
             if drains:
-                savepoints.begin_at_end(wanted, outcome)
-                job.drain()
+                self._savepoints.begin_at_end(wanted, outcome)
+                self.stop(drain=True)
                 return
-            ends = job.stop if stops else None
-            savepoints.begin(services, job._supervisor.running(), wanted, outcome, ends)
+            self._savepoints.begin(self._supervisor.running(), wanted, outcome, self._stop_with if stops else None)
 
         return self._commands.add_lasting(begin, too_late(wanted))
+
+    def _stop_with(self, savepoint: str) -> None:
+        self._last_savepoint = savepoint
+        self.stop()
+
+    def rescale(self, parallelism: int) -> CompletableFuture[None]:
+        """Go on at another parallelism from the end of the epoch that runs; from any thread."""
+        return self.request(partial(self._rescale, parallelism))
 
     def open(self) -> None:
         """Restore or begin, take the directory over, commit what is pending."""
         restored = self._supervisor.restored()
         self._is_identified.set()
-        self._supervisor.prepare(self._supervisor.checkpoints.known())
+        self._supervisor.prepare(self._checkpoints.known())
         recover(self._supervisor.services)
-        self._supervisor.checkpoints.take_in(self._runtime, restored)
-        manifest = self._supervisor.checkpoints.known()
+        self._checkpoints.take_in(self._runtime, restored)
+        manifest = self._checkpoints.known()
         self._has_unseen_state = holds_state(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
-        self._listener.job_started(JobStart.of(self.plan.name, manifest, restored_epoch))
+        self._status.publish(JobStart.of(self.plan, manifest, restored_epoch))
         self._requests.begin(manifest.generation)
         # Without a manifest it is not fenced off from one that began before, which may still write the first.
         self._supervisor.begin(recovers=restored is not None)
@@ -261,7 +256,7 @@ class JobManager:
 
     def event_time(self) -> WatermarkProgress:
         """Where event time is, as soon as the job is open."""
-        return self._supervisor.running().event_time(self._supervisor.checkpoints.known())
+        return self._supervisor.running().event_time(self._checkpoints.known())
 
     def close(self) -> None:
         """Close execution, runtime and store; what is not committed stays in the manifest."""
@@ -276,14 +271,7 @@ class JobManager:
 
     # --- rescaling ---------------------------------------------------------------------------------------------------
 
-    def rescale(self, parallelism: int) -> None:
-        """Go on at another parallelism; between two epochs, so for others :class:`Rescale` is the command.
-
-        Raises:
-            UnsupportedOperationError: when the job cannot be planned anew.
-            InvalidProgramError: when it cannot be planned so; it goes on as it was.
-            StateMigrationError: likewise.
-        """
+    def _rescale(self, parallelism: int) -> None:
         if self._replan is None:
             raise UnsupportedOperationError(f"job {self.plan.name!r} cannot be planned anew, so it cannot be rescaled")
         self._supervisor.replan(self._replan(parallelism))
@@ -295,7 +283,7 @@ class JobManager:
             settings = self.plan.settings
             wanted = self._slots.wanted(settings.parallelism, settings.max_parallelism)
             if wanted is not None:
-                self.rescale(wanted)
+                self._rescale(wanted)
 
     # --- the loop ----------------------------------------------------------------------------------------------------
 
@@ -304,11 +292,13 @@ class JobManager:
         try:
             self.open()
             self._loop()
-            if self._cancelled.is_set() and not self._supervisor.checkpoints.known().finished:
+            if self._cancelled.is_set() and not self._checkpoints.known().finished:
                 raise self._end.cancellation()
-            return self._supervisor.checkpoints.known()
+            return self._checkpoints.known()
         except BaseException as failure:
             error = self._end.explained(failure)
+            if self._job_end(error).status is JobStatus.FAILED:
+                self._status.publish(JobFailing())
             if error is failure:
                 raise
             raise error from failure
@@ -318,16 +308,21 @@ class JobManager:
             self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
             self._requests.close(error)
             self.close()
-            self._end.discard_checkpoints(error, has_run=self._latest is not None)
-            manifest = self.manifest
-            self._log_fields.epoch = 0 if manifest is None else manifest.epoch
-            finished = manifest is not None and manifest.finished
-            self._listener.job_ended(JobEnd(self._log_fields.epoch or None, finished, error, self._requests.stopped_by))
+            self._end.discard_checkpoints(error, has_run=self.status().latest is not None)
+            end = self._job_end(error)
+            self._log_fields.epoch = end.epoch or 0
+            self._status.publish(end)
+
+    def _job_end(self, error: BaseException | None) -> JobEnd:
+        manifest = self.manifest
+        epoch = None if manifest is None else manifest.epoch or None
+        finished = manifest is not None and manifest.finished
+        return JobEnd(epoch, finished, error, self._requests.stopped_by, self._last_savepoint)
 
     def _loop(self) -> None:
-        while not (self._stop.is_set() or self._supervisor.checkpoints.known().finished):
+        while not (self._stop.is_set() or self._checkpoints.known().finished):
             if not self._has_unseen_state:  # else the manifest is still that of the program before
-                self._commands.run_all(self)
+                self._commands.run_all()
             if self._stop.is_set():  # behind the savepoint that the job ends with, nothing may be shown any more
                 break
             self._adapt()
@@ -339,20 +334,20 @@ class JobManager:
                 self._rest(self._idle_seconds())
             else:
                 self._rest(self._pause_after(statistics))
-        self._commands.run_all(self)
+        self._commands.run_all()
         self.complete_commits()
         if self._supervisor.execution is not None:
-            self._savepoints.finish(self._supervisor.services, self._supervisor.execution)
+            self._savepoints.finish(self._supervisor.execution)
 
     def _serve(self) -> None:
         """Go on with savepoints, and look what other processes ask for."""
         if self._supervisor.execution is not None:
-            self._savepoints.look(self._supervisor.services, self._supervisor.execution)
+            self._savepoints.look(self._supervisor.execution)
         self._requests.look(self)
 
     def _step(self) -> EpochStatistics | None:
         """Run an epoch if there is a reason to; else look whose the job is, and what has been committed."""
-        if self._supervisor.checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
+        if self._checkpoints.is_in_doubt:  # for a savepoint a manifest was written, or was not
             self._supervisor.restart()
         statistics = None if self._savepoints.holds_epochs else self._epoch()
         execution = self._supervisor.running()
@@ -361,10 +356,10 @@ class JobManager:
             self._active_at = time.monotonic()
         else:
             self._runtime.check()
-            self._supervisor.checkpoints.check_owner()
+            self._checkpoints.check_owner()
             if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS and execution.acknowledge_commits():
-                manifest = self._supervisor.checkpoints.known()
-                self._listener.commits_acknowledged(manifest.epoch, len(manifest.pending))
+                manifest = self._checkpoints.known()
+                self._status.publish(CommitsAcknowledged(manifest.epoch, manifest.pending_by_sink()))
         return statistics
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:
@@ -379,13 +374,12 @@ class JobManager:
         statistics = execution.run(planned)
         self._supervisor.failures.epoch_completed()
         self._has_unseen_state = False
-        self._latest = statistics
-        self._listener.epoch_completed(statistics)
+        self._status.publish(statistics)
         return statistics
 
     def _pause_after(self, last: EpochStatistics) -> float:
         """How long the next epoch has to wait."""
-        if self._supervisor.checkpoints.known().finished:
+        if self._checkpoints.known().finished:
             return 0.0
         return max(
             self._supervisor.settings.min_interval_seconds - last.seconds,
@@ -406,7 +400,7 @@ class JobManager:
         while not (self._stop.is_set() or self._drains.is_set()) and (left := until - time.monotonic()) > 0:
             if self._wake.wait(left):
                 self._wake.clear()
-                self._commands.run_all(self)
+                self._commands.run_all()
 
 
 def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None:

@@ -23,6 +23,7 @@ from headrace.jobmanager.failover.handler import FailureHandler, FailureRules
 from headrace.jobmanager.failover.recorder import FailureRecorder
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.sinks.job_sinks import JobSinks
+from headrace.jobmanager.status import JobRestart
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.planned_job import PlannedJob
-    from headrace.jobmanager.progress import JobListener
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.status import JobStatusStore
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock
 
@@ -48,7 +49,7 @@ class ExecutionSupervisor:
         job: the job.
         runtime: where epochs are executed.
         store: where manifests are kept.
-        listener: is told what happens.
+        status: where it tells of failures and restarts.
         clock: tells processing time; the system's clock, carried on from the manifest, when left out.
         stop: set when the job is to stop.
         cancelled: set when it is given up.
@@ -56,10 +57,9 @@ class ExecutionSupervisor:
     Attributes:
         plan: the plan of the job.
         settings: how it is run.
-        checkpoints: the chain of its manifests.
+        checkpoints: the chain of its manifests; the same for the whole run.
         services: what all executions share, from :meth:`prepare` on.
         failures: decides what becomes of a failure, likewise.
-        recorder: remembers failures; None before.
         meanwhile: is called every second while the job waits for its restart.
         execution: the present one; None before the first one, and where none could begin after a failure.
     """
@@ -72,7 +72,7 @@ class ExecutionSupervisor:
         job: PlannedJob,
         runtime: Runtime,
         store: CheckpointStore | TemporaryStore,
-        listener: JobListener,
+        status: JobStatusStore,
         clock: Clock | None,
         *,
         stop: threading.Event,
@@ -83,7 +83,7 @@ class ExecutionSupervisor:
         self._blob = job.blob
         self._runtime = runtime
         self._store = store
-        self._listener = listener
+        self._status = status
         self._clock = clock
         self._stop = stop
         self._cancelled = cancelled
@@ -94,9 +94,7 @@ class ExecutionSupervisor:
         self.checkpoints = CheckpointCoordinator(
             store, self.plan, self._blob, self._sinks, ignore_unclaimed=ignores, start=start, uids=self.settings.uids
         )
-        self.recorder: FailureRecorder | None = None
         self.execution: JobExecution | None = None
-        self.is_restarting = False
         self._transient: list[PendingCommit] = []
 
     def restored(self) -> Manifest | None:
@@ -120,8 +118,7 @@ class ExecutionSupervisor:
         """Make what lasts from here to the end of the run, whatever fails meanwhile."""
         clock = self._clock or SystemClock(manifest.processing_time)
         settings = self.settings
-        self.recorder = self._new_recorder(manifest, clock)
-        self.failures = self._new_failures(clock, seed=manifest.job_id, recorder=self.recorder)
+        self.failures = self._new_failures(clock, manifest.job_id, self._new_recorder(manifest, clock))
         self._start_runtime()
         self.services = JobServices(
             plan=self.plan,
@@ -186,7 +183,6 @@ class ExecutionSupervisor:
                 self.checkpoints.check_owner()
             of_checkpoint = isinstance(failure, CheckpointFailedError) or self._is_checkpointing()
             epoch = self.checkpoints.known().epoch + 1
-            self.is_restarting = True
             if not self.failures.await_restart(failure, epoch, is_of_checkpoint=of_checkpoint):
                 return False
             try:
@@ -194,7 +190,6 @@ class ExecutionSupervisor:
             except Exception as another:
                 failure = another
             else:
-                self.is_restarting = False
                 return True
 
     def restart(self) -> None:
@@ -204,7 +199,7 @@ class ExecutionSupervisor:
             self.execution = None
         self._transient += self.checkpoints.restart()
         self._begin_execution(recovers=True)
-        self._listener.job_restarted(self.checkpoints.known().epoch)
+        self._status.publish(JobRestart(self.checkpoints.known().epoch, self.plan))
 
     def complete_commits(self) -> None:
         """Have all sinks commit, from a manifest that is known to exist."""
@@ -221,11 +216,10 @@ class ExecutionSupervisor:
         check_compatible(self.checkpoints.known(), planned.plan, ignore_unclaimed=self.settings.ignore_unclaimed_state)
         self.plan, self._blob, self.settings = planned.plan, planned.blob, planned.settings
         self._sinks = self._new_sinks()
-        self.checkpoints = self.checkpoints.replanned(self.plan, self._blob, self._sinks)
+        self.checkpoints.replan(self.plan, self._blob, self._sinks)
         self.services = replace(
             self.services,
             plan=self.plan,
-            checkpoints=self.checkpoints,
             sinks=self._sinks,
             sizer=EpochSizer(self.settings.limits),
         )
@@ -250,13 +244,13 @@ class ExecutionSupervisor:
     def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
         limit = self.settings.exception_history_size
         history = FailureHistory(self._store.storage, limit)
-        return FailureRecorder(history, self.settings.enrichers, manifest, clock.now, limit)
+        return FailureRecorder(history, self.settings.enrichers, manifest, clock.now, limit, self._status.publish)
 
     def _new_failures(self, clock: Clock, seed: str, recorder: FailureRecorder | None = None) -> FailureHandler:
         settings = self.settings
         return FailureHandler(
             settings.restart.begin(clock, random.Random(seed)),
-            self._listener,
+            self._status.publish,
             self._stop,
             cancelled=self._cancelled,
             rules=FailureRules(

@@ -381,7 +381,7 @@ class JobHarness:
 
     def metrics(self) -> dict[str, float]:
         """The same, and what ``JobClient.get_metrics()`` has besides: event time, sources, metrics of functions."""
-        return {**self.counters(), **self._manager.gauges()}
+        return self._manager.metrics()
 
     def summary(self) -> str:
         """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""

@@ -16,7 +16,7 @@ from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.datastream import BroadcastProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.datastream.state import MapStateDescriptor
-from headrace.jobmanager.progress import EpochStatistics
+from headrace.jobmanager.status import EpochStatistics
 from headrace.storage.locations import open_storage
 from tests.reliability.support.canonical import row_sink
 from tests.reliability.support.checkpoints import manifests

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from headrace.jobmanager.progress import EpochStatistics, JobListener, JobStart
+from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot, JobStart
 
 
-class Reporter(JobListener):
+class Reporter:
     """Prints ``started`` when the job is about to run its first epoch, and a line with ``epoch`` after each."""
 
-    def job_started(self, start: JobStart) -> None:
-        print("started" if start.restored_epoch is None else f"started from {start.restored_epoch}", flush=True)
-
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
-        print(said(statistics.counters["numRecordsRead"]), flush=True)
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        if isinstance(event, JobStart):
+            print("started" if event.restored_epoch is None else f"started from {event.restored_epoch}", flush=True)
+        elif isinstance(event, EpochStatistics):
+            print(said(event.counters["numRecordsRead"]), flush=True)
 
 
 def said(records: int) -> str:

@@ -13,7 +13,7 @@ from headrace.common import Configuration, Row, Types, WatermarkStrategy
 from headrace.connectors.sink import Committer, Sink
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.progress import JobListener, JobStart
+from headrace.jobmanager.status import EpochStatistics, JobStart
 from tests.reliability.support.numbers import NumbersInSplits
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import CommitterContext, PreCommit, SinkWriter, WriterContext
-    from headrace.jobmanager.progress import EpochStatistics
+    from headrace.jobmanager.status import JobEvent, JobSnapshot
 
 SPLITS = 2
 COUNT = 500
@@ -124,15 +124,18 @@ def expected() -> list[tuple[int, int]]:
 
 
 @dataclass
-class Recorder(JobListener):
+class Recorder:
     """Knows which epochs were completed; asks the job to stop after one of them."""
 
     stop_after: int | None = None
     completed: list[int] = field(default_factory=list)
     restored: list[int | None] = field(default_factory=list)
 
-    def job_started(self, start: JobStart) -> None:
-        self.restored.append(start.restored_epoch)
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        if isinstance(event, JobStart):
+            self.restored.append(event.restored_epoch)
+        elif isinstance(event, EpochStatistics):
+            self.epoch_completed(event)
 
     def epoch_completed(self, statistics: EpochStatistics) -> None:
         self.completed.append(statistics.epoch)

@@ -15,7 +15,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError, UnsupportedOperationError
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.progress import EpochStatistics, JobListener
+from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
 from tests.docs.documents import DOCS, example
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.spark
 ROWS = 2_000
 
 
-class StopAfterOneEpoch(JobListener):
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
+def stop_after_one_epoch(event: JobEvent, job: JobSnapshot) -> None:
+    if isinstance(event, EpochStatistics):
         running.stop_all()
 
 
@@ -53,7 +53,7 @@ def run(spark: SparkSession, checkpoints: Path, *, stop: bool = False) -> list[t
     env = environment(checkpoints)
     collected: list[Any] = []
     env.from_dataframe(by_chance(spark)).uid("rows").sink_to(CollectSink(collected.extend)).uid("collected")
-    with submission_defaults({}, StopAfterOneEpoch() if stop else JobListener()):
+    with submission_defaults({}, stop_after_one_epoch if stop else None):
         env.execute()
     return [(row.id, row.chance) for row in collected]
 

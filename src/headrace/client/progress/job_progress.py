@@ -1,28 +1,27 @@
-"""What is known of one running job: its last epoch, and how fast it has been lately."""
+"""A running job as displays show it: its snapshot in words, and how fast it has been lately; also as plain lines."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from headrace.client.progress import wording
 from headrace.common.job_status import JobStatus
+from headrace.jobmanager.status import EpochStatistics
 from headrace.metrics.own_names import FILES_CORRUPT, FILES_MISSING, LATE_DROPPED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from headrace.jobmanager.progress import EpochStatistics, JobStart
+    from headrace.jobmanager.status import JobEnd, JobEvent, JobSnapshot
 
 RATE: Final = "records/s"
 
 _RATE_SECONDS: Final = 10.0
 """The rate is an average over so much time: long enough not to flicker, short enough to show what happens now."""
-
-_TREND_EPOCHS: Final = 40
 
 _SILENCE_SECONDS: Final = 5.0
 """After so long without an epoch displays say since when there was none."""
@@ -74,27 +73,15 @@ class RateMeter:
 
 @dataclass(slots=True)
 class JobProgress:
-    """One job, as the listener has heard of it.
+    """One job, as displays show it.
 
     Attributes:
-        start: how it started.
+        job: what is known of it.
         clock: seconds, never going back.
-        epochs: how many epochs this run has completed.
-        records: how many records this run has read.
-        latest: the last epoch; None before the first one.
-        note: what went wrong last and is being repaired.
-        is_restarting: whether it has failed and has not begun again yet.
-        trend: records a second of the last epochs.
     """
 
-    start: JobStart
+    job: JobSnapshot
     clock: Callable[[], float] = time.monotonic
-    epochs: int = 0
-    records: int = 0
-    latest: EpochStatistics | None = None
-    note: str = ""
-    is_restarting: bool = False
-    trend: deque[float] = field(default_factory=lambda: deque(maxlen=_TREND_EPOCHS))
     meter: RateMeter = field(init=False)
     started: float = field(init=False)
     advanced: float = field(init=False)
@@ -103,10 +90,46 @@ class JobProgress:
         self.meter = RateMeter(self.clock)
         self.started = self.advanced = self.clock()
 
+    def update(self, event: JobEvent, job: JobSnapshot) -> None:
+        """Something has happened."""
+        self.job = job
+        if isinstance(event, EpochStatistics):
+            self.advanced = self.clock()
+            self.meter.add(event.records)
+
     @property
     def name(self) -> str:
         """The job's name."""
-        return self.start.name
+        return self.job.name
+
+    @property
+    def records(self) -> int:
+        """How many records this run has read."""
+        return self.job.records
+
+    @property
+    def latest(self) -> EpochStatistics | None:
+        """The last epoch; None before the first one."""
+        return self.job.latest
+
+    @property
+    def note(self) -> str:
+        """What went wrong last and is being repaired."""
+        failed = self.job.failure
+        if failed is None:
+            return ""
+        reason = next(iter(str(failed.error).splitlines()), "") or type(failed.error).__name__
+        return f"epoch {failed.epoch} failed and is run again in {failed.retry_in:.1f} s: {reason}"
+
+    @property
+    def status(self) -> str:
+        """The status with a comma behind it, unless the job just runs."""
+        return "" if self.job.status is JobStatus.RUNNING else f"{self.job.status.name}, "
+
+    @property
+    def trend(self) -> list[float]:
+        """Records a second of the last epochs."""
+        return [epoch.records / epoch.seconds for epoch in self.job.epochs if epoch.seconds > 0]
 
     @property
     def seconds(self) -> float:
@@ -164,10 +187,9 @@ class JobProgress:
     @property
     def standing(self) -> str:
         """Where this run began, and how long ago."""
-        restored = self.start.restored_epoch
+        restored = None if self.job.start is None else self.job.start.restored_epoch
         origin = "" if restored is None else f"restored epoch {restored}, "
-        status = f"{JobStatus.RESTARTING.name}, " if self.is_restarting else ""
-        return f"{status}{origin}{wording.span(self.seconds)}"
+        return f"{self.status}{origin}{wording.span(self.seconds)}"
 
     @property
     def facts(self) -> dict[str, str]:
@@ -193,28 +215,42 @@ class JobProgress:
             facts |= {"slowest split": self.slowest_split, "waiting splits": self.waiting_splits}
         return facts
 
-    def completed(self, statistics: EpochStatistics) -> None:
-        """An epoch is complete."""
-        self.epochs += 1
-        self.records += statistics.records
-        self.latest = statistics
-        self.advanced = self.clock()
-        self.note, self.is_restarting = "", False
-        self.meter.add(statistics.records)
-        if statistics.seconds > 0:
-            self.trend.append(statistics.records / statistics.seconds)
 
-    def acknowledged(self, epoch: int, pending: int) -> None:
-        """A manifest without an epoch says what has been committed."""
-        if self.latest is not None:
-            self.latest = replace(self.latest, epoch=epoch, pending_commits=pending)
+def progress_line(job: JobProgress) -> str:
+    """Where the job is now."""
+    latest = job.latest
+    if latest is None:
+        return f"{job.name}: {job.status}{', '.join(filter(None, ('no epoch yet', job.silence)))}{_trouble(job)}"
+    parts = [
+        f"epoch {latest.epoch}",
+        wording.count(job.records, "record"),
+        wording.rate(job.meter.rate()),
+        f"watermark {wording.watermark(latest.watermark, latest.watermark_lag)}{', idle' if job.is_idle else ''}",
+        f"state {wording.size(latest.state_bytes)}",
+        f"{wording.count(job.late_records, 'late record')} dropped",
+    ]
+    if latest.pending_records:
+        parts.append(f"{wording.count(latest.pending_records, 'record')} pending")
+    if latest.is_processing_backlog:
+        parts.append("processing a backlog")
+    if job.skipped_files:
+        parts.append(job.skipped_files)
+    if latest.pending_commits:
+        parts.append(wording.count(latest.pending_commits, "pending commit"))
+    if job.silence:
+        parts.append(job.silence)
+    return f"{job.name}: {job.status}{', '.join(parts)}{_trouble(job)}"
 
-    def failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        """An epoch failed and is run again."""
-        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        self.note = f"epoch {epoch} failed and is run again in {retry_in:.1f} s: {reason}"
-        self.is_restarting = True
 
-    def restarted(self) -> None:
-        """The job has begun again; the epoch that failed is at work."""
-        self.is_restarting = False
+def _trouble(job: JobProgress) -> str:
+    return f"; {job.note}" if job.note else ""
+
+
+def last_line(job: JobProgress, end: JobEnd) -> str:
+    """How the job ended, and what it has done in this run."""
+    seconds = job.seconds
+    rate = wording.rate(job.records / seconds if seconds > 0 else 0.0)
+    what = f"{wording.count(job.records, 'record')} in {wording.span(seconds)} ({rate})"
+    late = f", {wording.count(job.late_records, 'late record')} dropped" if job.late_records else ""
+    skipped = f", {job.skipped_files}" if job.skipped_files else ""
+    return f"job {job.name!r} {end}: {what}{late}{skipped}"

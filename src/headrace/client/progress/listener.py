@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from headrace.client.progress import wording
-from headrace.client.progress.job_progress import JobProgress
-from headrace.client.progress.lines import last_line, progress_line
-from headrace.client.progress.live_panel import LivePanel
-from headrace.client.progress.panel import panels
+from headrace.client.progress.job_progress import JobProgress, last_line, progress_line
+from headrace.client.progress.panel import LivePanel, panels
 from headrace.common.errors import OutputClosedError
 from headrace.common.logs import get_logger, prints_json
-from headrace.jobmanager.progress import JobListener
+from headrace.jobmanager.status import EpochStatistics, JobEnd, JobStart, RuntimeStarting, SubmissionFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
+    from headrace.jobmanager.status import JobEvent, JobSnapshot
 
 logger = get_logger(__name__)
 
@@ -35,12 +33,11 @@ _LONGEST_LINE_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 1.0
 
 
-class ProgressListener(JobListener):
-    """Keeps account of the jobs that run, says how they begin and end, and lets subclasses show more.
+class ProgressListener:
+    """Says how the jobs that run begin and end, and lets subclasses show more.
 
     Where the standard error has lines of JSON, they are records of this module's logger instead, and what the log has
-    anyway is left out. A program may run several jobs at once. The listener is told by each job's own thread, so the
-    thread says which job is meant.
+    anyway is left out. A program may run several jobs at once.
 
     Args:
         console: where to print.
@@ -56,9 +53,25 @@ class ProgressListener(JobListener):
         self.last_epochs: dict[str, int] = {}
         self.on_start: Callable[[], None] = lambda: None
         self._clock = clock
-        self._jobs: dict[int, JobProgress] = {}
+        self._jobs: dict[str, JobProgress] = {}
         self._lock = threading.Lock()
         self._starting = ""
+
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        """Something has happened to a job."""
+        match event:
+            case RuntimeStarting():
+                self.starting(event.what)
+            case SubmissionFailed():
+                self.start_failed()
+            case JobStart():
+                self._begin(event, job)
+            case _ if (shown := self._jobs.get(job.run_id)) is not None:
+                shown.update(event, job)
+                if isinstance(event, EpochStatistics):
+                    self.advanced(shown)
+                elif isinstance(event, JobEnd):
+                    self._end(event, shown)
 
     def starting(self, what: str) -> None:
         """A line about what the user waits for; once, whoever starts it."""
@@ -66,50 +79,23 @@ class ProgressListener(JobListener):
             self._starting = what
             self._introduce(f"starting {what} …")
 
-    def job_started(self, start: JobStart) -> None:
+    def _begin(self, start: JobStart, job: JobSnapshot) -> None:
         """The first line: afresh, or from where."""
-        job = JobProgress(start, self._clock)
         with self._lock:
-            self._jobs[threading.get_ident()] = job
+            self._jobs[job.run_id] = JobProgress(job, self._clock)
         self._introduce(str(start))
         self.started()
         self.on_start()
 
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
-        """Take the epoch into account."""
-        job = self._job()
-        if job is not None:
-            job.completed(statistics)
-            self.advanced(job)
-
-    def commits_acknowledged(self, epoch: int, pending: int) -> None:
-        """Take the manifest into account."""
-        job = self._job()
-        if job is not None:
-            job.acknowledged(epoch, pending)
-
-    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        """Note that the epoch is run again; that it is, the log says."""
-        job = self._job()
-        if job is not None:
-            job.failed(epoch, error, retry_in)
-
-    def job_restarted(self, epoch: int) -> None:
-        """Note that the job has begun again."""
-        job = self._job()
-        if job is not None:
-            job.restarted()
-
-    def job_ended(self, end: JobEnd) -> None:
+    def _end(self, end: JobEnd, job: JobProgress) -> None:
         """The last line; nothing when the job never started."""
         with self._lock:
-            job = self._jobs.pop(threading.get_ident(), None)
-        if job is not None:
-            if end.epoch is not None:
-                self.last_epochs[job.name] = end.epoch
-            self.ended()
-            if not isinstance(end.error, OutputClosedError):  # who closed the pipe knows
-                self.say(last_line(job, end))
+            del self._jobs[job.job.run_id]
+        if end.epoch is not None:
+            self.last_epochs[job.name] = end.epoch
+        self.ended()
+        if not isinstance(end.error, OutputClosedError):  # who closed the pipe knows
+            self.say(last_line(job, end))
 
     def jobs(self) -> list[JobProgress]:
         """The jobs that run now."""
@@ -126,6 +112,9 @@ class ProgressListener(JobListener):
     def close(self) -> None:
         """Nothing is shown any more."""
 
+    def start_failed(self) -> None:
+        """No job begins."""
+
     def started(self) -> None:
         """A job begins."""
 
@@ -139,10 +128,6 @@ class ProgressListener(JobListener):
         """Print what is logged as well."""
         if not prints_json():
             self.say(line)
-
-    def _job(self) -> JobProgress | None:
-        with self._lock:
-            return self._jobs.get(threading.get_ident())
 
 
 class QuietListener(ProgressListener):
@@ -178,7 +163,7 @@ class LineListener(ProgressListener):
         self._begin_looking()
 
     def advanced(self, job: JobProgress) -> None:
-        if self._is_due(job.start.job_id, job.started, happens=True):
+        if self._is_due(job.job.run_id, job.started, happens=True):
             self.say(progress_line(job))
 
     def ended(self) -> None:
@@ -194,7 +179,7 @@ class LineListener(ProgressListener):
     def look(self) -> None:
         """Say where jobs are that have said nothing for a while, and that none has begun yet."""
         for job in self.jobs():
-            if self._is_due(job.start.job_id, job.started):
+            if self._is_due(job.job.run_id, job.started):
                 self.say(progress_line(job))
         since = self._waiting_since
         if since is not None and self._is_due("", since):

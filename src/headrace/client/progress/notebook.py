@@ -9,15 +9,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.client.progress import wording
-from headrace.client.progress.job_progress import RATE, JobProgress
-from headrace.client.progress.lines import last_line, progress_line
+from headrace.client.progress.job_progress import RATE, JobProgress, last_line, progress_line
 from headrace.common.html import framed
-from headrace.jobmanager.progress import JobListener
+from headrace.jobmanager.status import JobEnd, JobStart, RuntimeStarting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.jobmanager.progress import EpochStatistics, JobEnd, JobStart
+    from headrace.jobmanager.status import JobEvent, JobSnapshot
 
 REDRAW_SECONDS: Final = 0.5
 _END_SECONDS: Final = 5.0
@@ -50,7 +49,7 @@ class Shown:
         return self._text
 
 
-class NotebookListener(JobListener):
+class NotebookListener:
     """Shows how one job fares, in the cell that is executed when this is made.
 
     A thread of its own draws, so that the job does not wait for the page, and goes on when that cannot be reached.
@@ -68,34 +67,19 @@ class NotebookListener(JobListener):
         self._ended = threading.Event()
         self._drawing = threading.Thread(target=self._draw, name="headrace-notebook-progress", daemon=True)
 
-    def starting(self, what: str) -> None:
-        self._handle.update(Shown(f"starting {what} …"))
-
-    def job_started(self, start: JobStart) -> None:
-        self._job = JobProgress(start, self._clock)
-        self._drawing.start()
-
-    def epoch_completed(self, statistics: EpochStatistics) -> None:
-        if self._job is not None:
-            self._job.completed(statistics)
-
-    def commits_acknowledged(self, epoch: int, pending: int) -> None:
-        if self._job is not None:
-            self._job.acknowledged(epoch, pending)
-
-    def epoch_failed(self, epoch: int, error: BaseException, retry_in: float) -> None:
-        if self._job is not None:
-            self._job.failed(epoch, error, retry_in)
-
-    def job_restarted(self, epoch: int) -> None:
-        if self._job is not None:
-            self._job.restarted()
-
-    def job_ended(self, end: JobEnd) -> None:
-        if self._job is not None:
-            self._last = last_line(self._job, end)
-            self._ended.set()
-            self._drawing.join(_END_SECONDS)
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        """Something has happened to the job."""
+        if isinstance(event, RuntimeStarting):
+            self._handle.update(Shown(f"starting {event.what} …"))
+        elif isinstance(event, JobStart):
+            self._job = JobProgress(job, self._clock)
+            self._drawing.start()
+        elif self._job is not None:
+            self._job.update(event, job)
+            if isinstance(event, JobEnd):
+                self._last = last_line(self._job, event)
+                self._ended.set()
+                self._drawing.join(_END_SECONDS)
 
     def _draw(self) -> None:
         while not self._ended.wait(REDRAW_SECONDS):

@@ -72,11 +72,9 @@ class CheckpointCoordinator:
         self._taken_over: Manifest | None = None
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
-    def replanned(self, plan: JobPlan, blob: JobBlob, sinks: JobSinks) -> CheckpointCoordinator:
-        """The same for another plan of the job, which goes on from where this has come to; :meth:`restart` is next."""
-        other = CheckpointCoordinator(self._store, plan, blob, sinks, ignore_unclaimed=self._ignore_unclaimed)
-        other.newest, other.epoch_before, other._in_doubt = self.newest, self.epoch_before, self._in_doubt
-        return other
+    def replan(self, plan: JobPlan, blob: JobBlob, sinks: JobSinks) -> None:
+        """Go on with another plan of the job from where this has come to; :meth:`restart` is next."""
+        self._plan, self._blob, self._sinks = plan, blob, sinks
 
     def restore(self) -> Manifest | None:
         """Become the owner of the directory.

@@ -7,14 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.logs import get_logger
-from headrace.jobmanager.commands.rescaling import Rescale
 from headrace.jobmanager.commands.savepoints import NO_PLACE, SavepointRequest
 from headrace.savepoint.requests import REQUESTS, JobAnswer, RequestFolder
 from headrace.savepoint.running_jobs import STARTING, RunningMark
 
 if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
-    from headrace.jobmanager.job_manager import JobManager
+    from headrace.jobmanager.commands.control import JobControl
     from headrace.savepoint.requests import JobRequest
     from headrace.storage.folder import Folder
 
@@ -53,7 +52,7 @@ class RequestWatch:
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
 
-    def look(self, job: JobManager, *, only_stops: bool = False) -> None:
+    def look(self, job: JobControl, *, only_stops: bool = False) -> None:
         """Begin what was asked for since the last look, unless that was just now.
 
         Args:
@@ -65,7 +64,7 @@ class RequestWatch:
         self._looked_at = time.monotonic()
         try:
             for stem, request in self._requests.take(self._is_plain_stop if only_stops else None):
-                logger.info("job %r takes up %s", job.plan.name, request.told(stem))
+                logger.info("job %r takes up %s", job.status().name, request.told(stem))
                 self._begin(job, stem, request)
         except OSError as error:
             logger.warning("requests to the job cannot be read: %s", error)
@@ -85,12 +84,12 @@ class RequestWatch:
         """Return whether a request only stops the job."""
         return request.stops and not request.needs_savepoint and not (request.directory or self._savepoints)
 
-    def _begin(self, job: JobManager, stem: str, request: JobRequest) -> None:
+    def _begin(self, job: JobControl, stem: str, request: JobRequest) -> None:
         if request.only_looks:
             self._answer(stem, JobAnswer())
             return
         if request.parallelism:
-            job.request(Rescale(request.parallelism)).add_done_callback(partial(self._tell, stem))
+            job.rescale(request.parallelism).add_done_callback(partial(self._tell, stem))
             return
         place = request.directory or self._savepoints
         if place is None and request.needs_savepoint:
@@ -100,7 +99,7 @@ class RequestWatch:
             self.stopped_by = request.told(stem)
         if place is None:
             self._at_end.append(stem)
-            (job.drain if request.drains else job.stop)()
+            job.stop(drain=request.drains)
             return
         wanted = SavepointRequest(place, request.format)
         outcome = job.take_savepoint(wanted, stops=request.stops, drains=request.drains)

@@ -7,31 +7,15 @@ program sets a parallelism keep it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.jobmanager.job_manager import JobManager
     from headrace.time.clock import Clock
 
 LOOK_MILLIS = 1_000
 """How often a job in reactive mode looks at its cluster: asking Spark takes a millisecond."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rescale:
-    """The command: go on at another parallelism.
-
-    Attributes:
-        parallelism: how many subtasks operators have that do not say otherwise.
-    """
-
-    parallelism: int
-
-    def __call__(self, job: JobManager) -> None:
-        job.rescale(self.parallelism)
 
 
 class SlotWatcher:

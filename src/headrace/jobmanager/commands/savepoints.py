@@ -13,7 +13,7 @@ import time
 import uuid
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.pins import NAMES, PINS, Pin, read_pin
@@ -26,6 +26,7 @@ from headrace.common.errors import (
     SavepointMissingError,
 )
 from headrace.common.logs import get_logger, with_fields
+from headrace.jobmanager.status import SavepointStatus
 from headrace.savepoint.disposal import end_progress, give_up, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.source_files import copy_out
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.execution import JobExecution, JobServices
+    from headrace.jobmanager.status import JobEvent
     from headrace.savepoint.metadata import SavepointFormat, TableFile
     from headrace.storage.folder import Folder
 
@@ -81,36 +83,41 @@ class _Running:
     folder: Folder
     metadata: SavepointMetadata
     outcome: CompletableFuture[str]
+    status: SavepointStatus
     tables: Future[list[list[TableFile]]] | None = None
-    completed: Callable[[], None] | None = None
+    completed: Callable[[str], None] | None = None
     started: float = field(default_factory=time.monotonic)
 
 
 class SavepointCoordinator:
-    """Takes the savepoints of one job; used by the job's thread alone."""
+    """Takes the savepoints of one job; used by the job's thread alone.
 
-    def __init__(self) -> None:
+    Args:
+        publish: is told of each of them.
+    """
+
+    def __init__(self, publish: Callable[[JobEvent], None]) -> None:
+        self._publish = publish
+        self._numbers = count(1)
         self._running: list[_Running] = []
         self._at_end: list[tuple[SavepointRequest, CompletableFuture[str]]] = []
 
     def begin(
         self,
-        job: JobServices,
         execution: JobExecution,
         request: SavepointRequest,
         outcome: CompletableFuture[str],
-        completed: Callable[[], None] | None = None,
+        completed: Callable[[str], None] | None = None,
     ) -> None:
         """Begin to take a savepoint of the newest manifest; only between two epochs.
 
         Args:
-            job: what all executions of the job share.
             execution: the present one.
             request: what is wanted.
             outcome: gets the place of the savepoint once it is complete, or what went wrong.
-            completed: ends the job, which does nothing that the savepoint does not hold; called when it is complete.
+            completed: ends the job, which does nothing that the savepoint does not hold; called with its place.
         """
-        self._begin(job, execution, request, outcome, completed, then="The job goes on")
+        self._begin(execution, request, outcome, completed, then="The job goes on")
 
     @property
     def holds_epochs(self) -> bool:
@@ -121,43 +128,51 @@ class SavepointCoordinator:
         """Take a savepoint when the job has come to its end; none when it is stopped before."""
         self._at_end.append((request, outcome))
 
-    def look(self, job: JobServices, execution: JobExecution) -> None:
+    def look(self, execution: JobExecution) -> None:
         """Complete what can be completed; between two epochs."""
-        self._look(job, execution, then="The job goes on")
+        self._look(execution, then="The job goes on")
 
     def _begin(
         self,
-        job: JobServices,
         execution: JobExecution,
         request: SavepointRequest,
         outcome: CompletableFuture[str],
-        completed: Callable[[], None] | None,
+        completed: Callable[[str], None] | None,
         then: str,
     ) -> None:
+        status = SavepointStatus(next(self._numbers), request.directory, execution.job.checkpoints.known().epoch)
         try:
-            self._running.append(_begun(job, execution.publish_output(), request, outcome, completed))
+            running = _begun(execution.job, execution.publish_output(), request, outcome, status, completed)
         except (HeadraceError, OSError) as error:
-            outcome.set_exception(_told(request.directory, error, then))
+            self._fail(status, outcome, _told(request.directory, error, then))
+        else:
+            self._running.append(running)
+            self._publish(status)
 
-    def _look(self, job: JobServices, execution: JobExecution, then: str) -> None:
+    def _fail(self, status: SavepointStatus, outcome: CompletableFuture[str], error: SavepointError) -> None:
+        self._publish(replace(status, error=str(error)))
+        outcome.set_exception(error)
+
+    def _look(self, execution: JobExecution, then: str) -> None:
         for running in list(self._running):
             if running.tables is not None and not running.tables.done():
                 continue
             if any(commit.epoch <= running.metadata.checkpoint.epoch for commit in execution.commits.pending()):
                 continue
             try:
-                place = _completed(job, running)
+                place = _completed(execution.job, running)
             except Exception as error:
                 self._running.remove(running)
-                _given_up(job, running.name, running.folder)
-                running.outcome.set_exception(_told(str(running.folder), error, then))
+                _given_up(execution.job, running.name, running.folder)
+                self._fail(running.status, running.outcome, _told(str(running.folder), error, then))
             else:
                 self._running.remove(running)
+                self._publish(replace(running.status, place=place))
                 running.outcome.set_result(place)
                 if running.completed is not None:
-                    running.completed()
+                    running.completed(place)
 
-    def finish(self, job: JobServices, execution: JobExecution) -> None:
+    def finish(self, execution: JobExecution) -> None:
         """The job ends: begin what was to be begun then, and wait for everything.
 
         Raises:
@@ -165,14 +180,14 @@ class SavepointCoordinator:
         """
         at_end, self._at_end = self._at_end, []
         for request, outcome in at_end:
-            if job.checkpoints.known().finished:
-                self._begin(job, execution, request, outcome, None, then=_ENDED)
+            if execution.job.checkpoints.known().finished:
+                self._begin(execution, request, outcome, None, then=_ENDED)
             else:
                 outcome.set_exception(SavepointError(f"no savepoint was taken in {request.directory}: {_NOT_DRAINED}"))
         while self._running:
             execution.commits.check()
-            self._look(job, execution, then=_ENDED)
-            if job.cancelled.is_set():
+            self._look(execution, then=_ENDED)
+            if execution.job.cancelled.is_set():
                 raise JobCancelledError("the job was cancelled before its savepoints were complete")
             time.sleep(LOOK_SECONDS if self._running else 0)
 
@@ -185,6 +200,8 @@ class SavepointCoordinator:
         """
         for running in self._running if is_superseded else ():
             give_up(running.folder)
+        for running in self._running:
+            self._publish(replace(running.status, error="it was not complete when the job ended"))
         left = [(str(running.folder), running.outcome) for running in self._running]
         left += [(request.directory, outcome) for request, outcome in self._at_end]
         self._running, self._at_end = [], []
@@ -271,7 +288,8 @@ def _begun(
     manifest: Manifest,
     request: SavepointRequest,
     outcome: CompletableFuture[str],
-    completed: Callable[[], None] | None,
+    status: SavepointStatus,
+    completed: Callable[[str], None] | None,
 ) -> _Running:
     if request.format == "native" and not job.store.outlasts_job:
         raise SavepointError(
@@ -290,12 +308,12 @@ def _begun(
         metadata = SavepointMetadata(manifest, request.format, files=tuple(kept))
         if is_native:
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
-            return _Running(name, folder, metadata, outcome, completed=completed)
+            return _Running(name, folder, metadata, outcome, status, completed=completed)
         refs = list(manifest.versions())
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
         folder.create(IN_PROGRESS, str(job.store.storage).encode())
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
-        return _Running(name, folder, metadata, outcome, tables, completed)
+        return _Running(name, folder, metadata, outcome, status, tables, completed)
     except BaseException:
         _given_up(job, name, folder)
         raise

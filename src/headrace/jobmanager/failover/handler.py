@@ -17,6 +17,7 @@ from headrace.common.errors import (
     WorkerDiedError,
 )
 from headrace.common.logs import get_logger
+from headrace.jobmanager.status import EpochFailed
 
 if TYPE_CHECKING:
     import threading
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.jobmanager.failover.recorder import FailureRecorder
     from headrace.jobmanager.failover.restart import Restarts
-    from headrace.jobmanager.progress import JobListener
+    from headrace.jobmanager.status import JobEvent
 
 logger = get_logger(__name__)
 
@@ -57,7 +58,7 @@ class FailureHandler:
 
     Args:
         restarts: how often the job may begin again, and after which delay.
-        listener: is told of failures.
+        publish: tells of failures that may pass.
         stop: set when the job is to end.
         cancelled: set when it is to end at once; then epochs fail because of that.
         rules: which failures may pass.
@@ -71,7 +72,7 @@ class FailureHandler:
     def __init__(
         self,
         restarts: Restarts,
-        listener: JobListener,
+        publish: Callable[[JobEvent], None],
         stop: threading.Event,
         *,
         cancelled: threading.Event,
@@ -81,7 +82,7 @@ class FailureHandler:
     ) -> None:
         self.is_begun = False
         self._restarts = restarts
-        self._listener = listener
+        self._publish = publish
         self._stop = stop
         self._cancelled = cancelled
         self._rules = rules
@@ -130,7 +131,7 @@ class FailureHandler:
             return False
         self._record(error, epoch, delay)
         self._restarted += 1
-        self._listener.epoch_failed(epoch, error, delay)
+        self._publish(EpochFailed(epoch, error, delay))
         return self._waits(delay)
 
     def _waits(self, delay: float) -> bool:

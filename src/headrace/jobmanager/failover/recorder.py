@@ -9,6 +9,7 @@ from headrace.common.errors import HeadraceError
 from headrace.common.job_failure import JobFailure
 from headrace.common.logs import get_logger
 from headrace.jobmanager.failure_enricher import FailureContext, labels_of
+from headrace.jobmanager.status import FailuresRecorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.failure_history import FailureHistory
     from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.failure_enricher import FailureEnricher
+    from headrace.jobmanager.status import JobEvent
 
 logger = get_logger(__name__)
 
@@ -29,6 +31,7 @@ class FailureRecorder:
         manifest: the newest one; says which job it is.
         now: the clock's reading in milliseconds.
         limit: how many of the latest failures are known.
+        publish: is told of them.
     """
 
     def __init__(
@@ -38,20 +41,19 @@ class FailureRecorder:
         manifest: Manifest,
         now: Callable[[], int],
         limit: int,
+        publish: Callable[[JobEvent], None],
     ) -> None:
         self._history = history
         self._enrichers = enrichers
         self._manifest = manifest
         self._now = now
         self._recent: deque[JobFailure] = deque(maxlen=limit)
+        self._publish = publish
         try:
             self._recent.extend(history.read())
         except Exception:
             logger.warning("the job's former failures cannot be read", exc_info=True)
-
-    def recent(self) -> list[JobFailure]:
-        """The latest failures, of earlier runs too, the last one at the end; from any thread."""
-        return list(self._recent)
+        publish(FailuresRecorded(tuple(self._recent)))
 
     def record(self, error: Exception, epoch: int, *, restarts: int, restart_in: float | None) -> None:
         """Note a failure.
@@ -81,3 +83,4 @@ class FailureRecorder:
         except Exception:
             logger.warning("a failure cannot be kept in the job's history", exc_info=True)
         self._recent.append(failure)
+        self._publish(FailuresRecorded(tuple(self._recent)))

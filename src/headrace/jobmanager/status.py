@@ -1,0 +1,453 @@
+"""The status of a job: an immutable snapshot, the events that change it, and the store that publishes both."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.errors import JobCancelledError, JobSupersededError
+from headrace.common.job_status import JobStatus
+from headrace.common.logs import get_logger
+from headrace.time.clock import SystemClock
+
+if TYPE_CHECKING:
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.common.job_failure import JobFailure
+    from headrace.jobmanager.sources.progress import SourceProgress
+    from headrace.jobmanager.watermark_progress import WatermarkProgress
+    from headrace.plan.job_plan import JobPlan
+
+logger = get_logger(__name__)
+
+_EPOCHS_KEPT: Final = 40
+_SAVEPOINTS_KEPT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStarting:
+    """The job waits until something that takes seconds has started: Spark, say."""
+
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionFailed:
+    """The job does not begin; whoever submits it gets the error."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """A job is open, and about to run its first epoch.
+
+    Attributes:
+        name: the job's name.
+        job_id: the job's id.
+        restored_epoch: the epoch that it goes on from; None when it starts afresh.
+        generation: how often it was taken over.
+        finished: whether it had come to its end before, so that nothing is left to do.
+        savepoint: the savepoint that it starts from; empty for none.
+        plan: its plan.
+    """
+
+    name: str
+    job_id: str
+    restored_epoch: int | None = None
+    generation: int = 0
+    finished: bool = False
+    savepoint: str = ""
+    plan: JobPlan | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(plan: JobPlan, manifest: Manifest, restored_epoch: int | None) -> JobStart:
+        """The start of a job from a manifest; ``restored_epoch`` is that of the one that was found, if any."""
+        return JobStart(
+            plan.name,
+            manifest.job_id,
+            restored_epoch,
+            manifest.generation,
+            manifest.finished,
+            manifest.restored_from,
+            plan,
+        )
+
+    def __str__(self) -> str:
+        """Whether the job starts afresh or goes on."""
+        had_ended = ", which had come to its end: nothing is left to do" if self.finished else ""
+        if self.restored_epoch is None and self.savepoint:
+            return f"job {self.name!r} starts from {self.savepoint} (job id {self.job_id}){had_ended}"
+        if self.restored_epoch is None:
+            return f"job {self.name!r} starts afresh (job id {self.job_id})"
+        known = f"(job id {self.job_id}, generation {self.generation})"
+        return f"restored epoch {self.restored_epoch} of job {self.name!r} {known}{had_ended}"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochStatistics:
+    """An epoch is complete: its manifest exists.
+
+    Attributes:
+        epoch: its number.
+        records: how many records were read.
+        planning: seconds from the first look at the sources to the fixed context.
+        running: seconds in the runtime.
+        checkpointing: seconds for the manifest and what belongs to it.
+        watermark: the lowest event time of all sources, in milliseconds.
+        processing_time: the clock's reading, in milliseconds.
+        state_bytes: bytes in all runs of the state.
+        counters: totals since the job's first start.
+        pending: by uid of the sink, of how many epochs the manifest has output to be committed, of earlier ones too;
+            the epoch's own commits begin when it exists.
+        waiting: seconds behind the checkpoint, for sinks that have yet to commit epochs before: they hold the job back.
+        event_time: where event time is, split by split and operator by operator; None where nobody has looked.
+        sources: how far each source is behind.
+    """
+
+    epoch: int
+    records: int
+    planning: float
+    running: float
+    checkpointing: float
+    watermark: int
+    processing_time: int
+    state_bytes: int
+    counters: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
+    waiting: float = 0.0
+    event_time: WatermarkProgress | None = field(default=None, repr=False)
+    sources: tuple[SourceProgress, ...] = field(default=(), repr=False)
+
+    @property
+    def seconds(self) -> float:
+        """The whole epoch."""
+        return self.planning + self.running + self.checkpointing + self.waiting
+
+    @property
+    def pending_commits(self) -> int:
+        """How many epochs of how many sinks are to be committed."""
+        return sum(self.pending.values())
+
+    def __str__(self) -> str:
+        """Number, records, seconds and what is to be committed."""
+        return (
+            f"epoch {self.epoch}: {self.records} records in {self.seconds:.3f} s (planning {self.planning:.3f}, "
+            f"running {self.running:.3f}, checkpoint {self.checkpointing:.3f}, waiting for sinks {self.waiting:.3f}); "
+            f"state {self.state_bytes} bytes, {self.pending_commits} to be committed"
+        )
+
+    @property
+    def pending_records(self) -> int | None:
+        """How many records the sources have that are not read yet; None where one of them does not know."""
+        known = [source.pending.records for source in self.sources if source.pending.records is not None]
+        return sum(known) if self.sources and len(known) == len(self.sources) else None
+
+    @property
+    def is_processing_backlog(self) -> bool:
+        """Whether a source reads what is history, so that epochs are longer."""
+        return any(source.is_processing_backlog for source in self.sources)
+
+    @property
+    def watermark_lag(self) -> int | None:
+        """Milliseconds by which event time is behind the clock; None before there is any, or at the end of input."""
+        if self.watermark in (MIN_WATERMARK, MAX_WATERMARK):
+            return None
+        return self.processing_time - self.watermark
+
+    def summary(self) -> EpochStatistics:
+        """The same without what only the newest epoch is asked for; it would keep plan and manifest in memory."""
+        return replace(self, counters={}, event_time=None, sources=())
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsAcknowledged:
+    """While nothing is to be read, a manifest with a number of its own says what is still to be committed."""
+
+    epoch: int
+    pending: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFailed:
+    """Something failed that may pass; the epoch is run again in so many seconds."""
+
+    epoch: int
+    error: BaseException
+    retry_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailuresRecorded:
+    """The latest failures of the job, of earlier runs too, the last one at the end."""
+
+    failures: tuple[JobFailure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRestart:
+    """The job goes on from an epoch, after a failure or with another plan."""
+
+    epoch: int
+    plan: JobPlan | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointStatus:
+    """A savepoint was begun, is complete, or has failed.
+
+    Attributes:
+        number: counts the savepoints of this run.
+        directory: where it was asked for.
+        epoch: the epoch whose state it holds.
+        place: where it is; empty until it is complete.
+        error: why there is none; empty unless it has failed.
+    """
+
+    number: int
+    directory: str
+    epoch: int
+    place: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelling:
+    """Somebody has given the job up."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailing:
+    """The job has failed for good, and lets go of what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """A job is over; it may not have started.
+
+    Attributes:
+        epoch: the epoch that it would go on from; None when it would begin afresh.
+        finished: whether its input had come to an end, so that nothing is left to do.
+        error: what it failed with, or that it was cancelled; None when it came to its end or was stopped.
+        stopped_by: which request of another process has ended it; empty for none.
+        savepoint: the savepoint that it was stopped with; empty for none.
+    """
+
+    epoch: int | None
+    finished: bool = True
+    error: BaseException | None = None
+    stopped_by: str = ""
+    savepoint: str = ""
+
+    @property
+    def status(self) -> JobStatus:
+        """The last status of the job: a job that was stopped can go on, and one that was taken over does."""
+        if self.error is None:
+            return JobStatus.FINISHED if self.finished or self.savepoint else JobStatus.SUSPENDED
+        if isinstance(self.error, JobSupersededError):
+            return JobStatus.SUSPENDED
+        return JobStatus.CANCELED if isinstance(self.error, JobCancelledError) else JobStatus.FAILED
+
+    def __str__(self) -> str:
+        """How it ended, and where."""
+        if self.error is None:
+            state = "ended" if self.finished else "stopped"
+        else:
+            state = "was cancelled" if isinstance(self.error, JobCancelledError) else "failed"
+        where = state if self.epoch is None else f"{state} at epoch {self.epoch}"
+        return f"{where} by {self.stopped_by}" if self.stopped_by and self.error is None else where
+
+
+JobEvent = (
+    RuntimeStarting
+    | SubmissionFailed
+    | JobStart
+    | EpochStatistics
+    | CommitsAcknowledged
+    | EpochFailed
+    | FailuresRecorded
+    | JobRestart
+    | SavepointStatus
+    | JobCancelling
+    | JobFailing
+    | JobEnd
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """Since when, in milliseconds of the system's clock, a job has had a status."""
+
+    status: JobStatus
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """All that is known of one run of a job at one moment; it never changes, so any thread may read it.
+
+    Attributes:
+        name: the job's name.
+        run_id: tells this run from others of this process, also of the same job.
+        history: the statuses of the run, the present one at the end.
+        start: how it started; None before.
+        plan: its plan; None before the start.
+        latest: the last epoch of this run; None before the first one.
+        epochs: the last ones, as summaries.
+        completed: how many epochs this run has completed.
+        records: how many records this run has read.
+        failure: what is being repaired; None when nothing is.
+        failures: the latest failures, of earlier runs too.
+        savepoints: the last ones of this run.
+        end: how it ended; None before.
+    """
+
+    name: str
+    run_id: str
+    history: tuple[StatusChange, ...]
+    start: JobStart | None = None
+    plan: JobPlan | None = field(default=None, repr=False)
+    latest: EpochStatistics | None = None
+    epochs: tuple[EpochStatistics, ...] = ()
+    completed: int = 0
+    records: int = 0
+    failure: EpochFailed | None = None
+    failures: tuple[JobFailure, ...] = ()
+    savepoints: tuple[SavepointStatus, ...] = ()
+    end: JobEnd | None = None
+
+    @property
+    def status(self) -> JobStatus:
+        """The present status."""
+        return self.history[-1].status
+
+    def after(self, event: JobEvent, time: int) -> JobSnapshot:
+        """The job after something has happened at a time; unchanged when it had ended before."""
+        if self.status.is_terminal_state():
+            return self
+        return self._changed(event)._moved(event, time)
+
+    def _changed(self, event: JobEvent) -> JobSnapshot:
+        after = self
+        match event:
+            case JobStart():
+                after = replace(self, start=event, plan=event.plan)
+            case EpochStatistics():
+                after = self._with_epoch(event)
+            case CommitsAcknowledged() if self.latest is not None:
+                after = replace(self, latest=replace(self.latest, epoch=event.epoch, pending=event.pending))
+            case EpochFailed():
+                after = replace(self, failure=event)
+            case FailuresRecorded():
+                after = replace(self, failures=event.failures)
+            case JobRestart():
+                after = replace(self, plan=event.plan)
+            case SavepointStatus():
+                others = tuple(each for each in self.savepoints if each.number != event.number)
+                after = replace(self, savepoints=(*others, event)[-_SAVEPOINTS_KEPT:])
+            case JobEnd():
+                after = replace(self, end=event)
+        return after
+
+    def _with_epoch(self, epoch: EpochStatistics) -> JobSnapshot:
+        return replace(
+            self,
+            latest=epoch,
+            epochs=(*self.epochs, epoch.summary())[-_EPOCHS_KEPT:],
+            completed=self.completed + 1,
+            records=self.records + epoch.records,
+            failure=None,
+        )
+
+    def _moved(self, event: JobEvent, time: int) -> JobSnapshot:
+        status = event.status if isinstance(event, JobEnd) else _STATUS_AFTER.get(type(event), self.status)
+        ends = status in _ENDING or status.is_terminal_state()
+        if status is self.status or (self.status in _ENDING and not ends):
+            return self
+        return replace(self, history=(*self.history, StatusChange(status, time)))
+
+
+_STATUS_AFTER: Final[Mapping[type, JobStatus]] = {
+    JobStart: JobStatus.RUNNING,
+    EpochStatistics: JobStatus.RUNNING,
+    JobRestart: JobStatus.RUNNING,
+    EpochFailed: JobStatus.RESTARTING,
+    JobCancelling: JobStatus.CANCELLING,
+    JobFailing: JobStatus.FAILING,
+    SubmissionFailed: JobStatus.FAILED,
+}
+
+_ENDING: Final = (JobStatus.CANCELLING, JobStatus.FAILING)
+"""From these a job does not return: only its end follows."""
+
+JobListener = Callable[[JobEvent, JobSnapshot], None]
+"""Is told what a job does, and what is known after that; by the job's own thread, so it has to be quick."""
+
+
+class JobStatusStore:
+    """Holds the snapshot of one run of a job, and tells listeners of every event.
+
+    Nothing else holds a status. The job manager publishes an event and the snapshot is replaced, so readers never wait
+    for the job, nor it for them, and everybody who shows a job shows the same.
+
+    Args:
+        name: the job's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._lock = threading.Lock()
+        self._clock = SystemClock(0)
+        self._listeners: list[JobListener] = [_log]
+        self._snapshot = JobSnapshot(name, uuid.uuid4().hex, (StatusChange(JobStatus.CREATED, self._clock.now()),))
+
+    @property
+    def snapshot(self) -> JobSnapshot:
+        """What is known now."""
+        return self._snapshot
+
+    def subscribe(self, listener: JobListener) -> None:
+        """Have a listener told of every event from now on, after those that were there before."""
+        self._listeners.append(listener)
+
+    def publish(self, event: JobEvent) -> None:
+        """Something has happened; from any thread. Behind the end of the job nobody is told any more."""
+        with self._lock:
+            if self._snapshot.status.is_terminal_state():
+                return
+            snapshot = self._snapshot = self._snapshot.after(event, self._clock.now())
+        for listener in self._listeners:
+            listener(event, snapshot)
+
+
+def _log(event: JobEvent, job: JobSnapshot) -> None:
+    """Log what a job does.
+
+    What begins and ends a job is at INFO, epochs are at DEBUG, failures that may pass at WARNING. What a job fails with
+    is raised to whoever waits for it, so it is at INFO here.
+    """
+    match event:
+        case RuntimeStarting():
+            logger.info("starting %s", event.what)
+        case JobStart():
+            logger.info("%s", event)
+        case EpochStatistics():
+            logger.debug("job %r: %s", job.name, event)
+        case CommitsAcknowledged():
+            number, left = event.epoch, sum(event.pending.values())
+            logger.debug("job %r: manifest %d says what is committed; %d to be committed", job.name, number, left)
+        case EpochFailed():
+            told = "job %r: epoch %d failed, it is run again in %.1f s: %s"
+            logger.warning(told, job.name, event.epoch, event.retry_in, event.error)
+        case JobRestart():
+            logger.info("job %r goes on from epoch %d", job.name, event.epoch)
+        case JobEnd():
+            _log_end(event, job)
+
+
+def _log_end(end: JobEnd, job: JobSnapshot) -> None:
+    how = str(end) if job.start is not None else "did not start"
+    if end.error is None or isinstance(end.error, JobCancelledError):
+        logger.info("job %r %s", job.name, how)
+    else:
+        logger.info("job %r %s: %s: %s", job.name, how, type(end.error).__name__, end.error)
