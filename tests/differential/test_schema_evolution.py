@@ -329,6 +329,7 @@ def test_what_operators_keep_has_the_names_of_today() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_spark_has_these_names_too(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     local = later_results()
     with monkeypatch.context() as patched:

@@ -102,7 +102,7 @@ class Slow:
         return value
 
 
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def test_an_epoch_that_takes_too_long_is_given_up_and_run_again(
     session: SparkSession | None, runtime: str, tmp_path: Path
 ) -> None:

@@ -149,13 +149,16 @@ def test_two_jobs_go_on_from_the_same_at_once(taken: tuple[Place, str], place: P
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize(("taken", "kind"), [("rocksdb", "native")], indirect=["taken"])
 def test_two_jobs_on_spark_go_on_from_the_same_at_once(taken: tuple[Place, str], place: Place, kind: str) -> None:
     in_parallel(taken, place, kind, {"headrace.runtime": "spark", "headrace.spark.master": "local[2]"})
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("taken", "kind"), [("hashmap", "job"), ("rocksdb", "canonical")], indirect=["taken"])
+@pytest.mark.parametrize(
+    ("taken", "kind"), [("hashmap", "job"), ("rocksdb", "native"), ("rocksdb", "canonical")], indirect=["taken"]
+)
 def test_uids_are_mapped_on_spark(taken: tuple[Place, str], place: Place, kind: str) -> None:
     spark = {"headrace.runtime": "spark", "headrace.spark.master": "local[2]"}
     settings = settings_of(taken, kind, "totals=sums;lines=words") | spark

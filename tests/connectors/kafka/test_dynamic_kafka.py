@@ -100,7 +100,7 @@ def copy_until(env: StreamExecutionEnvironment, file: Path, steps: list[Step]) -
         job.get_job_execution_result().result(PATIENCE)
 
 
-@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def test_a_stream_moves_and_the_job_goes_on(tmp_path: Path, east: Topic, west: Topic, runtime: str) -> None:
     file = tmp_path / "streams.json"
     env = {"headrace.runtime": runtime, "parallelism.default": "2"}
