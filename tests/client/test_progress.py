@@ -149,8 +149,9 @@ def test_a_progress_line_says_where_the_job_is(job: JobProgress, clock: ManualCl
 def test_late_records_are_told_by_operator_where_several_drop_them(job: JobProgress) -> None:
     tell(job, epoch(15))
     assert job.facts["late, dropped"] == "7"
-    counters = {"numLateRecordsDropped": 1007, "a.numLateRecordsDropped": 1000, "b.numLateRecordsDropped": 7}
-    tell(job, epoch(16, counters={**counters, "c.numLateRecordsDropped": 0}))
+    late = {"a": (999, 1), "b": (7,), "c": (0,)}
+    by_operator = {uid: {"numLateRecordsDropped": dropped} for uid, dropped in late.items()}
+    tell(job, epoch(16, counters={"numLateRecordsDropped": 1007}, operator_counters=by_operator))
     assert job.facts["late, dropped"] == "1,007 (a 1,000, b 7)"
 
 

@@ -14,6 +14,7 @@ from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs.size import EpochLimits, EpochSizer
+from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import job_settings
 from headrace.jobmanager.sources.progress import LastRead, ReadingHistory, SourceProgress
 from headrace.jobmanager.status import EpochStatistics
@@ -24,8 +25,8 @@ PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 
 
 def test_a_source_tells_records_and_times() -> None:
-    progress = SourceProgress("in", Pending(7, 700), 1_000, 4_000, True, LastRead(900, 2_000, 3_000))
-    assert dict(progress.gauges(5_000)) == {
+    progress = SourceProgress("in", Pending(7, 700), 1_000, 4_000, True, LastRead(900, 2_000, 3_000), uid="orders")
+    assert by_shown_name(progress.metrics(5_000), {"orders": "in"}) == {
         "in.pendingRecords": 7,
         "in.pendingBytes": 700,
         "in.currentFetchEventTimeLag": 1_100,
@@ -37,8 +38,8 @@ def test_a_source_tells_records_and_times() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    progress = SourceProgress("in", Pending(), -(2**63), 0, last=LastRead(None, 1, 2))
-    assert dict(progress.gauges(5)) == {"in.sourceIdleTime": 5, "in.isProcessingBacklog": 0}
+    progress = SourceProgress("in", Pending(), -(2**63), 0, last=LastRead(None, 1, 2), uid="orders")
+    assert by_shown_name(progress.metrics(5), {"orders": "in"}) == {"in.sourceIdleTime": 5, "in.isProcessingBacklog": 0}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_the_split_that_is_furthest_behind_counts() -> None:
 
 
 def gauges(job: Driven) -> dict[str, int]:
-    return {name.removeprefix("source 0."): value for name, value in job.manager.metrics().items()}
+    return {name.removeprefix("source 0."): value for name, value in job.manager.shown_metrics().items()}
 
 
 @pytest.fixture

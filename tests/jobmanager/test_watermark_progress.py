@@ -8,6 +8,7 @@ from headrace.client.progress.job_progress import JobProgress
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.status import EpochStatistics, JobStatusStore
 from headrace.jobmanager.watermark_progress import SplitProgress, WatermarkProgress
 from tests.jobmanager.steady import SHARE, TIMES, Driven, Steady
@@ -28,12 +29,16 @@ def event_time(statistics: EpochStatistics) -> WatermarkProgress:
     return statistics.event_time
 
 
+def shown(progress: WatermarkProgress) -> dict[str, int]:
+    return by_shown_name(progress.metrics(), progress.plan.shown_names())
+
+
 def test_splits_and_operators_tell_their_watermarks() -> None:
     """Two splits share an epoch evenly; the watermark is a millisecond behind the newest record."""
     latest = after(1, (Steady([(BACKLOG, 1), (BACKLOG, 3)]), TIMES), millis=20_000)
     share = SHARE // 2
     slow, fast = (share - 1) - 1, (share - 1) * 3 - 1
-    assert event_time(latest).gauges() == {
+    assert shown(event_time(latest)) == {
         "source 0 Watermarks.currentInputWatermark": MIN_WATERMARK,
         "source 0 Watermarks.currentOutputWatermark": slow,
         "source 0 Watermarks.watermarkLag": 20_000 - slow,
@@ -51,7 +56,7 @@ def test_an_idle_split_has_no_say() -> None:
     latest = after(4, (silent, TIMES.with_idleness(20)), millis=10)
     assert [split.is_idle for split in event_time(latest).splits] == [True, False]
     assert str(event_time(latest).slowest()) == "source 0[1]"
-    gauges = event_time(latest).gauges()
+    gauges = shown(event_time(latest))
     assert gauges["source 0.0.currentWatermark"] == -1
     assert gauges["source 0 Watermarks.currentOutputWatermark"] == gauges["source 0.1.currentWatermark"] > 0
 
@@ -59,20 +64,20 @@ def test_an_idle_split_has_no_say() -> None:
 def test_the_drift_of_a_group_and_who_waits() -> None:
     strategy = TIMES.with_watermark_alignment("all", 1000)
     latest = after(3, (Steady([(BACKLOG, 1000)]), strategy), (Steady([(BACKLOG, 1)]), strategy))
-    gauges, splits = event_time(latest).gauges(), event_time(latest).splits
+    gauges, splits = shown(event_time(latest)), event_time(latest).splits
     assert [split.is_held_back for split in splits] == [True, False]
     fast, slow = (split.watermark for split in splits)
     assert gauges["source 0 Watermarks.watermarkAlignmentDrift"] == fast - slow > 1000
     assert gauges["source 1 Watermarks.watermarkAlignmentDrift"] == 0
-    shown = JobProgress(JobStatusStore("job").snapshot.after(latest, 0))
-    assert shown.facts["slowest split"] == "source 1[0]"
-    assert shown.facts["waiting splits"] == "1 held back"
+    progress = JobProgress(JobStatusStore("job").snapshot.after(latest, 0))
+    assert progress.facts["slowest split"] == "source 1[0]"
+    assert progress.facts["waiting splits"] == "1 held back"
 
 
 def test_without_event_time_there_is_nothing_to_tell_of_splits() -> None:
     latest = after(1, (Steady([(5, 1)]), WatermarkStrategy.no_watermarks()))
     assert event_time(latest).slowest() is None
-    assert set(event_time(latest).gauges().values()) == {MIN_WATERMARK}
+    assert set(shown(event_time(latest)).values()) == {MIN_WATERMARK}
 
 
 def test_a_split_shows_itself() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ from headrace.state.kinds import NO_STATE, StateKind, names_of
 from headrace.state.version import VersionRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from headrace.state.kinds import StateKinds
+
+OperatorCounters = Mapping[str, Mapping[str, tuple[int, ...]]]
+"""Totals by uid, name and subtask."""
 
 _CHECKSUM = b',"checksum":"%08x"}'
 """The end of every manifest: the checksum of all before it."""
@@ -169,7 +173,8 @@ class Manifest:
         in_progress: by uid of the sink, the output that waits for more before it is committed; see
             :class:`headrace.connectors.sink.PreCommit`. In the file it is called ``held``, as ever.
         finished: whether the job came to its end.
-        counters: totals since the job's first start, for the user.
+        counters: totals of the job since its first start, for the user.
+        operator_counters: those of its operators.
         state_backend: the name of the state backend whose versions it refers to, fixed for the life of the state.
         state_bytes: the bytes in all runs of the state, without what is dead in their files; None if not known.
         restored_from: the savepoint that the job began with, until its first epoch is complete; empty for none.
@@ -188,6 +193,7 @@ class Manifest:
     in_progress: Mapping[str, Any] = field(default_factory=dict)
     finished: bool = False
     counters: Mapping[str, int] = field(default_factory=dict)
+    operator_counters: OperatorCounters = field(default_factory=dict)
     state_backend: str = DEFAULT_BACKEND
     state_bytes: int | None = None
     restored_from: str = ""
@@ -228,6 +234,7 @@ class Manifest:
             "held": dict(self.in_progress),
             "finished": self.finished,
             "counters": dict(self.counters),
+            "operator_counters": {uid: dict(counters) for uid, counters in self.operator_counters.items()},
             "state_bytes": self.state_bytes,
             **({"restored_from": self.restored_from} if self.restored_from else {}),
         }
@@ -258,7 +265,11 @@ class Manifest:
                 ),
                 in_progress=document["held"],
                 finished=document["finished"],
-                counters=document["counters"],
+                counters=_job_counters(document),
+                operator_counters={
+                    uid: {name: tuple(by_subtask) for name, by_subtask in counters.items()}
+                    for uid, counters in document.get("operator_counters", {}).items()
+                },
                 state_bytes=document.get("state_bytes"),  # older ones do not say it
                 restored_from=document.get("restored_from", ""),
                 format=found,
@@ -276,6 +287,13 @@ def _verified(content: bytes, name: str) -> tuple[dict[str, Any], int]:
     if content[len(body) - 1 :] != _CHECKSUM % zlib.crc32(body):
         raise CheckpointError(f"manifest {name} is damaged: its checksum is not that of its content")
     return upgraded(document, name), document["format"]
+
+
+def _job_counters(document: dict[str, Any]) -> dict[str, int]:
+    """The totals of the job; those of operators were among them by name, before they were told apart by uid."""
+    counters: dict[str, int] = document["counters"]
+    by_uid = "operator_counters" in document
+    return counters if by_uid else {name: total for name, total in counters.items() if "." not in name}
 
 
 def _source_to_json(source: SourceSnapshot) -> dict[str, Any]:

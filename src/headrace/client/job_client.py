@@ -242,8 +242,7 @@ class JobClient:
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         """The job's counters up to now."""
-        manifest = self._manager.manifest
-        return CompletableFuture.completed({} if manifest is None else dict(manifest.counters))
+        return CompletableFuture.completed(self._manager.shown_counters())
 
     def get_metrics(self) -> CompletableFuture[dict[str, float]]:
         """The job's counters, and where event time and sources are, as of the last epoch; all times are milliseconds.
@@ -264,7 +263,7 @@ class JobClient:
         What functions measure with ``RuntimeContext.get_metrics_group()`` is ``<operator>.<name>``, with the names of
         groups before the name; of gauges ``<operator>.<subtask>.<name>``.
         """
-        return CompletableFuture.completed(self._manager.metrics())
+        return CompletableFuture.completed(self._manager.shown_metrics())
 
     def get_exception_history(self) -> CompletableFuture[list[JobFailure]]:
         """The latest failures of the job, the last one at the end; how many says ``web.exception-history-size``.
@@ -282,7 +281,8 @@ class JobClient:
         manifest = self._manager.manifest
         facts: dict[str, object] = {"name": self._manager.plan.name, "status": self._manager.status().status.name}
         if manifest is not None:
-            facts |= {"job": manifest.job_id, "epoch": manifest.epoch, **dict(sorted(manifest.counters.items()))}
+            counters = sorted(self._manager.shown_counters().items())
+            facts |= {"job": manifest.job_id, "epoch": manifest.epoch, **dict(counters)}
         return framed(type(self).__name__, facts)
 
     def __repr__(self) -> str:
@@ -298,7 +298,8 @@ class JobClient:
         else:
             millis = int((time.monotonic() - started) * 1000)
             if self._ends():
-                self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, dict(manifest.counters)))
+                counters = self._manager.shown_counters()
+                self._result.set_result(JobExecutionResult(JobID(manifest.job_id), millis, counters))
 
     def _leave_behind(self) -> None:
         """See to it that a job that was cancelled has an end."""

@@ -15,7 +15,6 @@ from headrace.jobmanager.epochs.broadcast_check import check_broadcast_state
 from headrace.jobmanager.epochs.outcome import committables_by_sink, raise_reported, records_read
 from headrace.jobmanager.epochs.planner import EpochPlanner
 from headrace.jobmanager.epochs.run import EpochRun
-from headrace.jobmanager.function_metrics import FunctionMetrics
 from headrace.jobmanager.sinks.commits import CommitCoordinator
 from headrace.jobmanager.sources.coordinator import SourceCoordinator, restore_sources
 from headrace.jobmanager.status import EpochStatistics
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.checkpoints.coordinator import CheckpointCoordinator
     from headrace.jobmanager.epochs.planner import EpochPlan
     from headrace.jobmanager.epochs.size import EpochSizer
+    from headrace.jobmanager.metrics import FunctionMetrics
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.sinks.job_sinks import JobSinks
     from headrace.jobmanager.sources.progress import SourceProgress
@@ -59,7 +59,6 @@ class JobServices:
         epoch_timeout_seconds: an epoch that takes longer is given up.
         backlog_lag: as for the planner of epochs.
         storage_options: how sources reach object stores.
-        function_metrics: is told what functions have measured.
     """
 
     plan: JobPlan
@@ -74,7 +73,6 @@ class JobServices:
     epoch_timeout_seconds: float
     backlog_lag: int | None
     storage_options: Mapping[str, str] = field(repr=False)
-    function_metrics: FunctionMetrics = field(default_factory=FunctionMetrics, repr=False)
 
     def now(self) -> int:
         """The clock's reading in milliseconds; never earlier than what a manifest knows."""
@@ -91,28 +89,38 @@ class JobExecution:
         job: what all executions share.
         sources: the sources, with their positions.
         commits: the second phase.
+        measured: what functions have measured in this run of the job.
 
     Attributes:
         job: as above.
         sources: as above.
         commits: as above.
+        measured: as above.
         is_checkpointing: whether the tasks of an epoch have done their part, and its manifest is not written yet.
     """
 
-    def __init__(self, job: JobServices, sources: tuple[SourceCoordinator, ...], commits: CommitCoordinator) -> None:
+    def __init__(
+        self,
+        job: JobServices,
+        sources: tuple[SourceCoordinator, ...],
+        commits: CommitCoordinator,
+        measured: FunctionMetrics,
+    ) -> None:
         self.sources = sources
         self.commits = commits
+        self.measured = measured
         self.is_checkpointing = False
         self.job = job
         self._planner = EpochPlanner(job.plan, sources, job.sizer, job.compaction, job.sinks, job.backlog_lag)
 
     @classmethod
-    def restore(cls, job: JobServices, transient: Sequence[PendingCommit]) -> Self:
+    def restore(cls, job: JobServices, transient: Sequence[PendingCommit], measured: FunctionMetrics) -> Self:
         """Everything as of the newest manifest.
 
         Args:
             job: what all executions share.
             transient: what the execution before had yet to commit and no manifest holds.
+            measured: what functions have measured before.
         """
         manifest = job.checkpoints.known()
         with ExitStack() as failed:
@@ -133,7 +141,7 @@ class JobExecution:
                 cancelled=job.cancelled,
             )
             failed.pop_all()
-            return cls(job, tuple(sources), commits)
+            return cls(job, tuple(sources), commits, measured)
 
     def start(self, *, recovers: bool) -> None:
         """Commit what is pending.
@@ -174,7 +182,7 @@ class JobExecution:
         read = records_read(job.plan, reports)
         manifest = self._checkpoint(planned, reports, read)
         done = time.monotonic()
-        job.function_metrics.epoch_completed(job.plan, reports, job.now())
+        self.measured = self.measured.after(job.plan, reports, job.now())
         self.commits.hold_back()
         waited = time.monotonic()
         job.sizer.observe(read, planned.seconds + waited - started)
@@ -189,6 +197,8 @@ class JobExecution:
             processing_time=manifest.processing_time,
             state_bytes=manifest.state_bytes or 0,
             counters=manifest.counters,
+            operator_counters=manifest.operator_counters,
+            measured=self.measured,
             pending=manifest.pending_by_sink(),
             event_time=self.event_time(manifest),
             sources=self._readings(planned, reports),

@@ -19,6 +19,7 @@ from headrace.jobmanager.commands.control import CommandQueue
 from headrace.jobmanager.commands.request_watch import RequestWatch
 from headrace.jobmanager.commands.rescaling import SlotWatcher
 from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
+from headrace.jobmanager.metrics import by_shown_name, counters_of
 from headrace.jobmanager.run_end import RunEnd
 from headrace.jobmanager.status import (
     CommitsAcknowledged,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.commands.savepoints import SavepointRequest
+    from headrace.jobmanager.metrics import MetricKey
     from headrace.jobmanager.planned_job import PlannedJob, Replan
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import JobSettings
@@ -118,17 +120,22 @@ class JobManager:
         """All that is known of this run."""
         return self._status.snapshot
 
-    def metrics(self) -> dict[str, float]:
-        """Counters, and where event time is, how far sources are behind, and what functions have measured."""
-        manifest, latest = self.manifest, self.status().latest
-        counters: dict[str, float] = {} if manifest is None else dict(manifest.counters)
-        if latest is None:
-            return counters
-        now = self._supervisor.services.now()
-        sources = (gauge for source in latest.sources for gauge in source.gauges(now))
-        of_event_time = {} if latest.event_time is None else latest.event_time.gauges()
-        measured = self._supervisor.services.function_metrics.gauges(now)
-        return {**counters, **measured, **dict(sources), **of_event_time}
+    def metrics(self) -> dict[MetricKey, float]:
+        """All that the job measures; counters are those of its newest manifest, which an earlier run may have left."""
+        latest = self.status().latest
+        rest = {} if latest is None else latest.metrics(self._supervisor.services.now())
+        return {**self._counters(), **rest}
+
+    def shown_metrics(self) -> dict[str, float]:
+        """The same under the names that programs see."""
+        return by_shown_name(self.metrics(), self.plan.shown_names())
+
+    def shown_counters(self) -> dict[str, int]:
+        """The counters alone."""
+        return by_shown_name(self._counters(), self.plan.shown_names())
+
+    def _counters(self) -> dict[MetricKey, int]:
+        return {} if self.manifest is None else counters_of(self.manifest)
 
     @property
     def manifest(self) -> Manifest | None:

@@ -15,8 +15,9 @@ from headrace.common.logs import get_logger
 from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
-    from headrace.checkpoint.manifest import Manifest
+    from headrace.checkpoint.manifest import Manifest, OperatorCounters
     from headrace.common.job_failure import JobFailure
+    from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
     from headrace.jobmanager.sources.progress import SourceProgress
     from headrace.jobmanager.watermark_progress import WatermarkProgress
     from headrace.plan.job_plan import JobPlan
@@ -98,12 +99,14 @@ class EpochStatistics:
         watermark: the lowest event time of all sources, in milliseconds.
         processing_time: the clock's reading, in milliseconds.
         state_bytes: bytes in all runs of the state.
-        counters: totals since the job's first start.
+        counters: totals of the job since its first start.
+        operator_counters: those of its operators, by uid, name and subtask.
         pending: by uid of the sink, of how many epochs the manifest has output to be committed, of earlier ones too;
             the epoch's own commits begin when it exists.
         waiting: seconds behind the checkpoint, for sinks that have yet to commit epochs before: they hold the job back.
         event_time: where event time is, split by split and operator by operator; None where nobody has looked.
         sources: how far each source is behind.
+        measured: what functions have measured in this run.
     """
 
     epoch: int
@@ -115,10 +118,12 @@ class EpochStatistics:
     processing_time: int
     state_bytes: int
     counters: Mapping[str, int] = field(default_factory=dict)
+    operator_counters: OperatorCounters = field(default_factory=dict, repr=False)
     pending: Mapping[str, int] = field(default_factory=dict)
     waiting: float = 0.0
     event_time: WatermarkProgress | None = field(default=None, repr=False)
     sources: tuple[SourceProgress, ...] = field(default=(), repr=False)
+    measured: FunctionMetrics | None = field(default=None, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -156,9 +161,16 @@ class EpochStatistics:
             return None
         return self.processing_time - self.watermark
 
+    def metrics(self, now: int) -> dict[MetricKey, float]:
+        """Where event time and sources are, and what functions have measured, at a reading of the job's clock."""
+        found: dict[MetricKey, float] = {} if self.measured is None else self.measured.values(now)
+        for source in self.sources:
+            found |= source.metrics(now)
+        return found if self.event_time is None else found | self.event_time.metrics()
+
     def summary(self) -> EpochStatistics:
         """The same without what only the newest epoch is asked for; it would keep plan and manifest in memory."""
-        return replace(self, counters={}, event_time=None, sources=())
+        return replace(self, counters={}, operator_counters={}, event_time=None, sources=(), measured=None)
 
 
 @dataclass(frozen=True, slots=True)

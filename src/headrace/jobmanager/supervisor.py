@@ -21,6 +21,7 @@ from headrace.jobmanager.epochs.size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
 from headrace.jobmanager.failover.handler import FailureHandler, FailureRules
 from headrace.jobmanager.failover.recorder import FailureRecorder
+from headrace.jobmanager.metrics import FunctionMetrics
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.sinks.job_sinks import JobSinks
 from headrace.jobmanager.status import JobRestart
@@ -96,6 +97,7 @@ class ExecutionSupervisor:
         )
         self.execution: JobExecution | None = None
         self._transient: list[PendingCommit] = []
+        self._measured = FunctionMetrics()
 
     def restored(self) -> Manifest | None:
         """The manifest that the job goes on from, if any.
@@ -148,7 +150,7 @@ class ExecutionSupervisor:
 
     def _begin_execution(self, *, recovers: bool) -> None:
         self._start_runtime()
-        self.execution = JobExecution.restore(self.services, self._transient)
+        self.execution = JobExecution.restore(self.services, self._transient, self._measured)
         self._transient = []
         self.execution.start(recovers=recovers)
 
@@ -195,7 +197,7 @@ class ExecutionSupervisor:
     def restart(self) -> None:
         """Abandon the execution, which may be ahead of the manifests, and begin another from the newest one."""
         if self.execution is not None:
-            self._transient = self.execution.abandon()
+            self._transient, self._measured = self.execution.abandon(), self.execution.measured
             self.execution = None
         self._transient += self.checkpoints.restart()
         self._begin_execution(recovers=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.manifest import OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.graph.specs import TimestampsSpec
+from headrace.jobmanager.metrics import MetricKey
 from headrace.metrics.own_names import ALIGNMENT_DRIFT, INPUT_WATERMARK, OUTPUT_WATERMARK, WATERMARK_LAG
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class SplitProgress:
         watermarks: by node id of the operators that make them.
         idle: those of these operators that do not wait for it.
         is_held_back: whether it waits for others that it is aligned with.
+        uid: the uid of its source.
     """
 
     source: str
@@ -34,6 +36,7 @@ class SplitProgress:
     watermarks: Mapping[int, int]
     idle: frozenset[int] = frozenset()
     is_held_back: bool = False
+    uid: str = ""
 
     @property
     def watermark(self) -> int:
@@ -71,26 +74,30 @@ class WatermarkProgress:
         counting = (split for split in self.splits if split.watermarks and not split.is_idle)
         return min(counting, key=lambda split: split.watermark, default=None)
 
-    def gauges(self) -> dict[str, int]:
-        """Milliseconds by name.
+    def metrics(self) -> dict[MetricKey, int]:
+        """Milliseconds by key: of each operator, of its subtasks behind a shuffle, and of each split of a source.
 
-        ``<operator>.currentInputWatermark`` and ``<operator>.currentOutputWatermark``: of the slowest subtask.
-        ``<operator>.watermarkLag``: how far the output is behind the job's clock, where there is a watermark.
-        ``<source>.<split>.currentWatermark``. ``<operator>.watermarkAlignmentDrift``: how far the fastest split is
-        ahead of the slowest one of its group.
+        ``currentInputWatermark`` and ``currentOutputWatermark``, of an operator those of its slowest subtask.
+        ``watermarkLag``: how far the output is behind the job's clock, where there is a watermark.
+        ``<split>.currentWatermark``. ``watermarkAlignmentDrift``: how far the fastest split is ahead of the slowest
+        one of its group.
         """
-        found: dict[str, int] = {}
-        names = self.plan.shown_names()
+        found: dict[MetricKey, int] = {}
         for planned, operator in self._operators():
-            name = names[planned.node.id]
-            found[f"{name}.{INPUT_WATERMARK}"] = operator.watermark
-            found[f"{name}.{OUTPUT_WATERMARK}"] = operator.output
-            if operator.output not in (MIN_WATERMARK, MAX_WATERMARK):
-                found[f"{name}.{WATERMARK_LAG}"] = self.manifest.processing_time - operator.output
+            found |= self._of(MetricKey(planned.uid, None, ""), operator)
+            if planned.stage:
+                for subtask, reached in self._of_subtasks(planned):
+                    found |= self._of(MetricKey(planned.uid, subtask, ""), reached)
         for split in self.splits:
             if split.watermarks:
-                found[f"{split.source}.{split.split_id}.currentWatermark"] = split.watermark
+                found[MetricKey(split.uid, None, f"{split.split_id}.currentWatermark")] = split.watermark
         return found | dict(self._drifts())
+
+    def _of(self, key: MetricKey, reached: OperatorProgress) -> dict[MetricKey, int]:
+        told = {INPUT_WATERMARK: reached.watermark, OUTPUT_WATERMARK: reached.output}
+        if reached.output not in (MIN_WATERMARK, MAX_WATERMARK):
+            told[WATERMARK_LAG] = self.manifest.processing_time - reached.output
+        return {key._replace(name=name): millis for name, millis in told.items()}
 
     def of_operator(self, uid: str) -> OperatorProgress | None:
         """The slowest subtask of an operator; None before it has begun, and for sources."""
@@ -134,18 +141,21 @@ class WatermarkProgress:
         return min(counting) if counting else max(split.watermarks[node] for split in splits)
 
     def _of_later_stage(self, planned: PlannedOperator) -> OperatorProgress | None:
-        if planned.stage >= len(self.manifest.stages):  # before the first epoch of a program that has changed
-            return None
-        partitions = self.manifest.stages[planned.stage].partitions
-        known = [reached for each in partitions if (reached := each.progress.get(planned.uid)) is not None]
+        known = [reached for _, reached in self._of_subtasks(planned)]
         if not known:
             return None
-        watermark = min(reached.watermark for reached in known)
-        return OperatorProgress(
-            watermark, watermark if planned.node.is_sink else min(reached.output for reached in known)
-        )
+        return OperatorProgress(min(each.watermark for each in known), min(each.output for each in known))
 
-    def _drifts(self) -> Iterator[tuple[str, int]]:
+    def _of_subtasks(self, planned: PlannedOperator) -> Iterator[tuple[int, OperatorProgress]]:
+        if planned.stage >= len(self.manifest.stages):  # before the first epoch of a program that has changed
+            return
+        for subtask, partition in enumerate(self.manifest.stages[planned.stage].partitions):
+            reached = partition.progress.get(planned.uid)
+            if reached is not None:
+                output = reached.watermark if planned.node.is_sink else reached.output
+                yield subtask, OperatorProgress(reached.watermark, output)
+
+    def _drifts(self) -> Iterator[tuple[MetricKey, int]]:
         groups: dict[str, dict[int, list[int]]] = {}
         for planned in self.plan.stages[0].operators:
             spec, node = planned.node.spec, planned.node.id
@@ -153,9 +163,8 @@ class WatermarkProgress:
                 counting = [s.watermarks[node] for s in self.splits if node in s.watermarks and node not in s.idle]
                 if counting:
                     groups.setdefault(spec.strategy.alignment.group, {})[node] = counting
-        names = self.plan.shown_names() if groups else {}
         for members in groups.values():
             slowest = min(map(min, members.values()))
             if slowest > MIN_WATERMARK:
                 for node, reached in members.items():
-                    yield f"{names[node]}.{ALIGNMENT_DRIFT}", max(reached) - slowest
+                    yield MetricKey(self.plan.operator(node).uid, None, ALIGNMENT_DRIFT), max(reached) - slowest

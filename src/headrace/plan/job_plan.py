@@ -211,11 +211,11 @@ class JobPlan:
         for stage in self.stages:
             yield from stage.operators
 
-    def shown_names(self) -> dict[int, str]:
-        """By node id, what displays and metrics call operators: by their names; of equal ones the uid is told too."""
+    def shown_names(self) -> dict[str, str]:
+        """By uid, what displays and metrics call operators: by their names; of equal ones the uid is told too."""
         shared = Counter(operator.node.name for operator in self.operators())
         return {
-            each.node.id: each.node.name if shared[each.node.name] == 1 else f"{each.node.name} ({each.uid})"
+            each.uid: each.node.name if shared[each.node.name] == 1 else f"{each.node.name} ({each.uid})"
             for each in self.operators()
         }
 

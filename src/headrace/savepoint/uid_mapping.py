@@ -111,6 +111,7 @@ class UidMapping:
             known,
             sources={self.of(uid): self._source(source) for uid, source in known.sources.items()},
             stages=tuple(map(self._stage, known.stages)),
+            operator_counters=self._keys(known.operator_counters),
         )
 
     def metadata(self, known: SavepointMetadata) -> SavepointMetadata:

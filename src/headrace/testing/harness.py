@@ -45,6 +45,7 @@ from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.epochs.size import EpochLimits
 from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
+from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.planned_job import PlannedJob
 from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
@@ -377,17 +378,18 @@ class JobHarness:
 
     def counters(self) -> dict[str, int]:
         """What the job has counted, ``numLateRecordsDropped`` say; what an operator has, as ``<name>.numRecordsIn``."""
-        return {} if self._manager.manifest is None else dict(self._manager.manifest.counters)
+        return self._manager.shown_counters()
 
     def metrics(self) -> dict[str, float]:
         """The same, and what ``JobClient.get_metrics()`` has besides: event time, sources, metrics of functions."""
-        return self._manager.metrics()
+        return self._manager.shown_metrics()
 
     def summary(self) -> str:
         """How far the job has come, in lines of text: clock, event time, what was counted, what has reached sinks."""
         told: dict[str, object] = {"processing time": self._clock.now()}
         if self._is_open:
-            gauges = self._manager.event_time().gauges()
+            progress = self._manager.event_time()
+            gauges = by_shown_name(progress.metrics(), progress.plan.shown_names())
             told |= {name: millis for name, millis in gauges.items() if millis != MIN_WATERMARK}
         told |= self.counters()
         for name in self._sinks:

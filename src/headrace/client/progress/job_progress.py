@@ -159,10 +159,11 @@ class JobProgress:
     @property
     def late_text(self) -> str:
         """How many late records were dropped, and by which operators where there are several that did."""
-        counters = {} if self.latest is None else self.latest.counters
-        suffix = f".{LATE_DROPPED}"
-        by = {name.removesuffix(suffix): late for name, late in counters.items() if name.endswith(suffix) and late}
-        told = ", ".join(f"{name} {wording.number(late)}" for name, late in by.items()) if len(by) > 1 else ""
+        counters = {} if self.latest is None else self.latest.operator_counters
+        names = {} if self.job.plan is None else self.job.plan.shown_names()
+        late = {uid: sum(by_name.get(LATE_DROPPED, ())) for uid, by_name in counters.items()}
+        by = [f"{names.get(uid, uid)} {wording.number(number)}" for uid, number in late.items() if number]
+        told = ", ".join(by) if len(by) > 1 else ""
         return f"{wording.number(self.late_records)} ({told})" if told else wording.number(self.late_records)
 
     @property

@@ -14,9 +14,7 @@ from headrace.checkpoint.manifest import (
     SourceSnapshot,
     StageSnapshot,
 )
-from headrace.jobmanager.function_metrics import measured_by
-from headrace.metrics.measurements import EVENTS
-from headrace.metrics.own_names import RECORDS_IN
+from headrace.jobmanager.metrics import next_operator_counters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +62,8 @@ def next_manifest(
         pending=sinks.commits,
         in_progress=sinks.in_progress,
         finished=context.is_last,
-        counters=_counters(manifest.counters, plan, reports, read),
+        counters=_counters(manifest.counters, reports, read),
+        operator_counters=next_operator_counters(manifest.operator_counters, plan, reports),
         state_bytes=sum(report.state.size for report in reports),
     )
 
@@ -84,22 +83,13 @@ def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> Stage
     return StageSnapshot(operators, tuple(partitions))
 
 
-def _counters(totals: Mapping[str, int], plan: JobPlan, reports: Sequence[TaskReport], read: int) -> dict[str, int]:
-    """Totals over the job's life: all operators together, and each by its name."""
+def _counters(totals: Mapping[str, int], reports: Sequence[TaskReport], read: int) -> dict[str, int]:
+    """Totals of the job: what its own counters have come to in all operators together."""
     counters = Counter(totals)
     counters["numRecordsRead"] += read
     counters["numEpochs"] += 1
-    names = plan.shown_names()
     for report in reports:
-        for node, records in report.records.items():
-            counters[f"{names[node]}.{RECORDS_IN}"] += records
-        for node, counts in report.counters.items():
+        for counts in report.counters.values():
             for name, amount in counts.items():
                 counters[name] += amount
-                counters[f"{names[node]}.{name}"] += amount
-    for operator, _, measured in measured_by(plan, reports):
-        for name, amount in measured.counters.items():
-            counters[f"{operator}.{name}"] += amount
-        for name, (events, _) in measured.meters.items():
-            counters[f"{operator}.{name}{EVENTS}"] += events
     return dict(counters)

@@ -16,6 +16,7 @@ from headrace.common.errors import JobExecutionError
 
 if TYPE_CHECKING:
     from headrace.jobmanager.commands.savepoints import SavepointRequest
+    from headrace.jobmanager.metrics import MetricKey
     from headrace.jobmanager.status import JobSnapshot
 
 T = TypeVar("T")
@@ -31,8 +32,8 @@ class JobControl(Protocol):
     def status(self) -> JobSnapshot:
         """The newest snapshot; it is there before the job starts, and stays after its end."""
 
-    def metrics(self) -> dict[str, float]:
-        """Counters, and where event time and sources are, as of the last epoch."""
+    def metrics(self) -> dict[MetricKey, float]:
+        """All that the job measures, of operators and of their subtasks, as of the last epoch."""
 
     def take_savepoint(
         self, wanted: SavepointRequest, *, stops: bool = False, drains: bool = False

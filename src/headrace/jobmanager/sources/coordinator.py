@@ -54,7 +54,7 @@ class SourceCoordinator:
         assert isinstance(planned.node.spec, SourceSpec)
         self.planned = planned
         self._source = planned.node.spec.source
-        self._name = plan.shown_names()[planned.node.id]
+        self._name = plan.shown_names()[planned.uid]
         self._identity = identity_of(self._source)
         self._timestamps = timestamps_operators(plan, planned)
         timeouts = ((node, strategy.idle_timeout) for node, strategy in self._timestamps.items())
@@ -148,7 +148,8 @@ class SourceCoordinator:
         """How far each split has come."""
         for split in self.unfinished():
             watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self._timestamps}
-            yield SplitProgress(self._name, split.split_id, watermarks, split.idle, is_held_back=split.is_held_back)
+            idle, held_back = split.idle, split.is_held_back
+            yield SplitProgress(self._name, split.split_id, watermarks, idle, held_back, self.planned.uid)
 
     def has_read(
         self, plans: Iterable[SplitPlan], reports: Iterable[TaskReport], fetched_at: int, emitted_at: int
@@ -178,6 +179,7 @@ class SourceCoordinator:
             self.is_processing_backlog(now, backlog_lag),
             self._history.last,
             self._enumerator.gauges(),
+            self.planned.uid,
         )
 
     def is_processing_backlog(self, now: int, backlog_lag: int | None) -> bool:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.connectors.source import Pending
+from headrace.jobmanager.metrics import MetricKey
 from headrace.metrics.own_names import WATERMARK_LAG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
 _NO_TIMES = (MIN_WATERMARK, MAX_WATERMARK)
 
@@ -48,6 +49,7 @@ class SourceProgress:
         is_processing_backlog: whether it reads what is history, so that epochs may be longer.
         last: the last epoch in which there were records; None as long as there was none in this run.
         more: what else the source tells, by name.
+        uid: its uid.
     """
 
     name: str
@@ -57,14 +59,14 @@ class SourceProgress:
     is_processing_backlog: bool = False
     last: LastRead | None = None
     more: Mapping[str, int] = field(default_factory=dict)
+    uid: str = ""
 
-    def gauges(self, now: int) -> Iterator[tuple[str, int]]:
-        """Records, bytes and milliseconds by name, as of a reading of the job's clock; none of what is not known.
+    def metrics(self, now: int) -> dict[MetricKey, float]:
+        """Records, bytes and milliseconds, as of a reading of the job's clock; none of what is not known.
 
-        ``<source>.pendingRecords`` and ``.pendingBytes``; ``.currentFetchEventTimeLag`` and
-        ``.currentEmitEventTimeLag``: how far the timestamps of the last records were behind the clock when the epoch
-        that read them began, and when it was complete; ``.watermarkLag``; ``.sourceIdleTime``; and
-        ``.isProcessingBacklog``, 1 or 0; and what else the source tells.
+        ``pendingRecords`` and ``pendingBytes``; ``currentFetchEventTimeLag`` and ``currentEmitEventTimeLag``: how far
+        the timestamps of the last records were behind the clock when the epoch that read them began, and when it was
+        complete; ``watermarkLag``; ``sourceIdleTime``; ``isProcessingBacklog``, 1 or 0; and what else the source tells.
         """
         fetch, emit = (None, None) if self.last is None else self.last.lags()
         found = {
@@ -77,7 +79,7 @@ class SourceProgress:
             "isProcessingBacklog": int(self.is_processing_backlog),
             **self.more,
         }
-        return ((f"{self.name}.{name}", value) for name, value in found.items() if value is not None)
+        return {MetricKey(self.uid, None, name): value for name, value in found.items() if value is not None}
 
 
 class ReadingHistory:

@@ -1,4 +1,4 @@
-"""Rates of events, over the time that a meter asks for."""
+"""Metrics by operator, subtask and name: rates over the time that a meter asks for, totals, and shown names."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.function_metrics import PARTS, Rate
+from headrace.checkpoint.manifest import Manifest
+from headrace.jobmanager.metrics import PARTS, MetricKey, Rate, by_shown_name, counters_of
 
 SPAN = 60_000
 
 
 def rate_of(events: list[tuple[int, int]]) -> Rate:
-    rate = Rate()
-    rate.millis = SPAN
+    rate = Rate(SPAN)
     for now, count in events:
-        rate.add(now, count)
+        rate = rate.after(now, count)
     return rate
 
 
 def test_what_is_kept_does_not_grow_while_nobody_asks() -> None:
     """Ten epochs a second, each with four tasks, for an hour."""
     rate = rate_of([(epoch * 100, 5) for epoch in range(36_000) for _ in range(4)])
-    assert len(rate) == SPAN / 100
+    assert len(rate.events) == SPAN / 100
     assert rate.per_second(36_000 * 100 - 1) == 200
 
 
@@ -39,9 +39,25 @@ def test_a_rate_is_exact_up_to_a_part_of_the_time(steps: list[tuple[int, int]], 
     told = rate.per_second(now) * SPAN / 1000 - surely
     assert sum(count for count in in_doubt if count < 0) - 1e-6 <= told
     assert told <= sum(count for count in in_doubt if count > 0) + 1e-6
-    assert len(rate) <= PARTS + 1
+    assert len(rate.events) <= PARTS + 1
 
 
 @pytest.mark.parametrize("ago", [SPAN, SPAN + 1])
 def test_what_is_past_has_no_rate(ago: int) -> None:
     assert rate_of([(1000, 7)]).per_second(1000 + ago) == 0
+
+
+def test_totals_are_told_for_the_job_for_operators_and_for_subtasks() -> None:
+    counters = {"left": {"numRecordsIn": (3, 0, 4)}, "gone": {"numRecordsIn": (1,)}}
+    manifest = Manifest(1, 0, "id", "job", 128, 0, counters={"numEpochs": 2}, operator_counters=counters)
+    found = counters_of(manifest)
+    assert found[MetricKey("", None, "numEpochs")] == 2
+    assert found[MetricKey("left", None, "numRecordsIn")] == 7
+    assert [found[MetricKey("left", subtask, "numRecordsIn")] for subtask in range(3)] == [3, 0, 4]
+    shown = by_shown_name(found, {"left": "Map (left)"})
+    assert shown == {"numEpochs": 2, "Map (left).numRecordsIn": 7, "gone.numRecordsIn": 1}
+
+
+def test_what_only_subtasks_have_is_shown_with_their_number() -> None:
+    told = {MetricKey("parse", 0, "longest"): 3.0, MetricKey("parse", 1, "longest"): 5.0}
+    assert by_shown_name(told, {}) == {"parse.0.longest": 3.0, "parse.1.longest": 5.0}
