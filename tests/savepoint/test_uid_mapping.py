@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import ConfigurationError, StateMigrationError
+from headrace.jobmanager.metrics import MetricKey
 from headrace.savepoint.metadata import METADATA
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -53,6 +54,7 @@ def test_state_timers_and_positions_move_along(taken: tuple[Place, str], place: 
     client.stop_with_savepoint(True).result(DEADLINE)
     moved = [line for line in ENDS if not line.startswith("k3 ")]
     assert sorted(place.lines("out-new")) == sorted([*moved, "k3 103", "k3 ends with 103 at 10003"])
+    assert client._manager.metrics()[MetricKey("sums", None, "numRecordsIn")] == 21, "counters move along, too"
 
 
 @pytest.mark.parametrize("kind", KINDS)
