@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from tests.docs.documents import ROOT
@@ -26,9 +27,16 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in (SOURCE / "headrace").rglob("*.py")}
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(node: ast.AST, *, with_annotations: bool) -> Iterator[str]:
     """What a module imports, when it is loaded or later."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not with_annotations:
             continue
         if isinstance(child, ast.Import):
@@ -43,8 +51,7 @@ def imports(node: ast.AST, *, with_annotations: bool) -> Iterator[str]:
 def circles(*, with_annotations: bool) -> list[set[str]]:
     """Sets of modules each of which leads to all the others."""
     graph = {
-        name: set(imports(ast.parse(path.read_text()), with_annotations=with_annotations)) - {name}
-        for name, path in MODULES.items()
+        name: set(imports(tree_of(path), with_annotations=with_annotations)) - {name} for name, path in MODULES.items()
     }
     reached = {name: reachable(name, graph) for name in graph}
     found = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
