@@ -31,18 +31,44 @@ def double(value):
 
 settings = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
 EXTRA
-env = StreamExecutionEnvironment.get_execution_environment(settings)
-env.from_sequence(1, 3).map(double).print()
-env.execute("doubling")
+
+def run():
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
+    env.from_sequence(1, 3).map(double).print()
+    env.execute("doubling")
+
+run()
+"""
+
+UNWANTED = """
+import sys
+
+settings.set("headrace.progress", "false")
+print("-- next", file=sys.stderr, flush=True)
+run()
+settings = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
+sys.ps1 = ">>> "  # an interactive session: its prompt and a panel do not go together
+print("-- next", file=sys.stderr, flush=True)
+run()
+"""
+
+WANTED = """
+import sys
+
+settings.set("headrace.progress", "true")
+print("-- next", file=sys.stderr, flush=True)
+run()
 """
 
 
-def run_on_a_terminal(tmp_path: Path, extra: str = "", *, has_terminal: bool = True, **more: str) -> tuple[str, str]:
+def run_on_a_terminal(
+    tmp_path: Path, extra: str = "", *, has_terminal: bool = True, behind: str = ""
+) -> tuple[str, str]:
     """What a program prints: to its standard output, a pipe, and to its standard error, a terminal."""
     path = tmp_path / "job.py"
-    path.write_text(PROGRAM.replace("EXTRA", extra))
+    path.write_text(PROGRAM.replace("EXTRA", extra) + behind)
     leader, follower = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parent.parent), "TERM": "xterm", **more}
+    environment = {**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parent.parent), "TERM": "xterm"}
     stderr = follower if has_terminal else subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, path], stdout=subprocess.PIPE, stderr=stderr, text=True, env=environment
@@ -54,22 +80,30 @@ def run_on_a_terminal(tmp_path: Path, extra: str = "", *, has_terminal: bool = T
                 said += os.read(leader, 4096)
             except OSError:  # the program has closed its end
                 break
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=240)
     os.close(leader)
     return out, said.decode() if has_terminal else err
 
 
 def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
-    out, err = run_on_a_terminal(tmp_path)
-    assert out.splitlines() == ["2", "4", "6"]
-    assert "job 'doubling' starts afresh" in err
-    assert "job 'doubling' ended at epoch 1: 3 records in" in err
-    assert "\x1b[?25h" in err  # the cursor that the panel has hidden is there again
-    assert err.rindex("\x1b[?25h") > err.rindex("\x1b[?25l")
+    """But not to who does not want it: not even the cursor is hidden then."""
+    out, err = run_on_a_terminal(tmp_path, behind=UNWANTED)
+    assert out.splitlines() == ["2", "4", "6"] * 3
+    shown, unwanted, interactive = err.split("-- next\r\n")
+    assert "job 'doubling' starts afresh" in shown
+    assert "job 'doubling' ended at epoch 1: 3 records in" in shown
+    assert "\x1b[?25h" in shown  # the cursor that the panel has hidden is there again
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+    assert (unwanted, interactive) == ("", "")
 
 
 def test_nothing_is_shown_without_one(tmp_path: Path) -> None:
-    assert run_on_a_terminal(tmp_path, has_terminal=False) == ("2\n4\n6\n", "")
+    """Unless it is asked for: in lines then."""
+    out, err = run_on_a_terminal(tmp_path, has_terminal=False, behind=WANTED)
+    assert out == "2\n4\n6\n" * 2
+    silent, asked_for = err.split("-- next\n")
+    assert silent == ""
+    assert asked_for.startswith("job 'doubling' starts afresh")
 
 
 def test_nothing_is_shown_where_the_standard_error_is_an_object_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,22 +113,6 @@ def test_nothing_is_shown_where_the_standard_error_is_an_object_of_the_program(m
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     assert list(env.from_collection([1]).execute_and_collect()) == [1]
     assert written == []
-
-
-def test_it_is_shown_in_lines_where_that_is_asked_for(tmp_path: Path) -> None:
-    _, err = run_on_a_terminal(tmp_path, 'settings.set("headrace.progress", "true")', has_terminal=False)
-    assert err.startswith("job 'doubling' starts afresh")
-
-
-@pytest.mark.parametrize(
-    "extra",
-    [
-        'settings.set("headrace.progress", "false")',
-        'import sys; sys.ps1 = ">>> "  # an interactive session: its prompt and a panel do not go together',
-    ],
-)
-def test_who_does_not_want_it_gets_none(extra: str, tmp_path: Path) -> None:
-    assert run_on_a_terminal(tmp_path, extra) == ("2\n4\n6\n", "")
 
 
 def test_a_job_that_fails_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
