@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pydoc
+import re
 import shutil
 import subprocess
 import sys
@@ -39,32 +40,31 @@ def wheel(folder: Path, name: str, number: str, tag: str = "py3-none-any") -> No
 
 
 @pytest.fixture
-def whole_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder from which pip takes all packages; what headrace needs is there, in the versions of this Python."""
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder from which pip takes all packages; what headrace needs is there, in the versions of this Python.
+
+    Of an archive only the outermost modules are compiled, for all of headrace takes seconds.
+    """
     folder = tmp_path / "index"
     folder.mkdir()
     for name in NEEDED:
         wheel(folder, name, version(name))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setattr("headrace.client.packaging.compileall.compile_dir", partial(compile_dir, maxlevels=0))
     return folder
 
 
 @pytest.fixture
-def index(whole_index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Such a folder; of an archive only the outermost modules are compiled, for all of headrace takes seconds."""
-    monkeypatch.setattr("headrace.client.packaging.compileall.compile_dir", partial(compile_dir, maxlevels=0))
-    return whole_index
-
-
-@pytest.fixture
 def unzipped_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same, whose wheels are unzipped: pip takes seconds, and does nothing else with them."""
+    """The same, whose wheels are unzipped if they are asked for: pip takes seconds, and does nothing else with them."""
 
     def install(listing: str, packages: Path, *_: object) -> None:
+        wanted = {re.split(r"\W", line)[0] for line in Path(listing).read_text().splitlines()}
         for path in index.glob("*.whl"):
-            with zipfile.ZipFile(path) as file:
-                file.extractall(packages)
+            if path.name.partition("-")[0] in wanted:
+                with zipfile.ZipFile(path) as file:
+                    file.extractall(packages)
 
     monkeypatch.setattr("headrace.client.packaging.install", install)
     return index
@@ -103,7 +103,7 @@ def test_what_is_in_it(index: Path, job: Path, tmp_path: Path) -> None:
     assert [path.name for path in made.path.parent.iterdir()] == ["rates.zip"]
 
 
-def test_a_python_without_packages_imports_from_it(whole_index: Path, job: Path, tmp_path: Path) -> None:
+def test_a_python_without_packages_imports_from_it(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
     made = package_job(job, tmp_path / "rates.zip")
     folder = tmp_path / "unpacked"
     with zipfile.ZipFile(made.path) as file:
@@ -153,8 +153,9 @@ def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(unzipped_index
     assert package_job(job, archive).size == first
     assert "rates.zip" not in names(archive)
     below = job / "tables" / "rates.zip"
-    first = package_job(job, below).size
-    assert package_job(job, below).size == first
+    for _ in range(2):
+        package_job(job, below)
+        assert names(below) == names(archive) | {"rates.zip"}
 
 
 def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
@@ -166,8 +167,8 @@ def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
     assert not (folder / "nothing.zip").exists()
 
 
-def test_an_extra_brings_its_packages(index: Path, job: Path, tmp_path: Path) -> None:
-    wheel(index, "obstore", version("obstore"))
+def test_an_extra_brings_its_packages(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
+    wheel(unzipped_index, "obstore", version("obstore"))
     assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)
     (job / "requirements.txt").write_text("headrace[spark, cloud]>=0.1\n")
     assert "obstore.py" in names(package_job(job, tmp_path / "two.zip").path)
