@@ -10,7 +10,7 @@ import pytest
 from headrace.common.errors import HeadraceError
 from headrace.jobmanager.sinks import commits
 from headrace.storage import posix_output
-from tests.reliability.support.file_sinks import KINDS, Kind
+from tests.reliability.support.file_sinks import KINDS, KINDS_AND_MARKS, Kind
 from tests.reliability.support.full_disk import FullDisk
 from tests.reliability.support.outputs import hidden_files
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
@@ -18,13 +18,13 @@ from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
 NO_RESTARTS = {"restart-strategy.type": "none"}
 
 
-@pytest.fixture(params=KINDS, ids=str)
+@pytest.fixture(params=KINDS_AND_MARKS, ids=str)
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found
 
 
-@pytest.mark.parametrize("room", [100, 3_000, 6_000])
+@pytest.mark.parametrize("room", [100, 3_000, pytest.param(6_000, marks=pytest.mark.slow)])
 def test_the_disk_of_a_sink_is_full(kind: Kind, room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     output = tmp_path / "output"
     disk = FullDisk(lambda path: path.startswith(str(output)), room)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from headrace.common import Encoder
 from headrace.connectors.file_system import FileSink
@@ -125,6 +126,11 @@ KINDS = [
     Kind("parquet-bulk", _bulk(ParquetBulkWriters.for_row_type(RECORD), ".parquet"), _read_parquet),
     Kind("parquet-rolled-and-joined", _joined(ParquetBulkWriters.for_row_type(RECORD)), _read_parquet),
 ]
+
+
+_LIKE_OTHERS = ("text-rolled-by-size", "json-a-file-an-epoch", "csv-bulk")
+KINDS_AND_MARKS = [pytest.param(kind, marks=[pytest.mark.slow] * (kind.name in _LIKE_OTHERS)) for kind in KINDS]
+"""Those are slow that differ from another one by the format alone."""
 
 
 def by_name(name: str) -> Kind:
