@@ -28,7 +28,7 @@ def in_any_order(records: list[dict[str, Any]]) -> list[list[tuple[str, Any]]]:
 @pytest.mark.parametrize(
     ("bound", "options"),
     [
-        pytest.param(60, LOCAL, id="nothing-late"),
+        pytest.param(60, LOCAL, id="nothing-late", marks=pytest.mark.slow),
         pytest.param(10, LOCAL, id="late-data"),
         pytest.param(10, SPARK, id="late-data-on-spark", marks=[pytest.mark.spark, pytest.mark.slow]),
     ],
