@@ -21,12 +21,12 @@ from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
@@ -155,11 +155,9 @@ def rows_one_by_one(case: Case) -> None:
     given = KeyedBatch.of(Batch.of_rows(case.type, rows, batch.timestamps, batch.watermarks), batch.keys)
 
     def epoch() -> None:
-        minutes = TumblingEventTimeWindows.of(60_000)
-        layout = GeneralWindowLayout(
-            minutes, EventTimeTrigger.create(), case.type, case.type, reduce_function=lambda a, b: b
-        )
-        operator = case.opened(WindowOperator(layout))
+        minutes = WindowDefinition(TumblingEventTimeWindows.of(60_000), EventTimeTrigger.create())
+        functions = WindowFunctions(reduce_function=lambda a, b: b)
+        operator = case.opened(WindowOperator(minutes, functions, case.type, case.type, {}))
         operator.begin_epoch(EpochScope(0, 0))
         operator.process(0, given)
         operator.advance_watermark(10**6)

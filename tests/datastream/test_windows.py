@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from headrace.datastream.window import (
 )
 from headrace.expressions import coalesce, col
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 ROW = Types.ROW_NAMED(["card", "amount"], [Types.STRING(), Types.LONG()])
 SECOND = TumblingEventTimeWindows.of(Time.seconds(1))
+SECONDS = WindowDefinition(SECOND, EventTimeTrigger())
 LATE = OutputTag("late")
 
 
@@ -90,7 +93,7 @@ def test_what_is_shown_of_windows(env: StreamExecutionEnvironment) -> None:
 def test_built_in_aggregates(windows: WindowedStream, graph: StreamGraph) -> None:
     aggregates = count(), sum("amount").alias("total"), avg("amount")
     stream = windows.aggregate(*aggregates)
-    assert graph[1].spec == AggregatedWindowSpec(SECOND, EventTimeTrigger(), aggregates)
+    assert graph[1].spec == AggregatedWindowSpec(SECONDS, aggregates)
     assert graph[1].name == "Window"
     assert stream.get_type() == graph[1].type_of(None)
     assert stream.get_type() == Types.ROW_NAMED(
@@ -183,9 +186,7 @@ def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:
     assert windows.allowed_lateness(2000) is windows
     windows.side_output_late_data(LATE)
     stream = windows.aggregate(count())
-    assert graph[1].spec == AggregatedWindowSpec(
-        SECOND, EventTimeTrigger(), (count(),), allowed_lateness=2000, late_tag=LATE
-    )
+    assert graph[1].spec == AggregatedWindowSpec(replace(SECONDS, allowed_lateness=2000, late_tag=LATE), (count(),))
     assert stream.get_side_output(OutputTag("late")).get_type() == ROW
     assert graph[1].outputs.side_types == {"late": ROW}
     with pytest.raises(InvalidProgramError, match="never writes to the side output 'other'"):
@@ -195,7 +196,7 @@ def test_late_records(windows: WindowedStream, graph: StreamGraph) -> None:
 @pytest.mark.parametrize("lateness", [Time.seconds(2), Duration.of_seconds(2), timedelta(seconds=2)])
 def test_lateness_may_be_a_duration(windows: WindowedStream, graph: StreamGraph, lateness: Any) -> None:
     windows.allowed_lateness(lateness).process(Describe())
-    assert graph[1].spec.allowed_lateness == 2000  # type: ignore[attr-defined]
+    assert graph[1].spec.definition.allowed_lateness == 2000  # type: ignore[attr-defined]
 
 
 def test_late_records_are_of_the_type_of_the_records(windows: WindowedStream) -> None:
@@ -240,7 +241,7 @@ def test_process(windows: WindowedStream, graph: StreamGraph) -> None:
     stream = windows.allowed_lateness(5).side_output_late_data(LATE).process(function)
     assert stream.get_type() == Types.STRING()
     assert graph[1].spec == RowWindowSpec(
-        SECOND, EventTimeTrigger(), Types.STRING(), window_function=function, allowed_lateness=5, late_tag=LATE
+        replace(SECONDS, allowed_lateness=5, late_tag=LATE), Types.STRING(), WindowFunctions(window_function=function)
     )
     assert windows.process(function, Types.CHAR()).get_type() == Types.CHAR()
 
@@ -254,21 +255,21 @@ def test_window_functions_have_side_outputs(windows: WindowedStream) -> None:
 def test_apply(windows: WindowedStream, graph: StreamGraph, function: Any) -> None:
     found = windows.apply(function).get_type()
     assert found == (Types.LONG() if isinstance(function, Size) else Types.PICKLED_BYTE_ARRAY())
-    assert graph[1].spec == RowWindowSpec(SECOND, EventTimeTrigger(), found, window_function=function)
+    assert graph[1].spec == RowWindowSpec(SECONDS, found, WindowFunctions(window_function=function))
     assert windows.apply(function, Types.INT()).get_type() == Types.INT()
 
 
 @pytest.mark.parametrize("function", [Larger(), max])
 def test_reduce(windows: WindowedStream, graph: StreamGraph, function: Any) -> None:
     assert windows.reduce(function).get_type() == ROW
-    assert graph[1].spec == RowWindowSpec(SECOND, EventTimeTrigger(), ROW, reduce_function=function)
+    assert graph[1].spec == RowWindowSpec(SECONDS, ROW, WindowFunctions(function))
 
 
 def test_reduce_with_a_window_function(windows: WindowedStream, graph: StreamGraph) -> None:
     describe = Describe()
     assert windows.reduce(max, describe).get_type() == Types.STRING()
     assert graph[1].spec == RowWindowSpec(
-        SECOND, EventTimeTrigger(), Types.STRING(), reduce_function=max, window_function=describe
+        SECONDS, Types.STRING(), WindowFunctions(reduce_function=max, window_function=describe)
     )
     assert windows.reduce(max, describe, Types.CHAR()).get_type() == Types.CHAR()
     assert windows.reduce(max, output_type=Types.INT()).get_type() == Types.INT()
@@ -277,7 +278,7 @@ def test_reduce_with_a_window_function(windows: WindowedStream, graph: StreamGra
 def test_aggregate_function(windows: WindowedStream, graph: StreamGraph) -> None:
     average = Average()
     assert windows.aggregate(average).get_type() == Types.DOUBLE()
-    assert graph[1].spec == RowWindowSpec(SECOND, EventTimeTrigger(), Types.DOUBLE(), aggregate_function=average)
+    assert graph[1].spec == RowWindowSpec(SECONDS, Types.DOUBLE(), WindowFunctions(aggregate_function=average))
 
 
 def test_aggregate_function_with_everything(windows: WindowedStream, graph: StreamGraph) -> None:
@@ -289,12 +290,9 @@ def test_aggregate_function_with_everything(windows: WindowedStream, graph: Stre
     )
     assert graph[1].spec == graph[2].spec
     assert graph[1].spec == RowWindowSpec(
-        SECOND,
-        EventTimeTrigger(),
+        SECONDS,
         Types.CHAR(),
-        aggregate_function=average,
-        window_function=describe,
-        accumulator_type=accumulators,
+        WindowFunctions(aggregate_function=average, window_function=describe, accumulator_type=accumulators),
     )
     assert by_position.get_type() == by_name.get_type() == Types.CHAR()
     assert windows.aggregate(average, describe).get_type() == Types.STRING()
@@ -364,7 +362,9 @@ def test_what_a_windowed_stream_knows(windows: WindowedStream, env: StreamExecut
 def test_built_in_aggregates_take_any_windows(keyed: KeyedStream, graph: StreamGraph) -> None:
     windows = keyed.window(SECOND).trigger(CountTrigger.of(1)).evictor(CountEvictor.of(1))
     windows.aggregate(count())
-    assert graph[1].spec == AggregatedWindowSpec(SECOND, CountTrigger.of(1), (count(),), CountEvictor.of(1))
+    assert graph[1].spec == AggregatedWindowSpec(
+        WindowDefinition(SECOND, CountTrigger.of(1), CountEvictor.of(1)), (count(),)
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.task import operator_table
 from tests.docs.documents import DOCS, example
 
 GUIDE = DOCS / "writing-an-operator.md"
@@ -21,7 +20,6 @@ GUIDE = DOCS / "writing-an-operator.md"
 @pytest.fixture
 def guide(monkeypatch: pytest.MonkeyPatch) -> Callable[..., ModuleType]:
     """Makes a module of some of the guide's code; the harness pickles what is in it."""
-    monkeypatch.setattr(operator_table, "_MAKERS", dict(operator_table._MAKERS))
 
     def module_of(*examples: str) -> ModuleType:
         module = ModuleType("operator_guide")

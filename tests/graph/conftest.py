@@ -17,15 +17,17 @@ from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.process_specs import KeyedProcessSpec
-from headrace.graph.specs import InputKind, PassingSpec
+from headrace.graph.specs import InputKind, OperatorParameters, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
+from headrace.operators.base import Operator
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ class TwoInputs(PassingSpec):
     """Any records on two inputs."""
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        raise NotImplementedError("the graph does not run")
 
 
 def keyed_by(source: int, field: str, **more: Any) -> Edge:
@@ -65,7 +70,8 @@ def payments() -> StreamGraph:
     graph.update(rule, uid="card-rule")
     minutes = TumblingEventTimeWindows.of(Time.minutes(1))
     aggregates = (count(), first("amount"))
-    spec = AggregatedWindowSpec(minutes, EventTimeTrigger(), aggregates, late_tag=OutputTag("late"))
+    definition = WindowDefinition(minutes, EventTimeTrigger(), late_tag=OutputTag("late"))
+    spec = AggregatedWindowSpec(definition, aggregates)
     window = graph.add(spec, "Totals", (keyed_by(timed, "merchant"),), parallelism=1).id
     add_sink(graph, "Sink: alerts", Edge(rule))
     add_sink(graph, "Sink: totals", Edge(window))

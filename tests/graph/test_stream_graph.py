@@ -19,12 +19,14 @@ from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge, Node, OutputSchema
 from headrace.graph.partitioning import HASH
 from headrace.graph.process_specs import KeyedProcessSpec, ProcessSpec
-from headrace.graph.specs import InputKind, InputSchema, PassingSpec
+from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, PassingSpec
 from headrace.graph.stream_graph import StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
+from headrace.operators.base import Operator
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from tests.graph.conftest import PAYMENT, add_source, keyed_by
 
@@ -37,6 +39,9 @@ class KeyedPair(PassingSpec):
 
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        raise NotImplementedError("the graph does not run")
+
 
 @dataclass(frozen=True, slots=True)
 class Counted(PassingSpec):
@@ -47,6 +52,9 @@ class Counted(PassingSpec):
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         self.asked.append(inputs[0].record_type)
         return inputs[0].record_type
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        raise NotImplementedError("the graph does not run")
 
 
 def types_of(graph: StreamGraph) -> dict[str, object]:
@@ -198,7 +206,9 @@ def test_records_that_an_operator_has_no_use_for_are_told_with_the_line() -> Non
     source = add_source(graph, "source")
     with pytest.raises(InvalidTypeError, match=r"(?s)card.*\n  at .*test_stream_graph\.py:\d+ in test_records"):
         graph.add(
-            AggregatedWindowSpec(MINUTES, EventTimeTrigger(), (sum_of("card"),)), "sums", (keyed_by(source, "card"),)
+            AggregatedWindowSpec(WindowDefinition(MINUTES, EventTimeTrigger()), (sum_of("card"),)),
+            "sums",
+            (keyed_by(source, "card"),),
         )
 
 
@@ -207,7 +217,7 @@ def test_tags_are_side_outputs_beside_those_that_the_operator_has() -> None:
     source = add_source(graph, "source")
     late = OutputTag("late")
     window = graph.add(
-        AggregatedWindowSpec(MINUTES, EventTimeTrigger(), (sum_of("amount"),), late_tag=late),
+        AggregatedWindowSpec(WindowDefinition(MINUTES, EventTimeTrigger(), late_tag=late), (sum_of("amount"),)),
         "w",
         (keyed_by(source, "card"),),
     )

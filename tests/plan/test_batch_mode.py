@@ -78,19 +78,19 @@ def test_triggers_that_only_show_windows_early_give_way(
     windows: WindowedStream, trigger: Trigger[Any, Any], in_batch_mode: Trigger[Any, Any]
 ) -> None:
     windows.trigger(trigger).reduce(lambda a, b: a).sink_to(CollectSink(list))
-    spec = spec_of(plan(windows), RowWindowSpec)
-    assert (spec.trigger, spec.allowed_lateness, spec.late_tag) == (in_batch_mode, 0, None)
+    kept = spec_of(plan(windows), RowWindowSpec).definition
+    assert (kept.trigger, kept.allowed_lateness, kept.late_tag) == (in_batch_mode, 0, None)
 
 
 def test_aggregates_are_split_in_two_whatever_is_said_of_late_records(windows: WindowedStream) -> None:
     windows.aggregate(count()).sink_to(CollectSink(list))
-    spec = spec_of(plan(windows), GlobalWindowSpec).window.asked
-    assert (spec.allowed_lateness, spec.late_tag) == (0, None)
+    kept = spec_of(plan(windows), GlobalWindowSpec).window.definition
+    assert (kept.allowed_lateness, kept.late_tag) == (0, None)
 
 
 def test_a_side_output_of_late_records_that_is_read_stays(windows: WindowedStream) -> None:
     counts = windows.aggregate(count())
     counts.sink_to(CollectSink(list))
     counts.get_side_output(LATE).sink_to(CollectSink(list))
-    spec = spec_of(plan(windows), ColumnarWindowSpec).asked
-    assert (spec.allowed_lateness, spec.late_tag) == (0, LATE)
+    kept = spec_of(plan(windows), ColumnarWindowSpec).definition
+    assert (kept.allowed_lateness, kept.late_tag) == (0, LATE)

@@ -36,7 +36,6 @@ from headrace.datastream.window import (
     WindowStagger,
 )
 from headrace.graph.window_specs import RowWindowSpec
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.plan.explain import plan_diagram, plan_document
 from headrace.plan.window_paths import WindowPath, path_of
 from headrace.windowing.trigger import PassiveTrigger
@@ -221,15 +220,7 @@ def test_why_the_trigger_is_asked_about_each_record(
     (spec,) = (each for each in specs if isinstance(each, RowWindowSpec))
     function = "a function of the program"
     assert path_of(spec) == WindowPath("record by record", function if reason is None else f"{function}; {reason}")
-    operator = GeneralWindowLayout(
-        spec.assigner,
-        spec.applied_trigger,
-        ROW,
-        ROW,
-        spec.evictor,
-        takes_results_back=spec.accumulation_mode.retracts,
-    )
-    assert (operator.fixed_windows is None) is (reason is not None)
+    assert (spec.definition.fixed_windows is None) is (reason is not None)
 
 
 def test_a_function_of_the_program_sees_record_by_record(env: StreamExecutionEnvironment) -> None:

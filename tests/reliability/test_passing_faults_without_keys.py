@@ -16,11 +16,10 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.graph.specs import PassingSpec
+from headrace.graph.specs import OperatorParameters, PassingSpec
 from headrace.jobmanager.checkpoints import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.runtime.task.operator_table import register_operator
 from headrace.state import hashmap_backend
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.kinds import StateKind, StateKinds
@@ -43,6 +42,9 @@ class BookkeeperSpec(PassingSpec):
 
     kind: ClassVar[str] = "Bookkeeper"
     state_kinds: ClassVar[StateKinds] = frozenset({StateKind.LIST, StateKind.UNION, StateKind.BROADCAST})
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return Bookkeeper()
 
 
 class Bookkeeper(Operator):
@@ -93,9 +95,6 @@ def expected() -> list[tuple[int, int]]:
     marks = (PASSED, ADDED, REPLACED, CLAIMED)
     numbers = [(number, mark) for number in range(SPLITS * COUNT) for mark in marks]
     return sorted(numbers + [(rule * rule, RULE) for rule in range(RULES)] * STARTS[-1][0])
-
-
-register_operator(BookkeeperSpec, lambda maker, planned, spec: Bookkeeper())
 
 
 def run(folder: Path, parallelism: int, stop_after: int | None, *, is_keyed: bool) -> Recorder:

@@ -1,7 +1,4 @@
-"""An operator with every kind of state, for tests on both runtimes: what records tell it to do, it does.
-
-Importing this module tells the table of operators how it is made, in a Python worker of Spark too.
-"""
+"""An operator with every kind of state, for tests on both runtimes: what records tell it to do, it does."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import InputKind, OperatorSpec
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code
-from headrace.runtime.task.operator_table import register_operator
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.kinds import KEYED, StateKind, StateKinds
 
@@ -24,7 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.specs import InputSchema
+    from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.keyed import KeyedBatch
 
 COMMAND = Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])
@@ -45,6 +41,9 @@ class LedgerSpec(OperatorSpec):
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
         return ANSWER
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return LedgerOperator(self.state_kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +134,3 @@ class LedgerOperator(Operator):
 def ledger(stream: DataStream, spec: OperatorSpec | None = None) -> DataStream:
     """The answers of the operator."""
     return DataStream._apply(stream, spec or LedgerSpec(), "Ledger")
-
-
-def _make(maker: Any, planned: Any, spec: OperatorSpec) -> Operator:
-    return LedgerOperator(spec.state_kinds)
-
-
-for _kind in (LedgerSpec, ListsSpec, KeyedLedgerSpec):
-    register_operator(_kind, _make)

@@ -8,6 +8,8 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
+from headrace.common.output_tag import OutputTag
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
@@ -19,6 +21,7 @@ from headrace.windowing.assigners.tumbling import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
+from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.evictors.count import CountEvictor
 from headrace.windowing.evictors.delta import DeltaEvictor
@@ -58,6 +61,14 @@ class Windows:
         """Whether each subtask has windows of its own: those of the model are the ones of the first subtask."""
         assigner = self.assigner
         return isinstance(assigner, TumblingProcessingTimeWindows) and assigner.stagger is WindowStagger.RANDOM
+
+    def definition(
+        self, late_tag: str | None = None, mode: AccumulationMode = AccumulationMode.ACCUMULATING
+    ) -> WindowDefinition:
+        """The same for an operator."""
+        trigger = self.trigger or self.assigner.get_default_trigger(None)
+        tag = None if late_tag is None else OutputTag(late_tag)
+        return WindowDefinition(self.assigner, trigger, self.evictor, self.lateness, tag, mode)
 
     def model(self, rank: Any = repr) -> WindowModel:
         """The model of these windows."""

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.common.typeinfo import Types
 from headrace.graph.specs import FunctionSpec, OperatorSpec
+from headrace.operators.asynchronous.async_operator import AsyncOperator
+from headrace.operators.lookup.lookup_operator import LookupOperator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.specs import InputSchema
+    from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.asynchronous.async_operator import Grouping
     from headrace.operators.asynchronous.requests import RequestSettings
+    from headrace.operators.base import Operator
     from headrace.operators.lookup.lookup_operator import LookupSettings
     from headrace.operators.lookup.reader import LookupReader
 
@@ -34,6 +37,9 @@ class AsyncSpec(FunctionSpec):
     kind: ClassVar[str] = "AsyncWait"
     is_timeless: ClassVar[bool] = True
     is_deterministic: ClassVar[bool] = False
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return AsyncOperator(self.function, self.result_type, self.settings, self.grouping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class LookupSpec(OperatorSpec):
     def is_deterministic(self) -> bool:  # type: ignore[override]
         return self.reader.never_changes
 
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
         return Types.TUPLE([inputs[0].record_type, self.value_type])
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
@@ -67,3 +73,6 @@ class LookupSpec(OperatorSpec):
 
     def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False  # a pair is none of them
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return LookupOperator(self.reader, self.key_of, self.output_type(parameters.inputs), self.settings)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
-    from headrace.graph.specs import InputSchema
+    from headrace.graph.specs import InputSchema, OperatorParameters
+    from headrace.operators.base import Operator
     from headrace.operators.join.interval import JoinInterval
     from headrace.state.kinds import StateKinds
     from headrace.state.renamed_fields import RenamedFields
@@ -61,6 +62,19 @@ class IntervalJoinSpec(FunctionSpec):
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return of_sides(inputs)
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.column_results import ColumnResults
+        from headrace.operators.join.function_results import FunctionResults, JoinResults
+        from headrace.operators.join.interval_join import IntervalJoinOperator
+
+        types, tags = parameters.input_types, self.late_tag_ids
+        results: JoinResults = (
+            ColumnResults(self.columns, types, self.result_type)
+            if self.function is None
+            else FunctionResults(self.function, types, self.result_type, parameters.side_types)
+        )
+        return IntervalJoinOperator(self.interval, types, tags, results, self.outer)
+
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         types: dict[str, TypeInformation] = {}
         for tag_id, schema in zip(self.late_tag_ids, inputs, strict=True):
@@ -91,8 +105,7 @@ class CoGroupSpec(RowWindowSpec):
     @property
     def ends_at_once(self) -> bool:
         """Whether a window is shown once, for all keys together, and is gone then."""
-        shows_all = self.evictor is None and not self.accumulation_mode.retracts and not self.allowed_lateness
-        return shows_all and self.applied_trigger.fires_only_at_end and self.assigner.aligned is not None
+        return self.definition.fixed_windows is not None and not self.definition.allowed_lateness
 
     def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
         left, right = inputs
@@ -103,6 +116,24 @@ class CoGroupSpec(RowWindowSpec):
 
     def renamed_in_state(self, renamed: RenamedFields) -> RenamedFields:
         return renamed.of_parts(_SIDES_OF_TAGGED)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.join.co_group import CoGroupOperator
+        from headrace.operators.join.column_results import ColumnResults
+        from headrace.operators.join.window_join import ColumnarWindowJoin
+
+        element_type = self.element_type(parameters.inputs)
+        if not self.columns:
+            return CoGroupOperator(
+                self.definition,
+                self.user_functions,
+                element_type,
+                self.result_type,
+                parameters.side_types,
+                is_batch=parameters.task.is_batch,
+            )
+        results = ColumnResults(self.columns, parameters.input_types, self.result_type)
+        return ColumnarWindowJoin(self.definition, element_type, self.result_type, self.outer, results)
 
 
 def of_sides(inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:

@@ -6,14 +6,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.graph.specs import FunctionSpec, InputKind
-from headrace.operators.event_time_order.order_operator import INPUTS
+from headrace.operators.broadcast.broadcast_operator import (
+    BROADCAST,
+    BroadcastProcessOperator,
+    KeyedBroadcastProcessOperator,
+)
+from headrace.operators.event_time_order.order_operator import INPUTS, EventTimeOrderOperator
+from headrace.operators.functions import TWO_INPUTS
+from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.process import ProcessOperator
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.specs import InputSchema
+    from headrace.graph.specs import InputSchema, OperatorParameters
+    from headrace.operators.base import Operator
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
 
@@ -36,6 +45,9 @@ class ProcessSpec(ProcessFunctionSpec):
 
     kind: ClassVar[str] = "Process"
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return ProcessOperator(self.function, self.result_type, parameters.side_types)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedProcessSpec(ProcessFunctionSpec):
@@ -45,12 +57,22 @@ class KeyedProcessSpec(ProcessFunctionSpec):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return KeyedProcessOperator(
+            self.function, self.result_type, parameters.side_types, is_batch=parameters.task.is_batch
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class StateBootstrapSpec(KeyedProcessSpec):
     """A function that makes state for another job: its timers are those of that job, and do not fire."""
 
     kind: ClassVar[str] = "StateBootstrap"
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.state_bootstrap import StateBootstrapOperator
+
+        return StateBootstrapOperator(self.function, self.result_type, parameters.side_types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +92,17 @@ class TwoInputSpec(ProcessFunctionSpec):
         if not self.in_event_time_order:
             return {}
         return {name: schema.record_type for name, schema in zip(INPUTS, inputs, strict=True)}
+
+    def _in_order(
+        self,
+        operator: KeyedProcessOperator | ProcessOperator,
+        parameters: OperatorParameters,
+        broadcast: int | None = None,
+    ) -> Operator:
+        """The operator, behind one that sorts its records where the program wants that."""
+        if not self.in_event_time_order:
+            return operator
+        return EventTimeOrderOperator(operator, parameters.input_types, broadcast)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +130,10 @@ class CoProcessSpec(TwoInputSpec):
     def state_kinds(self) -> StateKinds:  # type: ignore[override]
         return _LIST if self.in_event_time_order else NO_STATE
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        operator = ProcessOperator(self.function, self.result_type, parameters.side_types, TWO_INPUTS)
+        return self._in_order(operator, parameters)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedCoProcessSpec(TwoInputSpec):
@@ -105,6 +142,17 @@ class KeyedCoProcessSpec(TwoInputSpec):
     kind: ClassVar[str] = "KeyedCoProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.KEYED)
     state_kinds: ClassVar[StateKinds] = KEYED
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        operator = KeyedProcessOperator(
+            self.function,
+            self.result_type,
+            parameters.side_types,
+            TWO_INPUTS,
+            is_batch=parameters.task.is_batch,
+            is_in_order=self.in_event_time_order,
+        )
+        return self._in_order(operator, parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +173,10 @@ class BroadcastProcessSpec(TwoInputSpec):
     def state_kinds(self) -> StateKinds:  # type: ignore[override]
         return _BROADCAST | _LIST if self.in_event_time_order else _BROADCAST
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        operator = BroadcastProcessOperator(self.function, self.result_type, parameters.side_types, self.descriptors)
+        return self._in_order(operator, parameters, BROADCAST)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
@@ -136,3 +188,14 @@ class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
     @property
     def state_kinds(self) -> StateKinds:  # type: ignore[override]
         return _BROADCAST | KEYED
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        operator = KeyedBroadcastProcessOperator(
+            self.function,
+            self.result_type,
+            parameters.side_types,
+            self.descriptors,
+            is_batch=parameters.task.is_batch,
+            is_in_order=self.in_event_time_order,
+        )
+        return self._in_order(operator, parameters, BROADCAST)

@@ -1,19 +1,22 @@
-"""What an operator does, as data: one small immutable class for each kind.
+"""Specs: operators as data, one small immutable class for each kind.
 
 A spec holds the user's function as it was given, and says all that the graph, the planner and the tasks have to know of
-the operator: what it wants its inputs to be, which state it may hold, and of which types its outputs are.
+the operator: what it wants its inputs to be, which state it may hold, and of which types its outputs are. It travels to
+the tasks, and creates the operator there. Modules of operators that no program needs are imported when it does, so that
+a driver starts without them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.sink.supports import writer_state_type
+from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
@@ -21,12 +24,16 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.kept_clients import KeptClients
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
     from headrace.expressions import Bound
     from headrace.graph.keys import KeySelection
+    from headrace.operators.base import Operator
+    from headrace.operators.user_code import OperatorPlace
     from headrace.state.kinds import StateKinds
     from headrace.state.renamed_fields import RenamedFields
+    from headrace.storage.folder import Folder
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 DEAD_LETTER_TYPE: Final = Types.ROW_NAMED(["where", "raw", "reason"], [Types.STRING(), Types.STRING(), Types.STRING()])
@@ -65,6 +72,55 @@ class InputSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskParameters:
+    """What all operators of a task have in common.
+
+    Attributes:
+        job_id: the id of the job.
+        generation: the generation of the job manager.
+        subtask: the index of the subtask, from 0.
+        is_batch: whether the job runs in batch mode, in which timers of processing time fire when the input has ended.
+        storage: the checkpoint directory, where sinks keep what is not committed.
+        storage_options: how object stores are reached; not shown, since there are secrets among them.
+        clients: the clients that this process keeps for the job.
+    """
+
+    job_id: str
+    generation: int
+    subtask: int
+    is_batch: bool
+    storage: Folder
+    storage_options: Mapping[str, str] = field(repr=False)
+    clients: KeptClients
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorParameters:
+    """What a spec creates the operator of one subtask from (Flink's ``StreamOperatorParameters``).
+
+    Attributes:
+        task: the task.
+        place: the operator, as errors name it.
+        parallelism: the number of its subtasks.
+        inputs: its inputs.
+        side_types: the types of those of its side outputs that are read, by tag id.
+        renamed_fields: as in :class:`.OperatorContext`.
+    """
+
+    task: TaskParameters
+    place: OperatorPlace
+    parallelism: int
+    inputs: Sequence[InputSchema]
+    side_types: Mapping[str, TypeInformation]
+    renamed_fields: RenamedFields
+
+    @property
+    def input_types(self) -> list[TypeInformation]:
+        """The types of the records of each input."""
+        return [schema.record_type for schema in self.inputs]
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSpec(ABC):
     """The root of all specs.
 
@@ -96,6 +152,10 @@ class OperatorSpec(ABC):
         Raises:
             InvalidTypeError: when the operator has no use for such records.
         """
+
+    @abstractmethod
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        """Creates the operator of one subtask, which is not open."""
 
     @property
     def functions(self) -> Sequence[Any]:
@@ -144,6 +204,9 @@ class SourceSpec(OperatorSpec):
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.source.produced_type
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        raise NotImplementedError("a source has a reader in the place of an operator")
+
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return _dead_letters(self.source.dead_letter)
 
@@ -182,6 +245,25 @@ class SinkSpec(OperatorSpec):
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return None
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.checkpoint.directory import sink_folder
+        from headrace.connectors.sink import WriterContext
+        from headrace.operators.sink import SinkOperator
+
+        task, uid = parameters.task, parameters.place.uid
+        context = WriterContext(
+            job_id=task.job_id,
+            operator_id=uid,
+            generation=task.generation,
+            subtask=task.subtask,
+            parallelism=parameters.parallelism,
+            input_type=parameters.inputs[0].record_type,
+            storage_options=task.storage_options,
+            folder=sink_folder(task.storage, uid),
+            clients=task.clients,
+        )
+        return SinkOperator(self.sink, context, next(iter(self.side_types(parameters.inputs).items()), None))
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return _dead_letters(self.sink.dead_letter)
@@ -225,6 +307,11 @@ class TimestampsSpec(PassingSpec):
     kind: ClassVar[str] = "Timestamps/Watermarks"
     strategy: WatermarkStrategy
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.timestamps import TimestampsOperator
+
+        return TimestampsOperator(self.strategy, is_batch=parameters.task.is_batch)
+
 
 @dataclass(frozen=True, slots=True)
 class FilterSpec(PassingSpec):
@@ -241,6 +328,11 @@ class FilterSpec(PassingSpec):
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return False  # it may be for leaving them out
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.stateless import FilterOperator
+
+        return FilterOperator(self.function, parameters.inputs[0].record_type)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilterSpec(PassingSpec):
@@ -249,6 +341,9 @@ class ColumnFilterSpec(PassingSpec):
     kind: ClassVar[str] = "Filter"
     is_timeless: ClassVar[bool] = True
     condition: Bound
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return ColumnFilterOperator(self.condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +358,12 @@ class RollingReduceSpec(FoldingSpec):
     @property
     def functions(self) -> Sequence[Any]:
         return (self.function,)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.rolling import RollingOperator, rolling_reduce
+
+        type_ = parameters.inputs[0].record_type
+        return RollingOperator(rolling_reduce(self.function), type_, is_batch=parameters.task.is_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +380,13 @@ class RollingAggregateSpec(FoldingSpec):
     state_kinds: ClassVar[StateKinds] = KEYED
     aggregation: str
     field: str | int | None
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.rolling import RollingOperator, rolling_aggregate
+
+        type_ = parameters.inputs[0].record_type
+        fold = rolling_aggregate(self.aggregation, self.field, type_)
+        return RollingOperator(fold, type_, is_batch=parameters.task.is_batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +408,9 @@ class SelectSpec(OperatorSpec):
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         return isinstance(self.result_type, RowTypeInfo) and inputs[0].has_changes
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return SelectOperator(self.columns, self.result_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +446,11 @@ class MapSpec(FunctionSpec):
     kind: ClassVar[str] = "Map"
     is_timeless: ClassVar[bool] = True
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.stateless import MapOperator
+
+        return MapOperator(self.function, self.result_type)
+
 
 @dataclass(frozen=True, slots=True)
 class FlatMapSpec(FunctionSpec):
@@ -343,6 +459,11 @@ class FlatMapSpec(FunctionSpec):
     kind: ClassVar[str] = "FlatMap"
     is_timeless: ClassVar[bool] = True
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.stateless import FlatMapOperator
+
+        return FlatMapOperator(self.function, self.result_type)
+
 
 @dataclass(frozen=True, slots=True)
 class MapBatchesSpec(FunctionSpec):
@@ -350,3 +471,8 @@ class MapBatchesSpec(FunctionSpec):
 
     kind: ClassVar[str] = "MapBatches"
     is_timeless: ClassVar[bool] = True
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.stateless import MapBatchesOperator
+
+        return MapBatchesOperator(self.function, self.result_type)

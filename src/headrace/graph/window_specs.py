@@ -5,31 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.common.typeinfo import Types
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG
+from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_TAG, LocalWindowAggregate
 from headrace.operators.window.stores import RESULT
 from headrace.state.kinds import KEYED, NO_STATE
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigner import MergingWindowAssigner
+from headrace.windowing.intervals import OneWindow
 from headrace.windowing.serializers import window_serializer
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.triggers.never import EndOfStreamTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.specs import InputSchema
+    from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.aggregates.aggregate import Aggregate
+    from headrace.operators.base import Operator
     from headrace.state.kinds import StateKinds
-    from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.evictor import Evictor
+    from headrace.windowing.definition import WindowDefinition, WindowFunctions
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
-    from headrace.windowing.trigger import Trigger
 
 
 class WindowSpec(OperatorSpec):
@@ -45,70 +39,30 @@ class WindowSpec(OperatorSpec):
         return False
 
 
+@dataclass(frozen=True, slots=True)
 class TriggeredWindowSpec(WindowSpec):
     """The root of operators with windows of any kind, as the program asks for them.
 
     Attributes:
-        assigner: puts records into windows.
-        trigger: says when the contents of windows are shown, and when they go.
-        evictor: removes records from a window that fires; None removes none.
-        allowed_lateness: milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
-        accumulation_mode: what windows show when they fire again.
+        definition: the windows.
     """
 
-    __slots__ = ()
-
-    assigner: WindowAssigner[Any, Any]
-    trigger: Trigger[Any, Any]
-    evictor: Evictor[Any, Any] | None
-    allowed_lateness: int
-    late_tag: OutputTag | None
-    accumulation_mode: AccumulationMode
+    definition: WindowDefinition
 
     @property
     def event_time_lag(self) -> int:  # type: ignore[override]
-        """That of windows which merge where they touch: a record at the end of one is still part of it.
-
-        It is not late before the watermark reaches the end, so no window may fire earlier, at its last timestamp.
-        """
-        return 1 if isinstance(self.assigner, MergingWindowAssigner) and self.assigner.is_event_time() else 0
-
-    @property
-    def plain_trigger(self) -> Trigger[Any, Any]:
-        """The trigger, without one around it that only has windows discard what they have shown: the mode says that."""
-        trigger = self.trigger
-        while type(trigger) is PurgingTrigger and not self.accumulation_mode.retracts:
-            trigger = trigger.nested_trigger
-        return trigger
-
-    @property
-    def applied_mode(self) -> AccumulationMode:
-        """What windows show when they fire again, where :attr:`plain_trigger` says when that is."""
-        return self.accumulation_mode if self.plain_trigger is self.trigger else AccumulationMode.DISCARDING
-
-    @property
-    def applied_trigger(self) -> Trigger[Any, Any]:
-        """The trigger; where windows are there to discard what they have shown, one that purges besides."""
-        trigger = self.plain_trigger
-        goes_when_shown = trigger.fires_only_at_end and self.allowed_lateness == 0 and self.assigner.is_event_time()
-        is_discarding = self.applied_mode is AccumulationMode.DISCARDING
-        return PurgingTrigger.of(trigger) if is_discarding and not goes_when_shown else trigger
-
-    @property
-    def late_tag_id(self) -> str | None:
-        """The id of the side output for records that come too late, if there is one."""
-        return None if self.late_tag is None else self.late_tag.tag_id
+        return self.definition.event_time_lag
 
     def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
         """The type of what windows hold, triggers and evictors see, and late records are."""
         return inputs[0].record_type
 
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return {} if self.late_tag is None else {self.late_tag.tag_id: self.element_type(inputs)}
+        tag_id = self.definition.late_tag_id
+        return {} if tag_id is None else {tag_id: self.element_type(inputs)}
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        shown = self.output_type(inputs) if self.accumulation_mode.retracts else None
+        shown = self.output_type(inputs) if self.definition.accumulation_mode.retracts else None
         return self.held_records(inputs) | ({} if shown is None else {RESULT: shown})
 
     def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
@@ -116,34 +70,20 @@ class TriggeredWindowSpec(WindowSpec):
         return {"": self.element_type(inputs)}
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        is_fired_at_end = self.trigger == EventTimeTrigger() and self.allowed_lateness == 0
-        fires_once = is_fired_at_end or self.trigger in (ProcessingTimeTrigger(), EndOfStreamTrigger())
-        return self.accumulation_mode.retracts and not fires_once
+        return self.definition.accumulation_mode.retracts and not self.definition.fires_once
 
 
 @dataclass(frozen=True, slots=True)
 class AggregatedWindowSpec(TriggeredWindowSpec):
-    """Built-in aggregates over windows of any kind, as the program asks for them; the planner picks the operator.
+    """Built-in aggregates over windows of any kind; the planner picks a columnar operator where there is one.
 
     Attributes:
-        assigner: puts records into windows.
-        trigger: says when the contents of windows are shown, and when they go.
         aggregates: the built-in aggregates.
-        evictor: removes records from a window that fires; None removes none.
-        allowed_lateness: milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
         has_key: whether results have the key; not where all records have one key.
-        accumulation_mode: what windows show when they fire again.
     """
 
-    assigner: WindowAssigner[Any, Any]
-    trigger: Trigger[Any, Any]
     aggregates: tuple[Aggregate, ...]
-    evictor: Evictor[Any, Any] | None = None
-    allowed_lateness: int = 0
-    late_tag: OutputTag | None = None
     has_key: bool = True
-    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
 
     def layout(self, records: InputSchema) -> ColumnarWindowLayout:
         """The columns of the windows over such records.
@@ -155,11 +95,26 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
         key = records.key
         assert key is not None, "the graph takes keyed records only"
         names = key.names if self.has_key else ()
-        window_names = window_serializer(self.assigner.get_window_serializer()).names
+        window_names = window_serializer(self.definition.assigner.get_window_serializer()).names
         return ColumnarWindowLayout.of(records.record_type, key.codec, self.aggregates, key.fields, names, window_names)
+
+    def operator_layout(self, parameters: OperatorParameters) -> ColumnarWindowLayout:
+        """The columns of the windows in an operator, whose aggregates know which operator they are in."""
+        return self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.layout(inputs[0]).output_type
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
+
+        return AggregatingWindowOperator(
+            self.definition,
+            self.element_type(parameters.inputs),
+            self.operator_layout(parameters),
+            parameters.side_types,
+            is_batch=parameters.task.is_batch,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,77 +122,44 @@ class RowWindowSpec(TriggeredWindowSpec):
     """Functions of the user over windows.
 
     Attributes:
-        assigner: puts records into windows.
-        trigger: says when the contents of windows are shown, and when they go.
         result_type: the type of what is emitted.
-        evictor: removes records from a window that fires; None removes none.
-        reduce_function: folds two records into one, if the window is reduced.
-        aggregate_function: an ``AggregateFunction``, if the window is aggregated.
-        window_function: a ``WindowFunction`` or ``ProcessWindowFunction`` over the contents, if there is one.
-        accumulator_type: the type of the accumulator of ``aggregate_function``; None pickles it.
-        allowed_lateness: milliseconds.
-        late_tag: the side output for records that come too late; None drops and counts them.
-        accumulation_mode: what windows show when they fire again.
+        user_functions: the functions.
     """
 
-    assigner: WindowAssigner[Any, Any]
-    trigger: Trigger[Any, Any]
     result_type: TypeInformation
-    evictor: Evictor[Any, Any] | None = None
-    reduce_function: Any = None
-    aggregate_function: Any = None
-    window_function: Any = None
-    accumulator_type: TypeInformation | None = None
-    allowed_lateness: int = 0
-    late_tag: OutputTag | None = None
-    accumulation_mode: AccumulationMode = AccumulationMode.ACCUMULATING
+    user_functions: WindowFunctions
 
     @property
     def functions(self) -> Sequence[Any]:
-        return self.reduce_function, self.aggregate_function, self.window_function
+        return self.user_functions.objects
 
     def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:
-        is_folded = self.aggregate_function is not None and self.evictor is None
-        accumulators = self.accumulator_type or Types.PICKLED_BYTE_ARRAY()
-        return {"": accumulators if is_folded else self.element_type(inputs)}
+        is_folded = self.user_functions.aggregate_function is not None and self.definition.evictor is None
+        return {"": self.user_functions.accumulators if is_folded else self.element_type(inputs)}
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
         return self.result_type
 
     @property
     def emits_to_tags(self) -> bool:
-        return self.window_function is not None
+        return self.user_functions.window_function is not None
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.general.window_operator import WindowOperator
+
+        return WindowOperator(
+            self.definition,
+            self.user_functions,
+            self.element_type(parameters.inputs),
+            self.result_type,
+            parameters.side_types,
+            is_batch=parameters.task.is_batch,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnarSpec(WindowSpec):
-    """The root of operators with built-in aggregates, column by column, in the place of what the program asks for.
-
-    Attributes:
-        asked: the windows as the program asks for them.
-    """
-
-    asked: AggregatedWindowSpec
-
-    @property
-    def event_time_lag(self) -> int:  # type: ignore[override]
-        return self.asked.event_time_lag
-
-    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
-        """The columns of the windows over such records."""
-        return self.asked.layout(records)
-
-    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
-        return self.asked.output_type(inputs)
-
-    def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return self.asked.side_types(inputs)
-
-    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
-        return self.asked.kept_records(inputs)
-
-    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.asked.has_changes(inputs)
+class ColumnarSpec(AggregatedWindowSpec):
+    """The root of operators that compute built-in aggregates column by column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +169,7 @@ class ColumnarRegularSpec(ColumnarSpec):
     @property
     def windows(self) -> RegularWindows:
         """The windows as arithmetic."""
-        windows: RegularWindows | None = self.asked.assigner.regular
+        windows: RegularWindows | None = self.definition.assigner.regular
         assert windows is not None, "the planner takes no others"
         return windows
 
@@ -256,13 +178,25 @@ class ColumnarRegularSpec(ColumnarSpec):
 class ColumnarWindowSpec(ColumnarRegularSpec):
     """Windows of event time that follow from a record's timestamp alone."""
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.panes.paned_window import columnar_window
+
+        definition, layout = self.definition, self.operator_layout(parameters)
+        lateness, late_tag = definition.allowed_lateness, definition.late_tag_id
+        return columnar_window(layout, self.windows, lateness, late_tag, definition.applied_mode)
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnarUntimedSpec(ColumnarRegularSpec):
     """Windows that do not look at timestamps: those of the clock, and the one that fires when the input ends."""
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.untimed_window import untimed_window
 
-@dataclass(frozen=True, slots=True)
+        return untimed_window(self.operator_layout(parameters), self.windows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnarContinuousSpec(ColumnarSpec):
     """Windows of time that are shown at intervals before they end.
 
@@ -276,8 +210,17 @@ class ColumnarContinuousSpec(ColumnarSpec):
     interval: int
     by_clock: bool
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.continuous.continuous_window import (
+            ContinuousClockOperator,
+            ContinuousEventTimeOperator,
+        )
 
-@dataclass(frozen=True, slots=True)
+        kind = ContinuousClockOperator if self.by_clock else ContinuousEventTimeOperator
+        return kind(self.operator_layout(parameters), self.definition, self.windows, self.interval)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnarSessionSpec(ColumnarSpec):
     """Sessions of event time.
 
@@ -287,8 +230,19 @@ class ColumnarSessionSpec(ColumnarSpec):
 
     gap: int
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.sessions.kept_sessions import KeptSessionOperator
+        from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
 
-@dataclass(frozen=True, slots=True)
+        definition, layout = self.definition, self.operator_layout(parameters)
+        lateness, late_tag = definition.allowed_lateness, definition.late_tag_id
+        if not lateness:
+            return SessionWindowOperator(layout, self.gap, late_tag)
+        discards = definition.applied_mode is AccumulationMode.DISCARDING
+        return KeptSessionOperator(layout, self.gap, late_tag, lateness, discards=discards)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnarCountSpec(ColumnarSpec):
     """Windows of so many records of a key.
 
@@ -299,6 +253,16 @@ class ColumnarCountSpec(ColumnarSpec):
 
     size: int
     slide: int
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.window.columnar.count_panes import CountPanes
+        from headrace.operators.window.columnar.count_window import CountWindowOperator
+        from headrace.operators.window.columnar.sliding_count_window import SlidingCountWindowOperator
+
+        layout = self.operator_layout(parameters)
+        if self.slide == self.size:
+            return CountWindowOperator(layout, self.size)
+        return SlidingCountWindowOperator(layout, CountPanes(self.size, self.slide))
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +282,11 @@ class LocalWindowSpec(WindowSpec, PassingSpec):
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {ACCUMULATORS_TAG: self.window.layout(inputs[0]).accumulator_type}
 
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        knows_windows = not isinstance(self.window, ColumnarUntimedSpec)  # else the receiver does
+        windows = self.window.windows if knows_windows else OneWindow()
+        return LocalWindowAggregate(self.window.operator_layout(parameters), windows)
+
 
 @dataclass(frozen=True, slots=True)
 class GlobalWindowSpec(WindowSpec):
@@ -335,3 +304,6 @@ class GlobalWindowSpec(WindowSpec):
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return self.window.kept_records(inputs)
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        return self.window.create_operator(parameters)

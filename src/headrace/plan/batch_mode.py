@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
-from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import TriggeredWindowSpec
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.graph.nodes import Node
     from headrace.graph.stream_graph import StreamGraph
-
-
-_Windows = AggregatedWindowSpec | RowWindowSpec
-"""What operators with windows are before the planner picks how they are computed."""
+    from headrace.windowing.definition import WindowDefinition
 
 
 def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
@@ -56,10 +53,10 @@ def check_clock(graph: StreamGraph) -> None:
         InvalidProgramError: naming the operator that has such windows.
     """
     for node in graph:
-        spec = node.spec
-        if isinstance(spec, _Windows) and isinstance(spec.assigner, ProcessingTimeAssigner):
+        assigner = node.spec.definition.assigner if isinstance(node.spec, TriggeredWindowSpec) else None
+        if isinstance(assigner, ProcessingTimeAssigner):
             raise InvalidProgramError(
-                f"operator {node.name!r}: {spec.assigner} ends windows by the clock, for which nothing waits in "
+                f"operator {node.name!r}: {assigner} ends windows by the clock, for which nothing waits in "
                 f"batch mode: use windows of event time, or streaming mode\n  at {node.call_site}"
             )
 
@@ -70,15 +67,16 @@ def with_batch_windows(graph: StreamGraph) -> StreamGraph:
 
     def change(node: Node, _made: StreamGraph) -> Iterator[Node]:
         spec = node.spec
-        if isinstance(spec, _Windows):
-            is_read = spec.late_tag is not None and (node.id, spec.late_tag.tag_id) in read
-            node = replace(node, spec=_in_batch_mode(spec, keeps_tag=is_read))
+        if isinstance(spec, TriggeredWindowSpec):
+            is_read = (node.id, spec.definition.late_tag_id) in read
+            spec = replace(spec, definition=_in_batch_mode(spec.definition, keeps_tag=is_read))
+            node = replace(node, spec=spec)
         yield node
 
     return graph.transform(change)
 
 
-def _in_batch_mode(spec: _Windows, *, keeps_tag: bool) -> _Windows:
+def _in_batch_mode(windows: WindowDefinition, *, keeps_tag: bool) -> WindowDefinition:
     # What reads late records has to find their side output, though nothing ever comes.
-    tag = spec.late_tag if keeps_tag else None
-    return replace(spec, trigger=spec.trigger.in_batch_mode(), allowed_lateness=0, late_tag=tag)
+    tag = windows.late_tag if keeps_tag else None
+    return replace(windows, trigger=windows.trigger.in_batch_mode(), allowed_lateness=0, late_tag=tag)

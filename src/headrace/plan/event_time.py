@@ -9,7 +9,7 @@ from headrace.graph import specs
 from headrace.graph.async_specs import AsyncSpec, LookupSpec
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.process_specs import CoProcessSpec, KeyedProcessSpec, ProcessSpec
-from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
+from headrace.graph.window_specs import TriggeredWindowSpec
 from headrace.operators.functions import has_own
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _needs_times(node: Node) -> str:
     spec = node.spec
     if isinstance(spec, IntervalJoinSpec):
         return "joins by event time"
-    has_windows = isinstance(spec, AggregatedWindowSpec | RowWindowSpec) and spec.assigner.is_event_time()
+    has_windows = isinstance(spec, TriggeredWindowSpec) and spec.definition.assigner.is_event_time()
     return _WINDOWS if has_windows else ""
 
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, ship_label
 from headrace.graph.execution_plan import node_document
 from headrace.graph.window_specs import LocalWindowSpec
-from headrace.plan.window_paths import asked_of, path_of
+from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.kinds import names_of
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
@@ -42,8 +42,8 @@ from headrace.windowing.triggers.end_of_window import EventTimeTrigger, Processi
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.graph.window_specs import TriggeredWindowSpec
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, PlanSettings, Stage
+    from headrace.windowing.definition import WindowDefinition
 
 _WITH_ADDRESS: Final = re.compile(r"<(?:function )?(?:[\w.<>]*\.)?([\w<>]+)(?: object)? at 0x[0-9a-fA-F]+>")
 """How Python shows what has no text of its own."""
@@ -88,7 +88,7 @@ def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
     spec = operator.node.spec
     if not spec.is_deterministic:
         yield "not deterministic"
-    windows, path = asked_of(spec), path_of(spec)
+    windows, path = windows_of(spec), path_of(spec)
     if path is not None:
         yield str(path)
     if windows is not None and not isinstance(spec, LocalWindowSpec):
@@ -97,7 +97,7 @@ def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
         yield f"parallelism {operator.parallelism}"
 
 
-def _window_notes(windows: TriggeredWindowSpec) -> Iterator[str]:
+def _window_notes(windows: WindowDefinition) -> Iterator[str]:
     """The windows, and what the program has said of them besides."""
     yield _told(windows.assigner)
     of_time = EventTimeTrigger() if windows.assigner.is_event_time() else ProcessingTimeTrigger()
@@ -153,7 +153,7 @@ def _stage(stage: Stage) -> dict[str, Any]:
 
 def _operator(operator: PlannedOperator) -> dict[str, Any]:
     node, output_type = operator.node, operator.node.outputs.output_type
-    path, windows = path_of(node.spec), asked_of(node.spec)
+    path, windows = path_of(node.spec), windows_of(node.spec)
     return {
         "id": node.id,
         "name": node.name,
@@ -173,7 +173,7 @@ def _operator(operator: PlannedOperator) -> dict[str, Any]:
     }
 
 
-def _windows(windows: TriggeredWindowSpec) -> dict[str, Any]:
+def _windows(windows: WindowDefinition) -> dict[str, Any]:
     return {
         "assigner": _told(windows.assigner),
         "trigger": _told(windows.trigger),

@@ -8,12 +8,14 @@ and every source is read once.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
-from headrace.graph.specs import InputSchema
+from headrace.graph.specs import InputSchema, OperatorParameters
 from headrace.operators.checkpointed import checkpointed
+from headrace.operators.user_code import OperatorPlace
+from headrace.operators.window.kept_open import KeptOpen
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.kinds import WITHOUT_KEYS, StateKind
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from headrace.graph.keys import KeySelection
     from headrace.graph.nodes import Node
     from headrace.graph.partitioning import Partitioning, Receivers
+    from headrace.graph.specs import TaskParameters
+    from headrace.operators.base import Operator
     from headrace.state.backend import StateBackend
     from headrace.state.kinds import StateKinds
     from headrace.state.renamed_fields import RenamedFields
@@ -111,11 +115,6 @@ class PlannedOperator:
         return self.node.spec.renamed_in_state(self.node.renamed_fields)
 
     @property
-    def output_type(self) -> TypeInformation:
-        """The type of its main output; it is no sink."""
-        return self.node.type_of(None)
-
-    @property
     def side_types_read(self) -> dict[str, TypeInformation]:
         """The types of those of its side outputs that something reads, by tag id."""
         read = {edge.side_output for edge in self.outputs}
@@ -125,6 +124,27 @@ class PlannedOperator:
     def key(self) -> KeySelection:
         """How its records are keyed; some of them are."""
         return next(edge.key for edge in self.inputs if edge.key is not None)
+
+    @property
+    def output_type(self) -> TypeInformation:
+        """The type of its main output; it is no sink."""
+        return self.node.type_of(None)
+
+    def create_operator(self, task: TaskParameters) -> Operator:
+        """Creates the operator of one of its subtasks, which is not open."""
+        node = self.node
+        inputs = [self.input_schema(index) for index in range(len(node.spec.inputs))]
+        # Windows that are filled for another job do not fire by the clock either.
+        of_task = replace(task, is_batch=True) if node.keeps_windows_open else task
+        place = OperatorPlace(node.name, self.uid, task.subtask, node.call_site)
+        parameters = OperatorParameters(
+            of_task, place, self.parallelism, inputs, self.side_types_read, self.renamed_fields
+        )
+        operator = node.spec.create_operator(parameters)
+        if node.keeps_windows_open:
+            operator = KeptOpen(operator)
+        operator.takes_changes = node.spec.takes_changes(inputs)
+        return operator
 
     def input_schema(self, index: int) -> InputSchema:
         """What reaches one of its inputs."""

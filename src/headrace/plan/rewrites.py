@@ -89,7 +89,7 @@ def _can_be_split(spec: ColumnarRegularSpec, node: Node, made: StreamGraph) -> b
     (records,) = made.input_schemas(node)
     if not all(edge.partitioning.redistributes for edge in node.inputs):
         return False
-    if spec.asked.late_tag is not None or spec.asked.allowed_lateness > 0:
+    if spec.definition.late_tag is not None or spec.definition.allowed_lateness > 0:
         return False
     return not spec.layout(records).is_ordered
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from headrace.graph.specs import OperatorSpec
     from headrace.windowing.assigner import WindowAssigner
+    from headrace.windowing.definition import WindowDefinition
     from headrace.windowing.trigger import Trigger
 
 BY_RECORDS: Final = "record by record"
@@ -51,11 +52,11 @@ class _Obstacle:
 
     Attributes:
         text: what it is; may name parts of the window.
-        is_met: whether a window has it.
+        is_met: whether windows have it.
     """
 
     text: str
-    is_met: Callable[[Any], bool]
+    is_met: Callable[[WindowDefinition], bool]
 
 
 def _is_of_sessions(assigner: WindowAssigner[Any, Any]) -> bool:
@@ -90,48 +91,51 @@ def _own_trigger(assigner: WindowAssigner[Any, Any]) -> Trigger[Any, Any]:
     return ProcessingTimeTrigger() if _is_of_the_clock(assigner) else EventTimeTrigger()
 
 
-def _shown_at_intervals(asked: AggregatedWindowSpec) -> ColumnarContinuousSpec | None:
-    """Windows of time with a continuous trigger, column by column; None for others."""
-    windows, trigger = asked.assigner.regular, asked.plain_trigger
-    if not isinstance(windows, AlignedWindows | GrowingWindows):
+def _with_interval(windows: WindowDefinition) -> tuple[AlignedWindows | GrowingWindows, int] | None:
+    """Windows of time with a continuous trigger, as arithmetic, and the trigger's interval; None for all others."""
+    regular, trigger = windows.assigner.regular, windows.plain_trigger
+    if not isinstance(regular, AlignedWindows | GrowingWindows):
         return None
-    if type(trigger) is ContinuousEventTimeTrigger and asked.assigner.is_event_time():
-        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=False)
     if type(trigger) is ContinuousProcessingTimeTrigger:
-        return ColumnarContinuousSpec(asked, windows, min(trigger.interval, _LONGEST_INTERVAL), by_clock=True)
+        return regular, min(trigger.interval, _LONGEST_INTERVAL)
+    if type(trigger) is ContinuousEventTimeTrigger and windows.assigner.is_event_time():
+        return regular, min(trigger.interval, _LONGEST_INTERVAL)
     return None
 
 
-def _has_columnar_trigger(spec: AggregatedWindowSpec) -> bool:
-    return spec.plain_trigger == _own_trigger(spec.assigner) or _shown_at_intervals(spec) is not None
+def _has_columnar_trigger(windows: WindowDefinition) -> bool:
+    return windows.plain_trigger == _own_trigger(windows.assigner) or _with_interval(windows) is not None
+
+
+def _merges_otherwise(windows: WindowDefinition) -> bool:
+    return isinstance(windows.assigner, MergingWindowAssigner) and not _is_of_sessions(windows.assigner)
+
+
+def _retracts_late_sessions(windows: WindowDefinition) -> bool:
+    is_of_sessions = _is_of_sessions(windows.assigner)
+    return is_of_sessions and windows.allowed_lateness > 0 and windows.applied_mode.retracts
 
 
 _OBSTACLES: Final = (
-    _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
-    _Obstacle(
-        "windows merge",
-        lambda spec: isinstance(spec.assigner, MergingWindowAssigner) and not _is_of_sessions(spec.assigner),
-    ),
-    _Obstacle("windows are staggered", lambda spec: _is_staggered(spec.assigner)),
-    _Obstacle("windows never fire", lambda spec: spec.plain_trigger == NeverTrigger()),
-    _Obstacle("custom assigner {assigner}", lambda spec: not _is_known(spec.assigner)),
-    _Obstacle("custom trigger {trigger}", lambda spec: not _has_columnar_trigger(spec)),
-    _Obstacle(
-        "sessions that stay for late records take results back",
-        lambda spec: spec.allowed_lateness > 0 and _is_of_sessions(spec.assigner) and spec.applied_mode.retracts,
-    ),
+    _Obstacle("an evictor looks at every record", lambda windows: windows.evictor is not None),
+    _Obstacle("windows merge", _merges_otherwise),
+    _Obstacle("windows are staggered", lambda windows: _is_staggered(windows.assigner)),
+    _Obstacle("windows never fire", lambda windows: windows.plain_trigger == NeverTrigger()),
+    _Obstacle("custom assigner {assigner}", lambda windows: not _is_known(windows.assigner)),
+    _Obstacle("custom trigger {trigger}", lambda windows: not _has_columnar_trigger(windows)),
+    _Obstacle("sessions that stay for late records take results back", _retracts_late_sessions),
 )
 """Why built-in aggregates are computed record by record; the first that is met is told."""
 
 _FUNCTION: Final = "a function of the program"
 
 _WHY_ASKED: Final = (
-    _Obstacle("an evictor looks at every record", lambda spec: spec.evictor is not None),
-    _Obstacle("results are taken back", lambda spec: spec.accumulation_mode.retracts),
-    _Obstacle("windows merge", lambda spec: isinstance(spec.assigner, MergingWindowAssigner)),
-    _Obstacle("windows of {assigner}", lambda spec: spec.assigner.aligned is None),
-    _Obstacle("custom trigger {trigger}", lambda spec: not spec.plain_trigger.fires_only_at_end),
-    _Obstacle("what was shown is dropped", lambda spec: not spec.applied_trigger.fires_only_at_end),
+    _Obstacle("an evictor looks at every record", lambda windows: windows.evictor is not None),
+    _Obstacle("results are taken back", lambda windows: windows.accumulation_mode.retracts),
+    _Obstacle("windows merge", lambda windows: isinstance(windows.assigner, MergingWindowAssigner)),
+    _Obstacle("windows of {assigner}", lambda windows: windows.assigner.aligned is None),
+    _Obstacle("custom trigger {trigger}", lambda windows: not windows.plain_trigger.fires_only_at_end),
+    _Obstacle("what was shown is dropped", lambda windows: not windows.applied_trigger.fires_only_at_end),
 )
 """Why the trigger is asked about each record of windows with a function of the program; else it fires at their ends."""
 
@@ -162,10 +166,10 @@ def path_of(spec: OperatorSpec) -> WindowPath | None:
     if isinstance(spec, CoGroupSpec) and spec.columns:
         return WindowPath(BY_COLUMNS)
     if isinstance(spec, RowWindowSpec):
-        return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec)))))
+        return WindowPath(BY_RECORDS, "; ".join(filter(None, (_FUNCTION, _first_met(_WHY_ASKED, spec.definition)))))
     if not isinstance(spec, AggregatedWindowSpec):
         return None
-    met = _first_met(_OBSTACLES, spec)
+    met = _first_met(_OBSTACLES, spec.definition)
     return WindowPath(BY_COLUMNS) if met is None else WindowPath(BY_RECORDS, met)
 
 
@@ -176,12 +180,13 @@ def is_join(spec: OperatorSpec) -> bool:
 
 def spills(spec: OperatorSpec) -> bool:
     """Whether what an operator holds of an epoch goes to the machine's own disk when it is much."""
-    return isinstance(spec, IntervalJoinSpec) or (isinstance(spec, CoGroupSpec) and not _first_met(_WHY_ASKED, spec))
+    is_at_end = isinstance(spec, CoGroupSpec) and spec.definition.fixed_windows is not None
+    return is_at_end or isinstance(spec, IntervalJoinSpec)
 
 
-def _first_met(obstacles: tuple[_Obstacle, ...], spec: TriggeredWindowSpec) -> str | None:
-    met = next((obstacle for obstacle in obstacles if obstacle.is_met(spec)), None)
-    parts = {"assigner": type(spec.assigner).__name__, "trigger": type(spec.plain_trigger).__name__}
+def _first_met(obstacles: tuple[_Obstacle, ...], windows: WindowDefinition) -> str | None:
+    met = next((obstacle for obstacle in obstacles if obstacle.is_met(windows)), None)
+    parts = {"assigner": type(windows.assigner).__name__, "trigger": type(windows.plain_trigger).__name__}
     return None if met is None else met.text.format(**parts)
 
 
@@ -190,20 +195,23 @@ def columnar_spec(spec: AggregatedWindowSpec) -> ColumnarSpec | None:
     path = path_of(spec)
     if path is None or path.reason is not None:
         return None
-    if isinstance(spec.assigner, EventTimeSessionWindows):
-        return ColumnarSessionSpec(spec, spec.assigner.session_gap)
-    if isinstance(spec.assigner, CountTumblingWindowAssigner):
-        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_size)
-    if isinstance(spec.assigner, CountSlidingWindowAssigner):
-        return ColumnarCountSpec(spec, spec.assigner.window_size, spec.assigner.window_slide)
-    with_own_trigger = ColumnarWindowSpec if spec.assigner.is_event_time() else ColumnarUntimedSpec
-    return _shown_at_intervals(spec) or with_own_trigger(spec)
+    windows = spec.definition
+    assigner, of_spec = windows.assigner, (windows, spec.aggregates, spec.has_key)
+    if isinstance(assigner, EventTimeSessionWindows):
+        return ColumnarSessionSpec(*of_spec, gap=assigner.session_gap)
+    if isinstance(assigner, CountTumblingWindowAssigner):
+        return ColumnarCountSpec(*of_spec, size=assigner.window_size, slide=assigner.window_size)
+    if isinstance(assigner, CountSlidingWindowAssigner):
+        return ColumnarCountSpec(*of_spec, size=assigner.window_size, slide=assigner.window_slide)
+    if (found := _with_interval(windows)) is not None:
+        by_clock = isinstance(windows.plain_trigger, ContinuousProcessingTimeTrigger)
+        return ColumnarContinuousSpec(*of_spec, windows=found[0], interval=found[1], by_clock=by_clock)
+    kind = ColumnarWindowSpec if assigner.is_event_time() else ColumnarUntimedSpec
+    return kind(*of_spec)
 
 
-def asked_of(spec: OperatorSpec) -> TriggeredWindowSpec | None:
-    """The windows as the program asks for them; None for operators without windows."""
+def windows_of(spec: OperatorSpec) -> WindowDefinition | None:
+    """The windows of an operator; None for operators without windows."""
     if isinstance(spec, LocalWindowSpec | GlobalWindowSpec):
         spec = spec.window
-    if isinstance(spec, ColumnarSpec):
-        return spec.asked
-    return spec if isinstance(spec, TriggeredWindowSpec) else None
+    return spec.definition if isinstance(spec, TriggeredWindowSpec) else None

@@ -12,8 +12,7 @@ from headrace.jobmanager.checkpoints.recovery import partition_contexts
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.held_windows import HeldWindow, HoldsWindows
-from headrace.runtime.task.operator_chain import open_state, operator_context
-from headrace.runtime.task.operator_table import OperatorMaker
+from headrace.runtime.task.operator_chain import open_state, operator_context, task_parameters
 from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
@@ -118,7 +117,6 @@ class StoredState:
 
     def _subtasks(self, planned: PlannedOperator) -> Iterator[_Subtask]:
         starts = partition_contexts(self._manifest, self._plan)
-        job_id, generation = self._manifest.job_id, self._manifest.generation
         for number in range(planned.parallelism):
             start = starts[planned.stage, number]
             watermark = start.event_time_of(planned.node)
@@ -127,8 +125,8 @@ class StoredState:
                 context = operator_context(self._plan, planned, number, states)
                 assert context.state is not None, "it has keyed state"
                 context.state.begin_epoch(MIN_WATERMARK, self._manifest.processing_time)
-                maker = OperatorMaker(self._plan, job_id, generation, number, self._blob, KeptClients())
-                yield _Subtask(maker.make(planned), context, watermark)
+                task = task_parameters(self._plan, self._blob, number, KeptClients())
+                yield _Subtask(planned.create_operator(task), context, watermark)
             finally:
                 states.close()
 

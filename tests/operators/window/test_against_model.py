@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 from window_harness import INPUT, Driver
 from window_model import MAX, MIN, Model, Record
 
+from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from tests.draws import draws
@@ -101,19 +102,10 @@ def assigner_of(windows: AlignedWindows) -> SlidingEventTimeWindows:
 
 
 def by_row(windows: AlignedWindows, lateness: int, tag: str | None, **functions: Any) -> WindowOperator:
-    assigner, trigger = assigner_of(windows), EventTimeTrigger()
-    layout = GeneralWindowLayout(
-        assigner,
-        trigger,
-        INPUT,
-        RESULT,
-        window_function=Describe(),
-        lateness=lateness,
-        late_tag=tag,
-        side_types={"late": INPUT},
-        **functions,
-    )
-    return WindowOperator(layout)
+    late_tag = None if tag is None else OutputTag(tag)
+    definition = WindowDefinition(assigner_of(windows), EventTimeTrigger(), None, lateness, late_tag)
+    called = WindowFunctions(window_function=Describe(), **functions)
+    return WindowOperator(definition, called, INPUT, RESULT, {"late": INPUT})
 
 
 def row_apply(windows: AlignedWindows, lateness: int, tag: str | None) -> WindowOperator:

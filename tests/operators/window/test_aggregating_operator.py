@@ -20,9 +20,9 @@ from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.untimed_window import untimed_window
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
+from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.assigners.global_windows import GlobalWindows
@@ -50,24 +50,21 @@ MANY = [
 ]
 
 
-def layouts(given: Windows, aggregates: list[Any], tag: str | None) -> tuple[GeneralWindowLayout, ColumnarWindowLayout]:
+def layout(given: Windows, aggregates: list[Any]) -> ColumnarWindowLayout:
     names = window_serializer(given.assigner.get_window_serializer()).names
-    columns = ColumnarWindowLayout.of(ELEMENT, CODEC, aggregates, ["key"], window_names=names)
-    parts = GeneralWindowLayout(
-        assigner=given.assigner,
-        trigger=given.trigger or given.assigner.get_default_trigger(None),
-        evictor=given.evictor,
-        input_type=ELEMENT,
-        output_type=columns.output_type,
-        lateness=given.lateness,
-        late_tag=tag,
-        side_types={} if tag is None else {tag: ELEMENT},
-    )
-    return parts, columns
+    return ColumnarWindowLayout.of(ELEMENT, CODEC, aggregates, ["key"], window_names=names)
 
 
-def driver(given: Windows, aggregates: list[Any] = AGGREGATES, tag: str | None = LATE) -> Driver:
-    return Driver(partial(AggregatingWindowOperator, *layouts(given, aggregates, tag)), type=ELEMENT)
+def driver(
+    given: Windows,
+    aggregates: list[Any] = AGGREGATES,
+    tag: str | None = LATE,
+    mode: AccumulationMode = AccumulationMode.ACCUMULATING,
+) -> Driver:
+    side_types = {} if tag is None else {tag: ELEMENT}
+    columns = layout(given, aggregates)
+    make = partial(AggregatingWindowOperator, given.definition(tag, mode), ELEMENT, columns, side_types)
+    return Driver(make, type=ELEMENT)
 
 
 def expected(fired: Fired, serializer: Any) -> tuple[Any, ...]:
@@ -112,7 +109,7 @@ COLUMNAR = st.one_of(
 @given(assigner=COLUMNAR, lateness=st.sampled_from([0, 0, 1, 5, 30]), epochs=inputs())
 def test_columns_give_what_records_give(tag: str | None, assigner: Any, lateness: int, epochs: list[Epoch]) -> None:
     one_by_one = driver(Windows(assigner, None, None, lateness), MANY, tag)
-    _, columns = layouts(Windows(assigner, None, None, lateness), MANY, tag)
+    columns = layout(Windows(assigner, None, None, lateness), MANY)
     by_columns = Driver(lambda: columnar_window(columns, assigner.regular, lateness, tag), type=ELEMENT)
     for run in (one_by_one, by_columns):
         run_driver(run, epochs)
@@ -133,7 +130,7 @@ UNTIMED = st.one_of(
 @given(assigner=UNTIMED, epochs=inputs())
 def test_columns_without_times_give_what_records_give(assigner: Any, epochs: list[Epoch]) -> None:
     given = Windows(assigner, None, None, 0)
-    one_by_one, (_, columns) = driver(given), layouts(given, AGGREGATES, None)
+    one_by_one, columns = driver(given), layout(given, AGGREGATES)
     by_columns = Driver(lambda: untimed_window(columns, assigner.regular), type=ELEMENT)
     for run in (one_by_one, by_columns):
         run_driver(run, epochs)
@@ -142,7 +139,7 @@ def test_columns_without_times_give_what_records_give(assigner: Any, epochs: lis
 
 def test_windows_of_the_clock_wake_the_job_up() -> None:
     windows = AlignedWindows(10, 5)
-    _, columns = layouts(Windows(SlidingProcessingTimeWindows.of(10, 5), None, None, 0), AGGREGATES, None)
+    columns = layout(Windows(SlidingProcessingTimeWindows.of(10, 5), None, None, 0), AGGREGATES)
     run = Driver(lambda: untimed_window(columns, windows), type=ELEMENT)
     wanted = []
     for clock, records in ((3, [Record(1, 7, 0)]), (4, []), (9, [Record(2, 8, 0)]), (20, []), (21, [])):

@@ -15,9 +15,9 @@ from window_model import Record
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import AggregateFunction, ProcessWindowFunction
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys.hashing import hash_array
+from headrace.windowing.definition import WindowFunctions
 from tests.draws import draws
 from tests.windowing.model import Fired, WindowModel
 from tests.windowing.scenarios import FIRST_CLOCK, KEYS, Epoch, Windows, inputs, windows
@@ -74,19 +74,9 @@ def reduced(values: list[int]) -> list[Any]:
 
 
 def driver(given: Windows, shown: Show, **functions: Any) -> Driver:
-    layout = GeneralWindowLayout(
-        assigner=given.assigner,
-        trigger=given.trigger or given.assigner.get_default_trigger(None),
-        evictor=given.evictor,
-        input_type=ELEMENT,
-        output_type=ANY,
-        lateness=given.lateness,
-        late_tag="late",
-        side_types={"late": ELEMENT},
-        window_function=shown,
-        **functions,
-    )
-    return Driver(partial(WindowOperator, layout), type=ELEMENT)
+    called = WindowFunctions(window_function=shown, **functions)
+    make = partial(WindowOperator, given.definition("late"), called, ELEMENT, ANY, {"late": ELEMENT})
+    return Driver(make, type=ELEMENT)
 
 
 def run_driver(run: Driver, epochs: list[Epoch]) -> None:

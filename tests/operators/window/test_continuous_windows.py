@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_aggregating_operator import ELEMENT, MANY, expected, layouts
+from test_aggregating_operator import ELEMENT, MANY, driver, expected, layout
 from test_any_window_against_model import RANKS, run_driver, run_model
 from window_harness import Driver
 from window_model import Record
@@ -23,9 +23,6 @@ from headrace.operators.window.columnar.continuous.continuous_window import (
     ContinuousClockOperator,
     ContinuousEventTimeOperator,
 )
-from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
-from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.testing import JobHarness
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
@@ -33,7 +30,6 @@ from headrace.windowing.assigners.sliding import SlidingEventTimeWindows, Slidin
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
 from tests.first_epochs import first_epoch
 from tests.windowing.scenarios import FIRST_CLOCK, Epoch, Windows, inputs
 
@@ -62,22 +58,16 @@ def told(run: Driver) -> list[Any]:
 
 
 def by_records(windows: Windows, mode: AccumulationMode, tag: str | None) -> Driver:
-    parts, columns = layouts(windows, MANY, tag)
-    trigger = PurgingTrigger.of(parts.trigger) if mode is AccumulationMode.DISCARDING else parts.trigger
-    fields = {name: getattr(parts, name) for name in GeneralWindowLayout.__dataclass_fields__}
-    layout = GeneralWindowLayout(**fields | {"trigger": trigger, "takes_results_back": mode.retracts})
-    return Driver(partial(AggregatingWindowOperator, layout, columns), type=ELEMENT)
+    return driver(windows, MANY, tag, mode)
 
 
 def by_columns(windows: Windows, mode: AccumulationMode, tag: str | None) -> Driver:
-    _, columns = layouts(windows, MANY, tag)
     regular: Any = windows.assigner.regular
     trigger: Any = windows.trigger
-    layout = EarlyWindowLayout(columns, regular, trigger.interval, windows.lateness, tag, mode)
-    if isinstance(trigger, ContinuousEventTimeTrigger):
-        return Driver(partial(ContinuousEventTimeOperator, layout), type=ELEMENT)
-    is_event_time = windows.assigner.is_event_time()
-    return Driver(partial(ContinuousClockOperator, layout, is_event_time=is_event_time), type=ELEMENT)
+    is_by_event_time = isinstance(trigger, ContinuousEventTimeTrigger)
+    operator = ContinuousEventTimeOperator if is_by_event_time else ContinuousClockOperator
+    definition = windows.definition(tag, mode)
+    return Driver(partial(operator, layout(windows, MANY), definition, regular, trigger.interval), type=ELEMENT)
 
 
 def check(windows: Windows, mode: AccumulationMode, tag: str | None, epochs: list[Epoch]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_aggregating_operator import ELEMENT, MANY, driver, layouts
+from test_aggregating_operator import ELEMENT, MANY, driver, layout
 from window_harness import Driver
 from window_model import Record
 
@@ -39,7 +39,7 @@ def by_records(size: int, slide: int) -> Driver:
 
 
 def by_columns(size: int, slide: int) -> Driver:
-    _, columns = layouts(Windows(CountTumblingWindowAssigner.of(size), None, None, 0), MANY, None)
+    columns = layout(Windows(CountTumblingWindowAssigner.of(size), None, None, 0), MANY)
     if size == slide:
         return Driver(partial(CountWindowOperator, columns, size), type=ELEMENT)
     return Driver(partial(SlidingCountWindowOperator, columns, CountPanes(size, slide)), type=ELEMENT)

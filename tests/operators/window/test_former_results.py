@@ -28,10 +28,10 @@ from headrace.datastream.window import (
 )
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
+from headrace.windowing.definition import WindowFunctions
 from headrace.windowing.serializers import window_serializer
 from tests.draws import draws
 from tests.windowing.scenarios import Epoch, Windows, inputs, windows
@@ -51,34 +51,22 @@ class OddAndEven(ProcessWindowFunction):
                 yield Row(key, str(context.window()), is_odd, chosen)
 
 
+def mode_of(takes_back: bool) -> AccumulationMode:
+    return RETRACTING if takes_back else AccumulationMode.ACCUMULATING
+
+
 def by_function(given: Windows, *, takes_back: bool) -> Driver:
-    layout = GeneralWindowLayout(
-        assigner=given.assigner,
-        trigger=given.trigger or given.assigner.get_default_trigger(None),
-        evictor=given.evictor,
-        input_type=ELEMENT,
-        output_type=ODD_OR_EVEN,
-        lateness=given.lateness,
-        window_function=OddAndEven(),
-        takes_results_back=takes_back,
-    )
-    return Driver(partial(WindowOperator, layout), type=ELEMENT)
+    functions = WindowFunctions(window_function=OddAndEven())
+    definition = given.definition(mode=mode_of(takes_back))
+    return Driver(partial(WindowOperator, definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT)
 
 
 def by_aggregates(given: Windows, *, takes_back: bool) -> Driver:
     names = window_serializer(given.assigner.get_window_serializer()).names
     codec = KeyCodec.for_type(Types.LONG())
     columns = ColumnarWindowLayout.of(ELEMENT, codec, [count(), sum("value")], ["key"], window_names=names)
-    layout = GeneralWindowLayout(
-        assigner=given.assigner,
-        trigger=given.trigger or given.assigner.get_default_trigger(None),
-        evictor=given.evictor,
-        input_type=ELEMENT,
-        output_type=columns.output_type,
-        lateness=given.lateness,
-        takes_results_back=takes_back,
-    )
-    return Driver(partial(AggregatingWindowOperator, layout, columns), type=ELEMENT)
+    definition = given.definition(mode=mode_of(takes_back))
+    return Driver(partial(AggregatingWindowOperator, definition, ELEMENT, columns, {}), type=ELEMENT)
 
 
 def results(run: Driver) -> list[tuple[RowKind, tuple[Any, ...]]]:
@@ -235,15 +223,11 @@ def test_a_result_that_is_a_change_itself_is_told_of_the_function() -> None:
         def process(self, key: int, context: Any, elements: Iterable[Row]) -> Iterator[Row]:
             yield Row.of_kind(RowKind.DELETE, key, "w", 0, [])
 
-    layout = GeneralWindowLayout(
-        assigner=TumblingEventTimeWindows.of(10),
-        trigger=EventTimeTrigger.create(),
-        input_type=ELEMENT,
-        output_type=ODD_OR_EVEN,
-        window_function=Deletes(),
-        takes_results_back=True,
+    definition = Windows(TumblingEventTimeWindows.of(10), EventTimeTrigger.create(), None, 0).definition(
+        mode=RETRACTING
     )
-    run = Driver(partial(WindowOperator, layout), type=ELEMENT)
+    functions = WindowFunctions(window_function=Deletes())
+    run = Driver(partial(WindowOperator, definition, functions, ELEMENT, ODD_OR_EVEN, {}), type=ELEMENT)
     with pytest.raises(
         UserFunctionError, match=r"the result: got .* expected an INSERT row(.|\n)*test_former_results.py"
     ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,10 +17,9 @@ from headrace.common.batch import Batch
 from headrace.common.errors import UserFunctionError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
-from headrace.common.typeinfo import Types
+from headrace.common.typeinfo import TypeInformation, Types
 from headrace.datastream.functions import ProcessWindowFunction
 from headrace.operators.window.general import stored_elements
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_functions import ProcessCall, window_call
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
@@ -27,6 +28,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.trigger import TriggerResult
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 from tests.draws import draws
@@ -35,11 +37,19 @@ ANY = Types.PICKLED_BYTE_ARRAY()
 TENS = TumblingEventTimeWindows.of(10)
 
 
-def driver(fresh: bool = True, codec: KeyCodec = CODEC, **layout: Any) -> Driver:
-    given = {"assigner": TENS, "trigger": EventTimeTrigger(), "input_type": INPUT, "output_type": ANY, **layout}
-    made = GeneralWindowLayout(**given)
-    assert made.fixed_windows is not None
-    return Driver(partial(WindowOperator, made), type=given["input_type"], codec=codec, fresh=fresh)
+def driver(
+    fresh: bool = True,
+    codec: KeyCodec = CODEC,
+    input_type: TypeInformation = INPUT,
+    output_type: TypeInformation = ANY,
+    side_types: Mapping[str, TypeInformation] = MappingProxyType({}),
+    **parts: Any,
+) -> Driver:
+    windows = {name: parts.pop(name) for name in ("assigner", "trigger", "allowed_lateness") if name in parts}
+    definition = WindowDefinition(**{"assigner": TENS, "trigger": EventTimeTrigger(), **windows})
+    assert definition.fixed_windows is not None
+    make = partial(WindowOperator, definition, WindowFunctions(**parts), input_type, output_type, side_types)
+    return Driver(make, type=input_type, codec=codec, fresh=fresh)
 
 
 def outputs(run: Driver) -> list[Any]:
@@ -93,7 +103,7 @@ def test_reduce_changes_neither_its_input_nor_other_windows() -> None:
 
 
 def test_what_was_emitted_does_not_change_when_late_elements_come() -> None:
-    run = driver(reduce_function=add_values, output_type=INPUT, lateness=100)
+    run = driver(reduce_function=add_values, output_type=INPUT, allowed_lateness=100)
     run.run([[Record(1, 1.0, 6, MIN), Record(1, 2.0, 7, 20), Record(1, 4.0, 7, 20)]])
     assert [row["value"] for row in outputs(run)] == [1.0, 3.0, 7.0]
 
@@ -152,7 +162,7 @@ def test_records_are_made_only_when_a_window_fires(monkeypatch: pytest.MonkeyPat
 
 def test_what_a_function_keeps_of_a_window_does_not_change_when_late_elements_come() -> None:
     seen: list[Any] = []
-    run = driver(window_function=lambda key, window, elements: seen.append(elements), lateness=100)
+    run = driver(window_function=lambda key, window, elements: seen.append(elements), allowed_lateness=100)
     run.run([[Record(1, 1.0, 6, MIN), Record(1, 2.0, 7, 20)], [Record(1, 4.0, 7, 20)]])
     run.run([[Record(1, 8.0, 7, 20)]])
     assert [[row["value"] for row in rows] for rows in seen] == [
@@ -164,7 +174,7 @@ def test_what_a_function_keeps_of_a_window_does_not_change_when_late_elements_co
 
 
 def test_the_watermark_is_the_new_one_when_a_window_fires_between_records() -> None:
-    run = driver(window_function=Process(), lateness=50)
+    run = driver(window_function=Process(), allowed_lateness=50)
     run.run([[Record(1, 1.0, 4, 3), Record(1, 2.0, 40, 30), Record(1, 3.0, 4, 30), Record(1, 4.0, 5, 33)]])
     seen = [(end, watermark, values) for _, _, end, watermark, _, values in outputs(run)]
     assert seen == [(10, 30, [1.0]), (10, 30, [1.0, 3.0]), (10, 33, [1.0, 3.0, 4.0])]
@@ -214,7 +224,7 @@ class Keeper:
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_state_of_the_key_and_of_the_window(fresh: bool) -> None:
-    run = driver(fresh, window_function=Keeper(), lateness=20)
+    run = driver(fresh, window_function=Keeper(), allowed_lateness=20)
     run.run([[Record(1, 1.0, 1), Record(2, 1.0, 1), Record(1, 1.0, 11)]], upto=9)
     run.run([[Record(1, 1.0, 2, 9), Record(1, 1.0, 12, 9), Record(1, 1.0, 3, 25)]])
     expected = [(1, 10, 1, 1), (2, 10, 1, 1), (1, 10, 2, 2), (1, 20, 3, 1), (1, 10, 4, 3)]
@@ -235,7 +245,7 @@ def test_state_of_all_keys_of_a_window_is_read_together(monkeypatch: pytest.Monk
     reads: list[int] = []
     find = StateTable.find
     monkeypatch.setattr(StateTable, "find", lambda table, keys: reads.append(len(keys)) or find(table, keys))
-    run = driver(window_function=Keeper(), lateness=20)
+    run = driver(window_function=Keeper(), allowed_lateness=20)
     run.run([[Record(key, 1.0, 1) for key in range(100)]], upto=9)
     assert not reads
     run.run([[Record(key, 1.0, 11, 9) for key in range(100)]], upto=19)
@@ -297,14 +307,14 @@ def test_clear_is_called_only_where_a_function_has_its_own(
     calls: list[Any] = []
     monkeypatch.setattr(ProcessCall, "clear", lambda call, context: calls.append(context))
     for lateness in (0, 5):
-        driver(window_function=function, lateness=lateness).run([[Record(1, 1.0, 1)]], upto=100)
+        driver(window_function=function, allowed_lateness=lateness).run([[Record(1, 1.0, 1)]], upto=100)
     assert window_call(function).wants_clear is wants
     assert len(calls) == (2 if wants else 0)
 
 
 def test_firings_and_clears_come_in_the_order_of_time() -> None:
     journal = Journal()
-    driver(window_function=journal, lateness=12).run([[Record(1, 1.0, 1), Record(1, 1.0, 11)]], upto=100)
+    driver(window_function=journal, allowed_lateness=12).run([[Record(1, 1.0, 1), Record(1, 1.0, 11)]], upto=100)
     assert [call[0:3] for call in journal.calls] == [
         ("process", 1, 10),  # at 9
         ("process", 1, 20),  # at 19
@@ -323,7 +333,7 @@ def test_every_key_and_window_is_cleared_once(fresh: bool, scenario: Any) -> Non
         model.process(record)
     model.advance(MAX - 1)
     journal = Journal()
-    run = driver(fresh, assigner=assigner_of(windows), window_function=journal, lateness=lateness)
+    run = driver(fresh, assigner=assigner_of(windows), window_function=journal, allowed_lateness=lateness)
     drive(run, records, cuts, kinds)
     cleared = sorted(call[1] for call in journal.calls if call[0] == "clear")
     assert cleared == sorted(end for end, _ in model.cleared)
@@ -375,7 +385,7 @@ def fails(left: Any, right: Any) -> Any:
 )
 @pytest.mark.parametrize("lateness", [0, 100])
 def test_errors_of_the_user_name_the_operator(layout: Any, message: str, lateness: int) -> None:
-    run = driver(lateness=lateness, **layout)
+    run = driver(allowed_lateness=lateness, **layout)
     watermark = 50 if lateness else MIN
     with pytest.raises(UserFunctionError, match=message):
         run.run([[Record(1, 1.0, 1, watermark), Record(1, 2.0, 1, watermark)]], upto=MAX)
@@ -410,21 +420,21 @@ class Purging(ShownAtEnd):
 
 
 def test_a_trigger_of_ones_own_may_say_that_it_fires_only_at_the_end() -> None:
-    run = driver(trigger=ShownAtEnd(), window_function=Process(), lateness=50)
+    run = driver(trigger=ShownAtEnd(), window_function=Process(), allowed_lateness=50)
     run.run([[Record(1, 1.0, 4), Record(2, 2.0, 4), Record(1, 3.0, 4, 30)]])
     assert [(key, values) for key, *_, values in outputs(run)] == [(1, [1.0]), (2, [2.0]), (1, [1.0, 3.0])]
     assert not any(name.startswith("timers") and store.runs for name, store in run.state.stores.items())
 
 
 def test_a_trigger_that_purges_does_not_fire_only_at_the_end() -> None:
-    run = driver(trigger=Purging(), window_function=Process(), lateness=50)
+    run = driver(trigger=Purging(), window_function=Process(), allowed_lateness=50)
     with pytest.raises(UserFunctionError, match=r"it purges: leave fires_only_at_end as it is, False"):
         run.run([[Record(1, 1.0, 4), Record(1, 3.0, 4, 30)]])
 
 
 def test_state_is_as_it_has_always_been() -> None:
     """Savepoints of earlier versions are read as they are: kinds, columns, and the namespace of a window: its end."""
-    run = driver(reduce_function=add_values, window_function=Keeper(), lateness=50)
+    run = driver(reduce_function=add_values, window_function=Keeper(), allowed_lateness=50)
     run.run([[Record(1, 1.0, 4), Record(1, 2.0, 14)]], upto=9)
     stored = {name: run_.batch for name, store in run.state.stores.items() for run_ in store.runs}
     assert stored["windows"].schema.names == ["window_end", "hash", "key", "value"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_against_model import COLUMNAR, described
-from test_aggregating_operator import MANY, layouts
+from test_aggregating_operator import MANY, layout
 from test_aggregating_operator import driver as one_by_one
 from test_any_window_against_model import ELEMENT, RANKS, run_driver, run_model
 from window_harness import Driver
@@ -121,7 +121,7 @@ def test_columns_of_sessions_that_stay_give_what_records_give(
     trigger = PurgingTrigger.of(EventTimeTrigger()) if discards else None
     given = Windows(EventTimeSessionWindows.with_gap(gap), trigger, None, lateness)
     by_records = one_by_one(given, MANY, tag)
-    _, columns = layouts(given, MANY, tag)
+    columns = layout(given, MANY)
     by_columns = Driver(partial(KeptSessionOperator, columns, gap, tag, lateness, discards=discards), type=ELEMENT)
     for run in (by_records, by_columns):
         run_driver(run, numbered(epochs)[:-1])
@@ -140,7 +140,7 @@ def test_columns_of_sessions_that_stay_give_what_records_give(
 def test_columns_give_what_records_give(tag: str | None, gap: int, epochs: list[Epoch]) -> None:
     given = Windows(EventTimeSessionWindows.with_gap(gap), None, None, 0)
     by_records = one_by_one(given, MANY, tag)
-    _, columns = layouts(given, MANY, tag)
+    columns = layout(given, MANY)
     by_columns = Driver(partial(SessionWindowOperator, columns, gap, tag), type=ELEMENT)
     for run in (by_records, by_columns):
         run_driver(run, numbered(epochs))

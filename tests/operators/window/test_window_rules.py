@@ -8,16 +8,17 @@ import pytest
 from window_harness import Driver
 from window_model import MAX, MIN, Record
 
+from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.general.layout import GeneralWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.triggers.end_of_window import EventTimeTrigger
 
@@ -40,16 +41,11 @@ def columnar(windows: AlignedWindows, lateness: int = 0, tag: str | None = None)
 
 
 def by_row(windows: AlignedWindows, lateness: int = 0, tag: str | None = None) -> WindowOperator:
-    layout = GeneralWindowLayout(
-        SlidingEventTimeWindows(windows.size, windows.slide, windows.offset),
-        EventTimeTrigger(),
-        TYPE,
-        LAYOUT.output_type,
-        window_function=CountElements(),
-        lateness=lateness,
-        late_tag=tag,
-    )
-    return WindowOperator(layout)
+    assigner = SlidingEventTimeWindows(windows.size, windows.slide, windows.offset)
+    late_tag = None if tag is None else OutputTag(tag)
+    definition = WindowDefinition(assigner, EventTimeTrigger(), None, lateness, late_tag)
+    functions = WindowFunctions(window_function=CountElements())
+    return WindowOperator(definition, functions, TYPE, LAYOUT.output_type, {})
 
 
 @pytest.fixture(params=[columnar, by_row])

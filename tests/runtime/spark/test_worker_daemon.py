@@ -62,7 +62,7 @@ def test_forks_have_all_that_tasks_import_and_draw_their_own_random_numbers() ->
     (a, b), totals = zip(*([one[:2], one[2]] for one in found["drawn"]), strict=True)
     assert set(a).isdisjoint(b)
     assert totals == (4999950000, 4999950000)
-    wanted = {"pyspark.worker", "pandas", "headrace.runtime.task.operator_table", "headrace.datastream"}
+    wanted = {"pyspark.worker", "pandas", "headrace.operators.window.general.window_operator", "headrace.datastream"}
     assert wanted <= set(found["imported"])
 
 

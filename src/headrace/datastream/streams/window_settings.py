@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import warn_caller
@@ -13,10 +13,10 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import K_co, T_co
 from headrace.common.typeinfo import RowTypeInfo
-from headrace.graph.window_specs import RowWindowSpec
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.evictor import Evictor
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.never import NeverTrigger
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.keyed_stream import KeyedStream
-
-
-S = TypeVar("S", bound=RowWindowSpec)
 
 
 @dataclass(slots=True)
@@ -68,16 +65,10 @@ class WindowSettings:
                 f"{trigger} cannot be used with windows that merge ({self.assigner}): its can_merge() is False"
             )
 
-    def for_spec(self, environment: StreamExecutionEnvironment) -> dict[str, Any]:
-        """What a ``TriggeredWindowSpec`` has of the windows, by the names of its fields."""
-        return {
-            "assigner": self.assigner,
-            "trigger": self._trigger_or_default(environment),
-            "evictor": self.evictor,
-            "allowed_lateness": self.lateness,
-            "late_tag": self.late_tag,
-            "accumulation_mode": self.mode,
-        }
+    def definition(self, environment: StreamExecutionEnvironment) -> WindowDefinition:
+        """The windows, with the assigner's own trigger where the program has set none."""
+        trigger = self._trigger_or_default(environment)
+        return WindowDefinition(self.assigner, trigger, self.evictor, self.lateness, self.late_tag, self.mode)
 
     def _trigger_or_default(self, environment: StreamExecutionEnvironment) -> Trigger[Any, Any]:
         if self.trigger is not None:
@@ -195,12 +186,19 @@ class WindowsOfStream(Generic[T_co, K_co]):
         self._settings.late_tag = output_tag
         return self
 
-    def _row_spec(self, kind: type[S], found: TypeInformation, **functions: Any) -> S:
-        """What functions of the user do with the windows; ``found`` is the type of their results."""
+    def _definition(self) -> WindowDefinition:
+        return self._settings.definition(self.get_execution_environment())
+
+    def _definition_for(self, found: TypeInformation) -> WindowDefinition:
+        """The windows, for functions of the user whose results are of the type ``found``.
+
+        Raises:
+            InvalidTypeError: when such results cannot be taken back, and the windows do that.
+        """
         if self._settings.mode.retracts and not isinstance(found, RowTypeInfo):
             raise refused(
                 f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
                 "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
                 InvalidTypeError,
             )
-        return kind(result_type=found, **functions, **self._settings.for_spec(self.get_execution_environment()))
+        return self._definition()

@@ -19,6 +19,7 @@ from headrace.expressions import Expression
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.definition import WindowFunctions
 from headrace.windowing.triggers.count import CountTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
@@ -122,7 +123,8 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
             found = declared_type(output_type)
         else:
             found, origin = keyed.get_type(), None
-        spec = self._row_spec(RowWindowSpec, found, reduce_function=reduce_function, window_function=window_function)
+        functions = WindowFunctions(reduce_function=reduce_function, window_function=window_function)
+        spec = RowWindowSpec(self._definition_for(found), found, functions)
         return keyed._apply(spec, "Window", origin=origin)
 
     @overload
@@ -247,9 +249,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
                 text = f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}"
                 call = built_in_call(aggregate)
                 raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
-        spec = AggregatedWindowSpec(
-            aggregates=aggregates, has_key=has_key, **self._settings.for_spec(self.get_execution_environment())
-        )
+        spec = AggregatedWindowSpec(self._definition(), aggregates, has_key)
         return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
 
     def _aggregate_rows(
@@ -260,8 +260,10 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         else:
             found = self._type_of_window_function(window_function, output_type)
         accumulators = None if accumulator_type is None else declared_type(accumulator_type)
-        functions = {"aggregate_function": function, "window_function": window_function}
-        spec = self._row_spec(RowWindowSpec, found, accumulator_type=accumulators, **functions)
+        functions = WindowFunctions(
+            aggregate_function=function, window_function=window_function, accumulator_type=accumulators
+        )
+        spec = RowWindowSpec(self._definition_for(found), found, functions)
         return self._keyed_stream._apply(spec, "Window", origin=origin_of(output_type))
 
     def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
@@ -275,7 +277,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         return result_type(output_type, window_function, Role.MANY)
 
     def _applied(self, window_function: Any, found: TypeInformation) -> RowWindowSpec:
-        return self._row_spec(RowWindowSpec, found, window_function=window_function)
+        return RowWindowSpec(self._definition_for(found), found, WindowFunctions(window_function=window_function))
 
 
 def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow], Trigger[Any, CountWindow]]:

@@ -20,8 +20,7 @@ from headrace.common.errors import InfrastructureError, StateCorruptedError, Sta
 from headrace.common.logs import get_logger
 from headrace.connectors.kept_clients import KeptClients
 from headrace.operators.base import cannot_go_on
-from headrace.runtime.task.operator_chain import operator_context
-from headrace.runtime.task.operator_table import OperatorMaker
+from headrace.runtime.task.operator_chain import operator_context, task_parameters
 from headrace.state.backend import StateOwner
 from headrace.state.exported import ExportedTable
 from headrace.state.importing import imported_schema
@@ -102,7 +101,7 @@ def _check(plan: JobPlan, blob: JobBlob, planned: PlannedOperator, heads: Iterab
     task = HashMapTaskStates(blob.state, planned.stage, 0, {planned.uid: owner})
     task.pretend(heads)
     context = operator_context(plan, planned, 0, task)
-    operator = OperatorMaker(plan, "", 0, 0, blob, KeptClients()).make(planned)
+    operator = planned.create_operator(task_parameters(plan, blob, 0, KeptClients()))
     try:
         operator.take_up(context)
         for head in heads:

@@ -11,9 +11,8 @@ from headrace.operators.window.general.window_operator import WindowOperator
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
-    from headrace.operators.base import EpochScope, OperatorContext
+    from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.general.layout import GeneralWindowLayout
     from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.windowing.intervals import RegularWindows
 
@@ -22,18 +21,14 @@ _MOST_ROWS: Final = 1 << 16
 
 
 class CoGroupOperator(WindowOperator):
-    """Applies a function to the records of two keyed inputs that are in the same window.
+    """Applies a function to the records of two keyed inputs that are in the same window. Elements are tagged."""
 
-    Args:
-        layout: the windows over tagged records.
-    """
-
-    def __init__(self, layout: GeneralWindowLayout) -> None:
-        super().__init__(layout)
+    def open(self, context: OperatorContext, output: Output) -> None:
         self._waiting = WaitingBatches["KeyedBatch"](_MOST_ROWS, are_stored=True)
+        super().open(context, output)
 
     def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
-        return ElementsOfSides(context, windows, self._layout.input_type, self._layout.lateness)
+        return ElementsOfSides(context, windows, self._input_type, self._definition.allowed_lateness)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._waiting.forget()
@@ -51,4 +46,4 @@ class CoGroupOperator(WindowOperator):
         """Puts what waits into windows."""
         taken = self._waiting.take()
         if taken.batches:
-            super().process(0, tagged(taken, self._layout.input_type))
+            super().process(0, tagged(taken, self._input_type))

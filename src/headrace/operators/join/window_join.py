@@ -12,18 +12,20 @@ from headrace.operators.join.elements_of_sides import RecordsOfSides
 from headrace.operators.join.find_pairs import Pairs, portions
 from headrace.operators.window.general.stored_elements import ElementsOfKeys
 from headrace.state.runs.list_columns import rows_of_ranges
+from headrace.windowing.definition import WindowFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.join.function_results import JoinResults
     from headrace.operators.join.tagged import Outer
-    from headrace.operators.window.general.layout import GeneralWindowLayout
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.state.runs.grouping import Groups
+    from headrace.windowing.definition import WindowDefinition
 
     Longs = npt.NDArray[np.int64]
 
@@ -35,13 +37,22 @@ class ColumnarWindowJoin(CoGroupOperator):
     """Pairs of the records of two keyed inputs that are in the same window.
 
     Args:
-        layout: the windows, which have no function.
+        definition: the windows.
+        input_type: the type of tagged records.
+        output_type: the type of what is made of pairs.
         outer: of which inputs records without a partner are shown as well.
         results: what becomes of pairs.
     """
 
-    def __init__(self, layout: GeneralWindowLayout, outer: Outer, results: JoinResults) -> None:
-        super().__init__(layout)
+    def __init__(
+        self,
+        definition: WindowDefinition,
+        input_type: TypeInformation,
+        output_type: TypeInformation,
+        outer: Outer,
+        results: JoinResults,
+    ) -> None:
+        super().__init__(definition, WindowFunctions(), input_type, output_type, {})
         self._outer = outer
         self._results = results
 

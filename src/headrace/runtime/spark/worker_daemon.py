@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import pkgutil
 import site
 import sys
 import threading
@@ -136,10 +137,16 @@ def _look_only_in(path: Sequence[str]) -> None:
         del sys.path_importer_cache[known]
 
 
+def _modules_of_operators() -> Iterator[str]:
+    """The names of all modules of operators, which specs import when they create operators."""
+    package = importlib.import_module("headrace.operators")
+    return (module.name for module in pkgutil.walk_packages(package.__path__, "headrace.operators."))
+
+
 def prepare_forks() -> None:
     """Import all that tasks need, so that what is forked has it, and differs only where it has to."""
     gc.disable()  # nothing of what is imported is garbage, and looking for some takes a quarter of the time
-    for name in _IMPORTED:
+    for name in (*_IMPORTED, *_modules_of_operators()):
         importlib.import_module(name)
     import numpy
     import pyarrow

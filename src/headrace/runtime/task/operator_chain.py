@@ -18,7 +18,7 @@ from headrace.common.logs import get_logger
 from headrace.connectors.source import ReaderContext
 from headrace.exchange.channel import SummaryBook
 from headrace.exchange.sender import EdgeSender
-from headrace.graph.specs import SourceSpec
+from headrace.graph.specs import SourceSpec, TaskParameters
 from headrace.operators.base import EpochScope, OperatorContext, cannot_go_on
 from headrace.operators.checkpointed import checkpointed, initialize, snapshot
 from headrace.operators.closing import close_all
@@ -30,7 +30,6 @@ from headrace.operators.user_code import calling_user_code
 from headrace.operators.window.changed_windows import drop_changed
 from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
-from headrace.runtime.task.operator_table import OperatorMaker
 from headrace.runtime.task.outputs import (
     BroadcastingOutput,
     ChainingOutput,
@@ -172,14 +171,14 @@ class OperatorChain:
         self.sources: dict[int, ChainedSource] = {}
         self.members: dict[int, ChainedOperator] = {}
         self.learnt = learnt
-        maker = OperatorMaker(plan, context.job_id, context.generation, partition, blob, clients)
+        task = task_parameters(plan, blob, partition, clients, context.job_id, context.generation)
         reader_context = ReaderContext(blob.storage_options, clients)
         for planned in _with_own_functions(self.stage.operators, blob.plan):
             if not planned.node.inputs:
                 self.sources[planned.node.id] = self._source(planned, reader_context)
             elif partition < planned.parallelism:
                 watermark = MIN_WATERMARK if start is None else start.event_time_of(planned.node)
-                self.members[planned.node.id] = self._member(planned, maker, watermark)
+                self.members[planned.node.id] = self._member(planned, task, watermark)
         self._closing += [source.close for source in self.sources.values()]
         self._wire()
 
@@ -188,7 +187,7 @@ class OperatorChain:
         output = BroadcastingOutput(context)
         return ChainedSource(planned=planned, context=context, output=output, reader_context=reader_context)
 
-    def _member(self, planned: PlannedOperator, maker: OperatorMaker, watermark: int) -> ChainedOperator:
+    def _member(self, planned: PlannedOperator, task: TaskParameters, watermark: int) -> ChainedOperator:
         learnt = self.learnt.setdefault(planned.uid, {})
         context = replace(
             operator_context(self.plan, planned, self.partition, self.state),
@@ -196,7 +195,7 @@ class OperatorChain:
             watermark=watermark,
             changed_windows=self.plan.settings.changed_windows.get(planned.uid, ChangedWindows.FAIL),
         )
-        operator = maker.make(planned)
+        operator = planned.create_operator(task)
         return ChainedOperator(
             planned=planned,
             context=context,
@@ -418,6 +417,21 @@ def _measured(context: OperatorContext) -> Measurements | None:
     """What the functions of an operator have measured; None where they have no metrics."""
     with calling_user_code(context):  # gauges
         return context.metrics.take()
+
+
+def task_parameters(
+    plan: JobPlan, blob: JobBlob, subtask: int, clients: KeptClients, job_id: str = "", generation: int = 0
+) -> TaskParameters:
+    """What operators of a subtask are created from; of those that write nothing the job's id does not matter."""
+    return TaskParameters(
+        job_id=job_id,
+        generation=generation,
+        subtask=subtask,
+        is_batch=plan.settings.is_batch,
+        storage=blob.storage,
+        storage_options=blob.storage_options,
+        clients=clients,
+    )
 
 
 def operator_context(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic
 
 from headrace.common.arguments import expect
@@ -22,6 +21,7 @@ from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
 from headrace.graph.join_specs import CoGroupSpec
 from headrace.operators.join.tagged import INNER, Outer
+from headrace.windowing.definition import WindowFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -129,7 +129,8 @@ class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
 
     def _applied(self, name: str, adapter: Any, function: Any, output_type: Any, role: Role) -> Any:
         found = result_type(output_type, function, role)
-        spec = self._row_spec(CoGroupSpec, found, window_function=adapter)
+        functions = WindowFunctions(window_function=adapter)
+        spec = CoGroupSpec(self._definition_for(found), found, functions)
         return self._keyed_stream._apply(spec, name, self._second, origin=origin_of(output_type))
 
 
@@ -267,9 +268,10 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
         """
         types = self._keyed_stream.get_type(), self._second.get_type()
         values, found = selected(columns, *types)
-        spec = self._row_spec(CoGroupSpec, found, columns=values, outer=self._outer)
+        spec = CoGroupSpec(self._definition_for(found), found, WindowFunctions(), values, self._outer)
         if not spec.ends_at_once:
-            spec = replace(spec, columns=(), outer=INNER, window_function=SelectApply(values, types, self._outer))
+            by_pair = WindowFunctions(window_function=SelectApply(values, types, self._outer))
+            spec = CoGroupSpec(spec.definition, found, by_pair)
         name = titled("Join", *columns)
         return self._keyed_stream._apply(spec, name, self._second, origin=TypeOrigin.DECLARED)
 

@@ -11,7 +11,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import check_none
-from headrace.operators.window.general.contents import KeyedContents
+from headrace.operators.window.general.contents import KeyedContents, all_of
 from headrace.operators.window.stores import CONTENTS
 from headrace.state.descriptors import ListStateDescriptor
 from headrace.windowing.evictor import TimestampedValue
@@ -19,11 +19,13 @@ from headrace.windowing.evictor import TimestampedValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.common.function_protocols import SupportsAggregate
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
+    from headrace.windowing.definition import WindowFunctions
     from headrace.windowing.evictor import Evictor
 
     Folding = Callable[[Sequence[Any]], Sequence[Any]]
@@ -105,7 +107,14 @@ class EvictedContents(KeyedContents):
         self._state.update(pairs)
 
 
-def reducing(function: Any, type_: TypeInformation) -> Folding:
+def folding(functions: WindowFunctions, type_: TypeInformation) -> Folding:
+    """What a window function sees of elements of a type: what other functions make of them, or themselves."""
+    if functions.reduce_function is not None:
+        return _reducing(functions.reduce_function, type_)
+    return all_of if functions.aggregate_function is None else _aggregating(functions.aggregate_function)
+
+
+def _reducing(function: Any, type_: TypeInformation) -> Folding:
     """What a ``ReduceFunction`` makes of elements, which are of a type; nothing of none."""
     combine = method_of(function, "reduce")
 
@@ -121,7 +130,7 @@ def reducing(function: Any, type_: TypeInformation) -> Folding:
     return fold
 
 
-def aggregating(function: Any) -> Folding:
+def _aggregating(function: SupportsAggregate[Any, Any, Any]) -> Folding:
     """What an ``AggregateFunction`` makes of elements, in a tuple; of none as well."""
 
     def fold(elements: Sequence[Any]) -> Sequence[Any]:

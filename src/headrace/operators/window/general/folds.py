@@ -15,10 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.windowing.definition import WindowFunctions
 
 
 class Fold(ABC):
-    """Turns elements into one value a key and window: read, modify, write."""
+    """Turns elements into one value a key and window: read, modify, write.
+
+    Attributes:
+        type_: the type of the values.
+    """
+
+    type_: TypeInformation
 
     @abstractmethod
     def first(self, element: Any) -> Any:
@@ -47,7 +54,7 @@ class ReduceFold(Fold):
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
         self._reduce = method_of(function, "reduce")
-        self._type = type_
+        self.type_ = type_
         # A function may change its first argument in place; the element may be in several windows and streams.
         self._copy = copier(type_)
         handler = handler_of(type_)
@@ -61,7 +68,7 @@ class ReduceFold(Fold):
         if result is element:
             return self._copy(element)
         if result is None:
-            check_none(self._type, "reduce", self._reduce)
+            check_none(self.type_, "reduce", self._reduce)
         return result if self._is_coerced(result) else _coerced(result, self._coerce, self._reduce)
 
     def result(self, value: Any) -> Any:
@@ -81,6 +88,7 @@ class AggregateFold(Fold):
 
     def __init__(self, function: Any, type_: TypeInformation) -> None:
         self._function = function
+        self.type_ = type_
         self._coerce = handler_of(type_).coerce
 
     def first(self, element: Any) -> Any:
@@ -100,6 +108,15 @@ class AggregateFold(Fold):
                 "another shape: have it return the accumulator of both"
             )
         return _coerced(merged, self._coerce, self._function.merge)
+
+
+def fold_of(functions: WindowFunctions, type_: TypeInformation) -> Fold | None:
+    """The fold of a window's functions over elements of a type; None where windows keep all elements."""
+    if functions.reduce_function is not None:
+        return ReduceFold(functions.reduce_function, type_)
+    if functions.aggregate_function is not None:
+        return AggregateFold(functions.aggregate_function, functions.accumulators)
+    return None
 
 
 def _coerced(result: Any, coerce: Callable[[Any], Any], function: Any) -> Any:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.contents_table import Held
@@ -46,16 +45,13 @@ class OrderedValues(ContentsTable):
     Args:
         context: the operator.
         windows: the windows.
-        type_: the type of the values.
-        lateness: how long windows are kept after their ends, in milliseconds.
         fold: folds elements into values.
+        lateness: how long windows are kept after their ends, in milliseconds.
     """
 
-    def __init__(
-        self, context: OperatorContext, windows: RegularWindows, type_: TypeInformation, lateness: int, fold: Fold
-    ) -> None:
+    def __init__(self, context: OperatorContext, windows: RegularWindows, fold: Fold, lateness: int) -> None:
         self._fold = fold
-        held_as = HeldAs(VALUES_KIND, newest, type_, context.renamed_fields)
+        held_as = HeldAs(VALUES_KIND, newest, fold.type_, context.renamed_fields)
         super().__init__(context, held_as, windows, lateness)
         self._windows: dict[int, Held] = {}
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.output_tag import OutputTag
 from headrace.metrics.own_names import LATE_DROPPED
 from headrace.operators.base import cannot_go_on
 from headrace.operators.collector import RowCollector
@@ -23,15 +22,25 @@ from headrace.operators.functions import FunctionOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
 from headrace.operators.window.changed_windows import are_of, cannot_move, count_dropped
-from headrace.operators.window.general.contents import KeyedContents, WindowContents
+from headrace.operators.window.general.contents import (
+    AggregatedContents,
+    KeyedContents,
+    ListedContents,
+    ReducedContents,
+    WindowContents,
+)
+from headrace.operators.window.general.evicted_contents import EvictedContents, folding
+from headrace.operators.window.general.folds import fold_of
 from headrace.operators.window.general.former_results import FormerResults
 from headrace.operators.window.general.intake import Intake, OneByOne, OnTimeTogether
 from headrace.operators.window.general.kept_windows import KeptWindows
 from headrace.operators.window.general.merging_windows import MergingWindows
 from headrace.operators.window.general.ordered_contents import OrderedContents
+from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as
+from headrace.operators.window.general.ordered_values import OrderedValues
 from headrace.operators.window.general.trigger_context import OperatorTime, WindowTrigger
 from headrace.operators.window.general.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
-from headrace.operators.window.general.window_functions import WindowContext, maker_of
+from headrace.operators.window.general.window_functions import WindowContext, maker_of, window_call
 from headrace.operators.window.held_windows import held_by_key, held_in_order
 from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
 from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
@@ -44,12 +53,12 @@ from headrace.windowing.serializers import EndSerializer, WindowSerializer, wind
 from headrace.windowing.trigger import Firing, TriggerResult
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.batch import Batch
+    from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.general.layout import GeneralWindowLayout
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.operators.window.held_windows import HeldWindow
@@ -58,6 +67,7 @@ if TYPE_CHECKING:
     from headrace.state.protocols import DomainTimers
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.timers import Timer
+    from headrace.windowing.definition import WindowDefinition, WindowFunctions
     from headrace.windowing.intervals import RegularWindows
 
 
@@ -65,32 +75,45 @@ class WindowOperator(FunctionOperator):
     """Functions of the user over windows.
 
     Args:
-        layout: assigner, trigger, evictor, functions and types.
+        definition: the windows.
+        functions: the functions.
+        input_type: the type of the elements.
+        output_type: the type of what is emitted.
+        side_types: the types of the side outputs that are read, by tag id.
+        is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
     _intake: Intake
     _contents: WindowContents
     _ends: WindowEnds
 
-    def __init__(self, layout: GeneralWindowLayout) -> None:
-        super().__init__(*layout.functions)
-        self._layout = layout
-        self._assigner = layout.assigner
-        self._is_event_time = layout.assigner.is_event_time()
-        self._reach = layout.assigner.reach if isinstance(layout.assigner, EventTimeAssigner) else 0
-        self._late_tag = None if layout.late_tag is None else OutputTag(layout.late_tag)
-        self._call = layout.new_call()
-        self.maker = maker_of(self._call, layout.aggregate_function)
-        self._collector = RowCollector(layout.output_type, layout.side_types)
+    def __init__(
+        self,
+        definition: WindowDefinition,
+        functions: WindowFunctions,
+        input_type: TypeInformation,
+        output_type: TypeInformation,
+        side_types: Mapping[str, TypeInformation],
+        *,
+        is_batch: bool = False,
+    ) -> None:
+        super().__init__(*functions.objects)
+        self._definition, self._user_functions = definition, functions
+        self._input_type, self._output_type = input_type, output_type
+        self._is_batch = is_batch
+        assigner = self._assigner = definition.assigner
+        self._is_event_time = assigner.is_event_time()
+        self._reach = assigner.reach if isinstance(assigner, EventTimeAssigner) else 0
+        self._call = window_call(functions.window_function)
+        self.maker = maker_of(self._call, functions.aggregate_function)
+        self._collector = RowCollector(output_type, side_types)
         self._time = OperatorTime()
-        self._lifetimes = Lifetimes(self._time, layout.lateness, is_event_time=self._is_event_time)
+        self._lifetimes = Lifetimes(self._time, definition.allowed_lateness, is_event_time=self._is_event_time)
         self._merging: MergingWindows[Any] | None = None
         self._may_have_former = False
         self._fixed = self._fixed_windows()
         self._windows: WindowSerializer[Any] = (
-            window_serializer(layout.assigner.get_window_serializer())
-            if self._fixed is None
-            else EndSerializer(self._fixed)
+            window_serializer(assigner.get_window_serializer()) if self._fixed is None else EndSerializer(self._fixed)
         )
 
     def open(self, context: OperatorContext, output: Output) -> None:
@@ -127,8 +150,10 @@ class WindowOperator(FunctionOperator):
         assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
         of_results = context.renamed_fields.of_parts({"": RESULT})
-        self._former = self._new_former_results(of_results) if self._layout.takes_results_back else None
-        self._trigger = WindowTrigger(self._layout.trigger, self._keyed, self._timers, self._time, context)
+        retracts = self._definition.accumulation_mode.retracts
+        self._former = self._new_former_results(of_results) if retracts else None
+        trigger = self._definition.applied_trigger
+        self._trigger = WindowTrigger(trigger, self._keyed, self._timers, self._time, context)
         if self._fixed is None:
             self._keep_by_timers(context)
         else:
@@ -150,9 +175,9 @@ class WindowOperator(FunctionOperator):
     def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
         """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
         contents = self._contents = self._ordered_contents(context, fixed)
-        lateness = self._layout.lateness
+        lateness = self._definition.allowed_lateness
         ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
-        late = LateRecords(self, lateness, self._layout.late_tag)
+        late = LateRecords(self, lateness, self._definition.late_tag_id)
         self._intake = OnTimeTogether(self._keyed, fixed, self._windows, contents, ends, late, self._time)
 
     def begin_epoch(self, scope: EpochScope) -> None:
@@ -164,7 +189,7 @@ class WindowOperator(FunctionOperator):
         if self._may_have_former:
             self._may_have_former = False
             self._drop_former()
-        if not self._layout.is_batch:
+        if not self._is_batch:
             self._fire_processing_time(scope.processing_time, scope.watermark)
             self._flush()
 
@@ -198,7 +223,7 @@ class WindowOperator(FunctionOperator):
         reached = self._time.watermark
         if watermark > reached:
             self._advance(watermark, reached)
-            if self._layout.is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
+            if self._is_batch and watermark == MAX_WATERMARK:  # the clock comes to its end behind event time
                 self._time.clock_has_ended = True
                 self._fire_processing_time(MAX_WATERMARK, reached)
             self._flush()
@@ -228,20 +253,32 @@ class WindowOperator(FunctionOperator):
 
     def _fixed_windows(self) -> RegularWindows | None:
         """The windows as arithmetic, where nobody looks at them before their ends; None for all others."""
-        return self._layout.fixed_windows
+        return self._definition.fixed_windows
 
     def _keyed_contents(self, renamed: RenamedFields) -> KeyedContents:
         """What windows hold in state of key and window."""
-        return self._layout.keyed_contents(self._keyed, self._time, renamed)
+        kind, type_, functions = self._definition.kind, self._input_type, self._user_functions
+        if (evictor := self._definition.evictor) is not None:
+            return EvictedContents(self._keyed, kind, type_, evictor, self._time, folding(functions, type_), renamed)
+        if functions.reduce_function is not None:
+            return ReducedContents(self._keyed, kind, functions.reduce_function, type_, renamed)
+        if functions.aggregate_function is not None:
+            accumulators = functions.accumulators
+            return AggregatedContents(self._keyed, kind, functions.aggregate_function, accumulators, renamed)
+        return ListedContents(self._keyed, kind, type_, renamed)
 
     def _ordered_contents(self, context: OperatorContext, windows: RegularWindows) -> OrderedContents:
         """What windows of fixed ends hold, in the order of these."""
         check_has_tables_of(context, STORE)
-        return self._layout.ordered_contents(context, windows)
+        fold, lateness = fold_of(self._user_functions, self._input_type), self._definition.allowed_lateness
+        if fold is not None:
+            return OrderedValues(context, windows, fold, lateness)
+        held_as = elements_held_as(self._input_type, context.renamed_fields)
+        return OrderedElements(context, held_as, windows, lateness)
 
     def _new_former_results(self, renamed: RenamedFields) -> FormerResults:
         """What windows have shown."""
-        return FormerResults(self._keyed, self._layout.output_type, renamed)
+        return FormerResults(self._keyed, self._output_type, renamed)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 
@@ -253,10 +290,10 @@ class WindowOperator(FunctionOperator):
             is_taken |= add(window, element, timestamp)
         if is_taken or not self._lifetimes.is_too_late(timestamp):
             return
-        if self._late_tag is None:
+        if (late_tag := self._definition.late_tag) is None:
             self.count(LATE_DROPPED)
         else:
-            self._collector.collect_side(self._late_tag, element, timestamp, self._time.watermark)
+            self._collector.collect_side(late_tag, element, timestamp, self._time.watermark)
 
     def _add_to_window(self, window: Any, element: Any, timestamp: int) -> bool:
         """Adds an element to a window; not to one that is late."""
@@ -435,7 +472,7 @@ class WindowOperator(FunctionOperator):
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
         """Emits what a window shows of what it holds for the current key."""
         results: Iterable[Any] = ()
-        if elements or self._layout.reduce_function is None:  # else an evictor has left nothing to reduce
+        if elements or self._user_functions.reduce_function is None:  # else an evictor has left nothing to reduce
             self._enter(window, firing)
             results = self._call.results(cast("AnyKeyEntry", self._keyed.current), self._context, elements)
         if self._former is None:

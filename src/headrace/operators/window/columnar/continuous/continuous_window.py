@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.continuous.early_firings import Firings
-    from headrace.operators.window.columnar.continuous.early_windows import EarlyWindowLayout
     from headrace.operators.window.columnar.firing import Emission
     from headrace.operators.window.columnar.waiting import ArrivedRecords
 
@@ -43,17 +42,9 @@ _FEWEST_WINDOWS = 1 << 10
 
 
 class ContinuousEventTimeOperator(EarlyWindowOperator):
-    """Windows of event time that fire each time the watermark passes a multiple of an interval, and at their end.
-
-    Args:
-        layout: the windows.
-    """
+    """Windows of event time that fire each time the watermark passes a multiple of an interval, and at their end."""
 
     fires: ClassVar[str] = "event"
-
-    def __init__(self, layout: EarlyWindowLayout) -> None:
-        super().__init__(layout)
-        self._kept_for = layout.lateness if self._late_firings.keeps_contents else 0  # from a window's end on
 
     def advance_watermark(self, watermark: int) -> None:
         self._take_in()
@@ -88,7 +79,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         first = self._store.first
         if first > watermark:
             return watermark
-        interval = self._layout.interval
+        interval = self._interval
         steps = min(watermark - first, self._windows.size) // interval + 2
         until = self._store.first_due(watermark, max(_FIRINGS // min(steps, _FIRINGS), _FEWEST_WINDOWS))
         return min(max(until, self._watermark + 1), watermark)
@@ -117,13 +108,13 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         has_ended = pairs.ends - 1 <= met
         if not has_ended.any():
             return pairs, NO_PAIRS
-        is_open = cleanup_times(pairs.ends, self._layout.lateness) > met
+        is_open = cleanup_times(pairs.ends, self._lateness) > met
         return pairs.where(~has_ended), pairs.where(has_ended & is_open)
 
     def _fire_and_write(self, found: FoundWindows, arrived: _Arrived, before: Longs) -> None:
         watermark = int(arrived.watermarks[-1])
         next_times, known_at = self._next_times(found, arrived)
-        firings = find_firings(self._layout.interval, found.ends - 1, next_times, known_at, arrived.watermarks)
+        firings = find_firings(self._interval, found.ends - 1, next_times, known_at, arrived.watermarks)
         added = arrived.contents(self._aggregators, arrived.on_time, found.of_pairs[0], firings)
         shown = self._results.of(self._aggregators, found.held, added, found.shown, firings)
         emissions = self._show(found, firings, shown, before)
@@ -150,7 +141,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
             new = np.flatnonzero(firsts >= 0)
             records = firsts[new]
             first = arrived.records.timestamps[records]
-            times[new] = first_times(self._layout.interval, first, found.ends[new] - 1)
+            times[new] = first_times(self._interval, first, found.ends[new] - 1)
             known_at[new] = arrived.watermarks[records]
         return times, known_at
 
@@ -193,17 +184,10 @@ class _Arrived:
 class ContinuousClockOperator(EarlyWindowOperator):
     """Windows that fire each time the clock passes a multiple of an interval, as seen when an epoch begins.
 
-    Args:
-        layout: the windows.
-        is_event_time: whether they are windows of event time, which put records into windows by their timestamps and go
-            as event time does; others are those of the clock, and fire at their end for the last time.
+    Windows of event time are removed as event time does; windows of the clock fire at their end for the last time.
     """
 
     fires: ClassVar[str] = "processing"
-
-    def __init__(self, layout: EarlyWindowLayout, *, is_event_time: bool) -> None:
-        super().__init__(layout)
-        self._is_event_time = is_event_time
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
@@ -229,7 +213,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
             super()._refuse_late(batch)
 
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
-        return cleanup_times(ends, self._layout.lateness) > watermark if self._is_event_time else ends > MIN_WATERMARK
+        return cleanup_times(ends, self._lateness) > watermark if self._is_event_time else ends > MIN_WATERMARK
 
     def _fire(self, until: int) -> None:
         """Shows what is due until the clock shows a time."""
@@ -239,7 +223,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
         found = FoundWindows.of(self._store, touched)
         lasts, stays = found.ends - 1, self._is_kept(found.ends, self._watermark)
         next_times = np.where(stays, found.opened.next_times, MAX_WATERMARK)
-        firings = find_firings_of_clock(self._layout.interval, lasts, next_times, until, stops=not self._is_event_time)
+        firings = find_firings_of_clock(self._interval, lasts, next_times, until, stops=not self._is_event_time)
         shown = self._results.of(self._aggregators, found.held, Contents.nothing(), found.shown, firings)
         for emission in self._show(found, firings, shown, np.array([self._watermark])):
             self._emit([emission])
@@ -257,7 +241,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
         assert touched is not None
         found = FoundWindows.of(self._store, touched, pairs := self._pairs(records))
         lasts = found.ends - 1
-        times = first_times_of_clock(self._layout.interval, self._now, lasts)
+        times = first_times_of_clock(self._interval, self._now, lasts)
         times[found.of_open] = found.opened.next_times
         added = Contents.of_records(self._aggregators, records.chunk, pairs.records, found.of_pairs[0])
         left = Contents.merged(self._aggregators, found.held, added)
@@ -267,6 +251,6 @@ class ContinuousClockOperator(EarlyWindowOperator):
     def _pairs(self, records: ArrivedRecords) -> Assignment:
         if self._is_event_time:
             pairs = self._windows.assign(records.timestamps)
-            return pairs.where(cleanup_times(pairs.ends, self._layout.lateness) > records.watermarks[pairs.records])
+            return pairs.where(cleanup_times(pairs.ends, self._lateness) > records.watermarks[pairs.records])
         ends = self._windows.assign(np.array([self._now])).ends
         return Assignment(np.repeat(np.arange(len(records)), len(ends)), np.tile(ends, len(records)), False)

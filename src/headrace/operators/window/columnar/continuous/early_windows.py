@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.state.keys import KeyColumn
     from headrace.state.protocols import OperatorStates
-    from headrace.windowing.accumulation_mode import AccumulationMode
+    from headrace.windowing.definition import WindowDefinition
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 
     Longs = npt.NDArray[np.int64]
@@ -64,32 +64,14 @@ _ADVICE = (
 NO_PAIRS: Final = Assignment(np.empty(0, np.int64), np.empty(0, np.int64), False)
 
 
-@dataclass(frozen=True)
-class EarlyWindowLayout:
-    """Windows that fire at intervals.
-
-    Attributes:
-        columns: the aggregates and the columns.
-        windows: the windows.
-        interval: how long after a firing the next one is due, in milliseconds.
-        lateness: how long after its end a window of event time still takes records, in milliseconds.
-        late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
-        mode: what windows show when they fire again.
-    """
-
-    columns: ColumnarWindowLayout
-    windows: AlignedWindows | GrowingWindows
-    interval: int
-    lateness: int
-    late_tag: str | None
-    mode: AccumulationMode
-
-
 class EarlyWindowOperator(Operator):
     """Built-in aggregates over windows that fire at intervals.
 
     Args:
-        layout: the windows.
+        layout: the aggregates and the columns.
+        definition: the windows.
+        windows: the same as arithmetic.
+        interval: how long after a firing the next one is due, in milliseconds.
 
     Class attributes:
         fires: the time that intervals are of: ``"event"`` or ``"processing"``.
@@ -97,20 +79,29 @@ class EarlyWindowOperator(Operator):
 
     fires: ClassVar[str]
 
-    def __init__(self, layout: EarlyWindowLayout) -> None:
+    def __init__(
+        self,
+        layout: ColumnarWindowLayout,
+        definition: WindowDefinition,
+        windows: AlignedWindows | GrowingWindows,
+        interval: int,
+    ) -> None:
         super().__init__()
-        self._layout = layout
-        self._columns, self._windows = layout.columns, layout.windows
-        self._aggregators = layout.columns.aggregators
-        self._results, self._late_firings = EARLY_RESULTS[layout.mode], LATE_FIRINGS[layout.mode]
-        self._most_rows = max(1, min(_WAITING_ROWS, MOST_PAIRS // layout.windows.per_timestamp))
-        self._waiting = WaitingRecords(layout.columns, self._most_rows)
+        self._columns, self._windows, self._interval = layout, windows, interval
+        self._aggregators = layout.aggregators
+        self._lateness, self._late_tag = definition.allowed_lateness, definition.late_tag_id
+        self._is_event_time = definition.assigner.is_event_time()
+        mode = definition.applied_mode
+        self._results, self._late_firings = EARLY_RESULTS[mode], LATE_FIRINGS[mode]
+        self._kept_for = self._lateness if self._late_firings.keeps_contents else 0  # from a window's end on
+        self._most_rows = max(1, min(_WAITING_ROWS, MOST_PAIRS // windows.per_timestamp))
+        self._waiting = WaitingRecords(layout, self._most_rows)
         self._watermark = MIN_WATERMARK
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
         self.take_up(context)
-        self._late = LateRecords(self, self._layout.lateness, self._layout.late_tag)
+        self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def take_up(self, context: OperatorContext) -> None:
         assert context.state is not None
@@ -161,7 +152,7 @@ class EarlyWindowOperator(Operator):
     def _refuse_late(self, batch: KeyedBatch) -> None:
         """Sends records of event time away that no window takes."""
         check_timestamps(batch, self.context, self._windows.reach)
-        lateness = self._layout.lateness
+        lateness = self._lateness
         goes = cleanup_times(self._windows.last_ends(batch.timestamps), lateness)
         rows = np.flatnonzero(goes <= batch.watermarks)
         if len(rows):
