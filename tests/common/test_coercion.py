@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_refused_by_name(info: TypeInformation, value: Any)
         handler_of(info).coerce(value)
 
 
-@settings(max_examples=draws(300), deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(st.data())
 def test_what_came_back_is_left_alone(data: st.DataObject) -> None:
     info, present = data.draw(KINDS)

@@ -267,12 +267,20 @@ MAY = {
 }
 
 
+CALLS = RAW | {"open", "write", "copy", "copyfileobj", "move"}
+"""The names of methods that are looked at."""
+
+
 def raw_writes(path: Path) -> Iterator[str]:
     """Calls that write, rename or synchronise files without going through durable.py."""
     text = path.read_text()
+    if not any(f".{name}(" in text for name in CALLS):
+        return
     knows_paths = "import Path" in text
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in CALLS:
             continue
         name, arguments = node.func.attr, [argument for argument in node.args if isinstance(argument, ast.Constant)]
         modes = [value.value for value in arguments if isinstance(value.value, str) and len(value.value) <= 3]

@@ -123,7 +123,7 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
 }
 
 
-@settings(max_examples=draws(400), deadline=None)
+@settings(max_examples=draws(120), deadline=None)
 @given(st.data())
 def test_every_type_round_trips(data: st.DataObject) -> None:
     info, present = data.draw(KINDS)
@@ -143,7 +143,7 @@ def test_every_type_round_trips(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("info", "present"), SIMPLE, ids=[str(info) for info, _ in SIMPLE])
 def test_each_simple_type_round_trips(info: TypeInformation, present: st.SearchStrategy[Any]) -> None:
-    @settings(max_examples=draws(60), deadline=None)
+    @settings(max_examples=draws(20), deadline=None)
     @given(st.lists(present | st.none(), max_size=6))
     def check(values: list[Any]) -> None:
         assert same(array_to_values(info, values_to_array(info, values)), values)
@@ -151,7 +151,7 @@ def test_each_simple_type_round_trips(info: TypeInformation, present: st.SearchS
     check()
 
 
-@settings(max_examples=draws(150), deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.data())
 def test_slices_round_trip(data: st.DataObject) -> None:
     info, present = data.draw(KINDS)
@@ -163,7 +163,7 @@ def test_slices_round_trip(data: st.DataObject) -> None:
     assert same(array_to_values(info, chunked), values)
 
 
-@settings(max_examples=draws(100), deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(st.data())
 def test_ipc_round_trips(data: st.DataObject) -> None:
     info, present = data.draw(KINDS)

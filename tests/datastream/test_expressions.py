@@ -106,7 +106,7 @@ def run(build: Any, rows: list[Row], cuts: list[int], parallelism: int) -> dict[
     return found
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(rows=st.lists(ROWS, max_size=25), data=st.data(), parallelism=st.integers(1, 2))
 def test_as_with_functions(rows: list[Row], data: st.DataObject, parallelism: int) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=2)))

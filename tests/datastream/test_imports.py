@@ -96,12 +96,17 @@ def test_unknown_names_are_import_errors(module: str) -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "streams.data_stream",
+        *(
+            pytest.param(module, marks=pytest.mark.slow)
+            for module in (
+                "data_stream",
+                "streams.data_stream",
+                "streams.source_stream",
+                "functions",
+                "stream_execution_environment",
+            )
+        ),
         "streams.windowed_stream",
-        "streams.source_stream",
-        "data_stream",
-        "functions",
-        "stream_execution_environment",
     ],
 )
 def test_every_module_can_be_imported_first(module: str) -> None:

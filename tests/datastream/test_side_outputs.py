@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.common import Types
+from headrace.common import Configuration, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 
@@ -49,11 +49,13 @@ def test_asking_again_changes_nothing(even: DataStream, graph: StreamGraph) -> N
     assert graph[1].outputs.side_types == {"odd": Types.LONG()}
 
 
-def test_a_record_of_another_type_is_told_with_its_side_output(env: StreamExecutionEnvironment) -> None:
+def test_a_record_of_another_type_is_told_with_its_side_output() -> None:
     class Wrong(ProcessFunction):
         def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
             yield ODD, "one"
 
+    settings = Configuration.from_dict({"headrace.runtime": "local", "restart-strategy.type": "none"})
+    env = StreamExecutionEnvironment.get_execution_environment(settings)
     odd = env.from_collection([1], int).process(Wrong(), output_type=int).get_side_output(ODD)
     with pytest.raises(UserFunctionError, match=r"got 'one' \(str\)(.|\n)*side output: 'odd'"):
         odd.execute_and_collect(limit=1)

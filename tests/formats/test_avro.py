@@ -92,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 @given(st.lists(wholes, max_size=6), st.integers(0, 2))
-@settings(deadline=None, max_examples=draws(30))
+@settings(deadline=None, max_examples=draws(20))
 def test_it_reads_and_writes_as_fastavro_does(values: list[dict[str, Any]], before: int) -> None:
     messages = written(WHOLE, *values)
     rows = read_as(WHOLE, pa.concat_arrays([pa.array([b""] * before, pa.binary()), messages]).slice(before))

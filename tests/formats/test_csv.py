@@ -324,7 +324,7 @@ def rows_of_csv(lines: list[str]) -> list[list[str]]:
 
 
 @given(odd_lines, budgets, st.sampled_from([True, False]), st.sampled_from([4, 1 << 20]), st.sampled_from(["", "\n"]))
-@settings(deadline=None, max_examples=draws(60))
+@settings(deadline=None, max_examples=draws(25))
 def test_odd_quotes_are_read_as_python_does(
     texts: list[str], budget: ReadBudget, multiline: bool, block: int, end: str
 ) -> None:

@@ -55,7 +55,7 @@ MESSAGES: list[tuple[bytes | None, bool]] = [*((m, True) for m in GOOD * 3), *((
 
 
 @given(st.lists(st.sampled_from(MESSAGES), max_size=15), st.sampled_from(["quotes", "escapes"]))
-@settings(deadline=None, max_examples=draws(40))
+@settings(deadline=None, max_examples=draws(20))
 def test_each_message_is_read_or_rejected_by_itself(messages: list[tuple[bytes | None, bool]], mode: str) -> None:
     builder = reads(PAIR) if mode == "quotes" else reads(PAIR).set_escape_character("\\")
     rows, sources, rejected = read(builder.build(), [message for message, _ in messages])
@@ -98,7 +98,7 @@ def test_the_verdict_on_a_message_is_the_same_in_any_batch(
 
 
 @given(odd_messages)
-@settings(deadline=None, max_examples=draws(60))
+@settings(deadline=None, max_examples=draws(25))
 def test_odd_quotes_are_read_as_python_does(messages: list[bytes]) -> None:
     schema = reads(KINDS["strings"]).set_ignore_parse_errors(True).build()
     rows, sources, _ = read(schema, list(messages))

@@ -87,7 +87,7 @@ MESSAGES: list[tuple[bytes | None, bool]] = [
 
 
 @given(st.lists(st.sampled_from(MESSAGES), max_size=20), st.integers(0, 3))
-@settings(deadline=None, max_examples=draws(200))
+@settings(deadline=None, max_examples=draws(60))
 def test_each_message_is_read_or_rejected_by_itself(messages: list[tuple[bytes | None, bool]], before: int) -> None:
     skipped = binary([b"{"] * before)
     read = PAIRS.deserialize_batch(pa.concat_arrays([skipped, binary([m for m, _ in messages])]).slice(before))

@@ -303,7 +303,7 @@ def odd_messages(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(odd_messages(), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=draws(100))
+@settings(deadline=None, max_examples=draws(30))
 def test_a_message_is_judged_alone_whatever_is_read_with_it(messages: list[bytes]) -> None:
     schema = JsonRowDeserializationSchema(EVERY)
     alone = [schema.deserialize_batch(pa.array([message])) for message in messages]

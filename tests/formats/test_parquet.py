@@ -48,7 +48,7 @@ def write(path: Path, rows: int, group: int, first: int = 0) -> None:
     st.builds(ReadBudget, records=st.integers(1, 40), bytes=st.integers(1, 3000), pieces=st.integers(1, 4)),
     st.integers(1, 20),
 )
-@settings(deadline=None, max_examples=draws(50))
+@settings(deadline=None, max_examples=draws(20))
 def test_every_cut_gives_the_same_rows(files: list[tuple[int, int]], budget: ReadBudget, batch_size: int) -> None:
     with TemporaryDirectory() as folder:
         total = 0

@@ -37,8 +37,18 @@ def test_each_release_has_one_of_every_kind_and_all_are_small() -> None:
     assert all(path.stat().st_size < MOST_BYTES for path in ARCHIVES.iterdir())
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("name", KEPT)
+ALWAYS = {("hashmap-native", 1), ("rocksdb-native", 3), ("rocksdb-checkpoint", 1)}
+"""What is tried whenever tests run, and with what parallelism; the tests below start from the others."""
+
+
+@pytest.mark.parametrize(
+    ("name", "parallelism"),
+    [
+        pytest.param(name, many, marks=() if (name.split("-", 1)[1], many) in ALWAYS else pytest.mark.slow)
+        for name in KEPT
+        for many in (1, 3)
+    ],
+)
 def test_a_job_starts_from_it(name: str, parallelism: int, tmp_path: Path) -> None:
     kept = unpack(name, tmp_path / "kept")
     goes_on(tmp_path, kept, parallelism, backend_of(name), {FROM: str(kept)})

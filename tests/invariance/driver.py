@@ -48,6 +48,7 @@ from headrace.state.runs import range_merging
 from headrace.testing.recording_sink import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
+from tests.draws import draws
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
@@ -530,11 +531,11 @@ def multiset(records: Sequence[tuple[Any, int]]) -> list[Any]:
 def examples(
     number: int, many: int | None = None, **strategies: Any
 ) -> Callable[[Callable[..., None]], Callable[[int], None]]:
-    """A test of so many examples, and a slow one of many: ten times as many unless that is said."""
+    """A test of a share of so many examples, and a slow one of many: ten times as many unless that is said."""
     slow = pytest.param(many or 10 * number, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])
 
     def decorate(check: Callable[..., None]) -> Callable[[int], None]:
-        @pytest.mark.parametrize("drawn", [number, slow])
+        @pytest.mark.parametrize("drawn", [draws(number), slow])
         def test(drawn: int) -> None:
             bounds = settings(max_examples=drawn, deadline=None, suppress_health_check=list(HealthCheck))
             bounds(given(**strategies)(check))()  # of what given() makes: a function takes settings only once

@@ -25,7 +25,8 @@ from headrace.operators.join import find_pairs
 from headrace.state.runs import spilling
 from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, run
-from tests.invariance.random_programs import IntervalJoin, Program, WindowJoin, random_program
+from tests.invariance.random_programs import IntervalJoin, Program, random_program
+from tests.invariance.random_steps import WindowJoin
 from tests.invariance.test_branches import one_split
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def outcome(build: Callable[[Job], None], cut: Cut) -> Any:
     return {name: multiset(records) for name, records in found.items() if records}
 
 
-@examples(60, seed=st.integers(0, 2**32), events=one_split, bound=st.sampled_from([0, 5, 30, 100]), cut=cuts)
+@examples(20, 600, seed=st.integers(0, 2**32), events=one_split, bound=st.sampled_from([0, 5, 30, 100]), cut=cuts)
 def test_a_program_gives_the_same_however_its_input_is_cut(
     seed: int, events: list[Event], bound: int, cut: Cut
 ) -> None:
@@ -182,7 +183,7 @@ def given_by(found: dict[str, list[Any]]) -> dict[str, list[Event]]:
 
 
 @pytest.mark.usefixtures("a_few_records_at_a_time")
-@examples(25, MANY, program=st.randoms(use_true_random=False).map(random_program), cut=deaths, is_batch=st.booleans())
+@examples(20, MANY, program=st.randoms(use_true_random=False).map(random_program), cut=deaths, is_batch=st.booleans())
 def test_a_program_gives_what_its_records_say(program: Program, cut: Cut, is_batch: bool) -> None:
     """Cut, killed, restored at another parallelism and by another backend, in both modes: see ``random_programs``."""
     found = run(program.build, cut, is_batch=is_batch)

@@ -45,7 +45,7 @@ def _total(values: tuple[int, ...]) -> int:
     return builtins.sum(values)
 
 
-@examples(40, splits=st.lists(split, min_size=1, max_size=4), cut=cuts)
+@examples(20, 400, splits=st.lists(split, min_size=1, max_size=4), cut=cuts)
 def test_several_splits(splits: list[list[Event]], cut: Cut) -> None:
     def build(job: Job) -> None:
         results = summed(job, job.source("events", splits, ALL_ON_TIME))
@@ -57,7 +57,7 @@ def test_several_splits(splits: list[list[Event]], cut: Cut) -> None:
     assert not outputs["late"]
 
 
-@examples(40, splits=st.lists(split, min_size=1, max_size=3), cut=cuts)
+@examples(20, 400, splits=st.lists(split, min_size=1, max_size=3), cut=cuts)
 def test_splits_in_order_are_never_late(splits: list[list[Event]], cut: Cut) -> None:
     """Each split is in order, so with no bound at all nothing is late, however far the splits are apart."""
     splits = [sorted(events, key=lambda event: event[2]) for events in splits]
@@ -72,7 +72,7 @@ def test_splits_in_order_are_never_late(splits: list[list[Event]], cut: Cut) -> 
     assert not outputs["late"]
 
 
-@examples(40, left=split, right=split, third=split, cut=cuts)
+@examples(20, 400, left=split, right=split, third=split, cut=cuts)
 def test_union(left: list[Event], right: list[Event], third: list[Event], cut: Cut) -> None:
     """Of two sources and of what a keyed operator makes of a third, which is one shuffle deeper."""
     left, right, third = (sorted(events, key=lambda event: event[2]) for events in (left, right, third))
@@ -91,7 +91,7 @@ def test_union(left: list[Event], right: list[Event], third: list[Event], cut: C
     assert multiset(outputs["union"]) == multiset([(event, event[2]) for event in [*left, *right, *third]])
 
 
-@examples(40, events=one_split, bound=st.integers(0, 12), cut=cuts)
+@examples(20, 400, events=one_split, bound=st.integers(0, 12), cut=cuts)
 def test_window_behind_keyed_process(events: list[Event], bound: int, cut: Cut) -> None:
     """Two shuffles: late records stay late, and what timers emit is on time, whoever is read first."""
 
@@ -115,7 +115,7 @@ def test_window_behind_keyed_process(events: list[Event], bound: int, cut: Cut) 
     assert multiset(outputs["late"]) == multiset([(event, event[2]) for event in model.late])
 
 
-@examples(40, events=one_split, bound=st.integers(0, 8), cut=cuts)
+@examples(20, 400, events=one_split, bound=st.integers(0, 8), cut=cuts)
 def test_branches_of_different_parallelism(events: list[Event], bound: int, cut: Cut) -> None:
     """Three keyed operators in one stage, each with its own number of subtasks and its own state."""
 

@@ -84,7 +84,7 @@ def test_empty_and_finished_splits_hold_nobody() -> None:
     assert job.counts == [5_001, 0]
 
 
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(10), deadline=None)
 @given(
     splits=st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 1000)), min_size=1, max_size=4),
     others=st.lists(st.tuples(st.integers(0, 1_000), st.integers(0, 1000)), max_size=3),

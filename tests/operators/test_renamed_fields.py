@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -164,6 +165,11 @@ SUMS: dict[str, Keyed] = {
 }
 
 
+def on_one_backend_each(kinds: Iterable[str]) -> list[tuple[str, str]]:
+    """Kinds, with the one backend and the other by turns."""
+    return list(zip(kinds, itertools.cycle(["hashmap", "rocksdb"]), strict=False))
+
+
 def job(make: Keyed, kind: Any, renamed: dict[str, str] | None, show: Callable[[Any], Any]) -> Build:
     field = "amount" if kind is Order else "price"
 
@@ -193,8 +199,7 @@ def results_of(make: Keyed, show: Callable[[Any], Any], settings: dict[str, str]
         return list(harness.results("out"))
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize(("kind", "backend"), on_one_backend_each(WINDOWS))
 def test_records_keep_what_they_have(kind: str, backend: str) -> None:
     found = results_of(WINDOWS[kind], as_text, {"state.backend.type": backend})
     if kind == "what a trigger keeps":  # nothing has come that is far enough from the first
@@ -215,8 +220,7 @@ def test_what_a_trigger_keeps_is_compared_under_the_new_name() -> None:
         assert harness.results("out") == ["[7, 12, 13]"]
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("kind", SUMS)
+@pytest.mark.parametrize(("kind", "backend"), on_one_backend_each(SUMS))
 def test_built_in_aggregates_go_on_with_another_field(kind: str, backend: str) -> None:
     def shown(stream: Any) -> Any:
         return stream.map(total_of, Types.STRING())
@@ -352,8 +356,7 @@ def joined(kind: str, orders: Any, renamed: dict[str, str] | None = None) -> Bui
     return build
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("kind", JOINS)
+@pytest.mark.parametrize(("kind", "backend"), on_one_backend_each(JOINS))
 def test_joins_keep_what_one_side_has(kind: str, backend: str) -> None:
     settings = {"state.backend.type": backend}
     with JobHarness(joined(kind, Order), parallelism=2, configuration=settings) as harness:

@@ -178,7 +178,7 @@ ONLY_ONE_LAST_BIT = {"var", "std"}
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
 def test_the_result_is_that_of_plain_python_whatever_the_cut(name: str, data: st.DataObject) -> None:
     make, value_type, values, expected = CASES[name]
@@ -197,7 +197,7 @@ def test_the_result_is_that_of_plain_python_whatever_the_cut(name: str, data: st
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=draws(25), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
 def test_tables_are_combined_row_by_row_as_they_are_merged(name: str, data: st.DataObject) -> None:
     make, value_type, values, _ = CASES[name]
@@ -212,7 +212,7 @@ def test_tables_are_combined_row_by_row_as_they_are_merged(name: str, data: st.D
 
 
 @pytest.mark.parametrize("name", RETRACTABLE)
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(data=st.data())
 def test_what_is_taken_back_was_never_there(name: str, data: st.DataObject) -> None:
     make, value_type, values, expected = CASES[name]
@@ -344,7 +344,7 @@ def test_distinct_values_are_estimated_within_bounds(value_type: Any, make: Any,
     assert abs(results[0] - count) <= max(0.05 * count, 0)
 
 
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 3), DOUBLES), max_size=12), min_size=1, max_size=4))
 def test_the_estimate_is_the_same_for_every_cut(parts: list[Any]) -> None:
     records = [record for part in parts for record in part]

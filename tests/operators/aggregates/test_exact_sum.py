@@ -41,7 +41,7 @@ def exact(values: list[float]) -> float:
         return math.inf if total > 0 else -math.inf
 
 
-@settings(max_examples=draws(500), deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.lists(st.lists(numbers, min_size=1, max_size=12), min_size=1, max_size=6))
 @example([[1e308, 1e308, -1e308], [1.0, 2.0**-60, 2.0**-120, 2.0**-180]])
 def test_sums_are_rounded_once(groups: list[list[float]]) -> None:
@@ -50,7 +50,7 @@ def test_sums_are_rounded_once(groups: list[list[float]]) -> None:
     assert round_sums(sums).tolist() == list(map(exact, groups))
 
 
-@settings(max_examples=draws(500), deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=30), st.data())
 def test_any_cut_and_order_gives_the_same_double(values: list[float], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(values))
@@ -76,7 +76,7 @@ def sizes_of(draw: st.DrawFn, total: int) -> list[int]:
     return sizes
 
 
-@settings(max_examples=draws(200), deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(
     st.lists(st.one_of(numbers, st.sampled_from([math.inf, -math.inf, math.nan])), min_size=1, max_size=12),
     st.data(),
@@ -126,7 +126,7 @@ def test_partial_sums_may_leave_the_range_and_return() -> None:
     assert round_sums(merge_sums(joined, segments_of([2]))).tolist() == [0.0]
 
 
-@settings(max_examples=draws(300), deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8), min_size=1, max_size=4))
 def test_integers_are_exact_with_their_carry(groups: list[list[int]]) -> None:
     values = np.array([value for group in groups for value in group], np.int64)

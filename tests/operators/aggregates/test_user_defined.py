@@ -75,7 +75,7 @@ def expected(given: list[Any]) -> dict[int, Any]:
     return {group: sum(found) if found else None for group, found in products.items()}
 
 
-@settings(max_examples=draws(50), deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(st.lists(records, min_size=1, max_size=5), st.data())
 def test_any_cut_gives_the_same(parts: list[list[Any]], data: st.DataObject) -> None:
     folding = Folding(WeightedSum().of("v", "w"), TWO)
@@ -86,7 +86,7 @@ def test_any_cut_gives_the_same(parts: list[list[Any]], data: st.DataObject) -> 
     assert folding.results() == expected([record for part in parts for record in part])
 
 
-@settings(max_examples=draws(50), deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(records, records)
 def test_what_is_taken_back_was_never_there(kept: list[Any], gone: list[Any]) -> None:
     folding = Folding(WeightedSum().of("v", "w"), TWO, retracts=True)

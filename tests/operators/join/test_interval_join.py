@@ -187,7 +187,7 @@ events = st.lists(
 
 
 @pytest.mark.usefixtures("sizes")
-@settings(max_examples=draws(30), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=draws(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=events, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)))
 def test_operator_equals_model(steps: list[tuple[str, str, int]], bounds: tuple[int, int]) -> None:
     """Whatever the watermarks, epochs, restarts at other parallelisms; times lie about the watermark."""

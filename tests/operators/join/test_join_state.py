@@ -40,10 +40,12 @@ def end_of_window(time: int) -> int:
 @pytest.mark.parametrize(
     ("join", "end", "copies", "limit"),
     [
-        pytest.param(near("inner"), end_of_interval, 1, 2.0, id="interval"),
+        pytest.param(near("inner"), end_of_interval, 1, 2.0, id="interval", marks=pytest.mark.slow),
         # Of a record without a partner it is noted besides when it is over: time, hash and key.
         pytest.param(near("outer"), end_of_interval, 1, 3.0, id="interval, outer, nobody has a partner"),
-        pytest.param(in_windows(TumblingEventTimeWindows.of(KEPT)), end_of_window, 1, 2.0, id="windows"),
+        pytest.param(
+            in_windows(TumblingEventTimeWindows.of(KEPT)), end_of_window, 1, 2.0, id="windows", marks=pytest.mark.slow
+        ),
         # A record is kept for each window that it is in.
         pytest.param(in_windows(SlidingEventTimeWindows.of(KEPT, KEPT // 2)), end_of_interval, 2, 2.0, id="sliding"),
     ],

@@ -151,7 +151,7 @@ steps_of_a_job = st.lists(
 
 
 @pytest.mark.usefixtures("ways")
-@settings(max_examples=draws(25), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=draws(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     steps=steps_of_a_job, bounds=st.tuples(st.integers(-8, 8), st.integers(-8, 8)), how=st.sampled_from(sorted(HOWS))
 )

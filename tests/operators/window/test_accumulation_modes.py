@@ -63,13 +63,13 @@ def insertion(row: Row) -> Row:
     return Row(**row.as_dict())
 
 
-@settings(max_examples=draws(30), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(scenario=scenarios())
 def test_a_window_that_discards_shows_what_is_new(scenario: Any) -> None:
     assert results(scenario, AccumulationMode.DISCARDING) == modelled(scenario, purges=True)
 
 
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(scenario=scenarios())
 def test_a_window_that_retracts_takes_back_what_it_has_shown(scenario: Any) -> None:
     shown: dict[tuple[int, int], Row] = {}

@@ -150,7 +150,7 @@ def drive(driver: Driver, records: list[Record], cuts: list[int], kinds: list[in
 
 @pytest.mark.parametrize("make", [columnar, row_apply, row_fold])
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=draws(200), deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(scenario=scenarios())
 def test_operator_equals_model(make: Any, tag: str | None, scenario: Any) -> None:
     windows, lateness, records, cuts, kinds = scenario

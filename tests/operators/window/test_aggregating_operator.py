@@ -79,7 +79,7 @@ def unordered(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (*window, sorted(values), total)
 
 
-@settings(max_examples=draws(50), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_results_are_those_of_the_model(given: Windows, epochs: list[Epoch]) -> None:
     model = given.model(rank=RANKS.__getitem__)

@@ -113,7 +113,7 @@ FUNCTIONS = pytest.mark.parametrize(
 
 
 @FUNCTIONS
-@settings(max_examples=draws(100), deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_operator_equals_model(functions: Any, contents: Any, given: Windows, epochs: list[Epoch]) -> None:
     model = given.model(rank=RANKS.__getitem__)
@@ -129,7 +129,7 @@ def test_operator_equals_model(functions: Any, contents: Any, given: Windows, ep
 
 
 @FUNCTIONS
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(given=windows(), epochs=inputs())
 def test_what_windows_hold_between_epochs_is_that_of_the_model(
     functions: Any, contents: Any, given: Windows, epochs: list[Epoch]

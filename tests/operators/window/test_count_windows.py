@@ -67,7 +67,7 @@ def test_columns_give_what_records_give(
 
 @given(size=st.integers(1, 30), slide=st.integers(1, 30))
 @example(size=7, slide=3)
-@settings(max_examples=draws(30), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 def test_a_window_is_its_panes(size: int, slide: int) -> None:
     panes, windows = CountPanes(size, slide), [range(k * slide, k * slide + size) for k in range(4)]
     for number, window in enumerate(windows):

@@ -76,7 +76,7 @@ def columns(rows: list[tuple[int, int, int]]) -> Any:
     return np.array(rows, np.int64).reshape(-1, 3).T
 
 
-@settings(max_examples=draws(300), deadline=None)
+@settings(max_examples=draws(80), deadline=None)
 @given(arrived=arrivals())
 def test_many_at_once_are_as_one_by_one(arrived: Any) -> None:
     gap, records, opened = arrived

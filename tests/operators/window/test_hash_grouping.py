@@ -66,7 +66,7 @@ def test_reductions_are_those_of_sorted_rows(values: list[tuple[int, float]], uf
 WIDE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1.0, 2.0**-53, 2.0**-54, -(2.0**-53), 0.1])
 
 
-@settings(deadline=None, max_examples=draws(200))
+@settings(deadline=None, max_examples=draws(60))
 @given(values=st.lists(st.tuples(st.integers(0, 2), WIDE), min_size=1, max_size=30), rows=st.integers(1, 8))
 def test_sums_of_rows_that_are_taken_in_stretches_are_exact(values: list[tuple[int, float]], rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

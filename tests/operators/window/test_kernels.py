@@ -49,14 +49,14 @@ def check_groups(groups: Groups, ends: Any, hashes: Any, keys: list[Any]) -> Non
     assert groups.segments.total == len(keys)
 
 
-@settings(max_examples=draws(500), deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(keyed_rows())
 def test_groups_are_those_of_a_sort(rows: Any) -> None:
     ends, hashed, keys = rows
     check_groups(group_rows(ends, hashed, pa.array(keys)), ends, hashed, keys)
 
 
-@settings(max_examples=draws(300), deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(keyed_rows(), st.data())
 def test_namespaces_tell_rows_of_a_key_apart(rows: Any, data: st.DataObject) -> None:
     ends, hashed, keys = rows
@@ -106,7 +106,7 @@ def test_segments_reduce(sizes: list[int], values: list[int], sums: list[int]) -
     assert segments.ids.tolist() == [i for i, size in enumerate(sizes) for _ in range(size)]
 
 
-@settings(max_examples=draws(300), deadline=None)
+@settings(max_examples=draws(100), deadline=None)
 @given(
     size=st.integers(1, 50),
     slide=st.integers(1, 60),
@@ -163,7 +163,7 @@ def test_blocks_hold_all_rows_in_order(rows: int) -> None:
     assert seen == sorted(seen)
 
 
-@settings(max_examples=draws(200), deadline=None)
+@settings(max_examples=draws(80), deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=12, unique=True), min_size=1))
 def test_windows_of_one_table_alone_are_merged_as_all_others(tables: list[list[tuple[int, int]]]) -> None:
     pieces = [counted(rows) for rows in tables]

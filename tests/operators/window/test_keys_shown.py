@@ -107,7 +107,7 @@ def programs(draw: st.DrawFn) -> tuple[str, str, list[list[tuple[str, Any]]], bo
     return draw(st.sampled_from(list(PATHS))), type_, parts, draw(st.booleans())
 
 
-@settings(deadline=None, max_examples=draws(80))
+@settings(deadline=None, max_examples=draws(30))
 @given(programs())
 def test_equal_keys_are_one_key_that_looks_the_same(
     program: tuple[str, str, list[list[tuple[str, Any]]], bool],

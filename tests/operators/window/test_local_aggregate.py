@@ -60,7 +60,7 @@ DEVIATIONS = ColumnarWindowLayout.of(
 LOWEST = -(2**62)
 
 
-@pytest.mark.parametrize(("layout", "examples"), [(LAYOUT, draws(300)), (DISTINCT, draws(60)), (DEVIATIONS, draws(60))])
+@pytest.mark.parametrize(("layout", "examples"), [(LAYOUT, draws(80)), (DISTINCT, draws(30)), (DEVIATIONS, draws(60))])
 def test_with_and_without_the_sender(layout: ColumnarWindowLayout, examples: int) -> None:
     @settings(max_examples=examples, deadline=None)
     @given(scenario=scenarios(), lag=st.sampled_from([0, 3, 20]), copies=st.integers(1, 3))

@@ -49,7 +49,7 @@ def asking(mapping: dict[TimeWindow, TimeWindow]) -> AskingWindowSet[TimeWindow]
     return AskingWindowSet(KEY, mapping, SESSIONS, kept)
 
 
-@settings(max_examples=draws(200), deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(st.lists(st.tuples(some_windows, st.booleans()), max_size=20), st.integers(0, 20))
 def test_neighbours_in_time_are_all_that_the_assigner_would_merge(new: list[tuple[TimeWindow, bool]], cut: int) -> None:
     asked, found = Steps(asking({})), Steps(TouchingWindowSet(KEY, {}))

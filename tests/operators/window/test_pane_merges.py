@@ -64,7 +64,7 @@ def merged_one_by_one(aggregators: AggregatorList, panes: list[Accumulators]) ->
 
 
 @pytest.mark.parametrize("has_text", [True, False])
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(records=panes_of(VALUES + ODD), size=st.integers(1, 5), hashes=HASHES)
 def test_as_merged_one_by_one(has_text: bool, records: list, size: int, hashes: int) -> None:
     """Keys that come and go, that share hashes; values that are null, or need all of an exact sum."""
@@ -81,7 +81,7 @@ def test_as_merged_one_by_one(has_text: bool, records: list, size: int, hashes: 
 
 
 @pytest.mark.parametrize("has_text", [True, False])
-@settings(max_examples=draws(40), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(records=panes_of(VALUES), size=st.integers(1, 5), hashes=HASHES)
 def test_panes_that_are_taken_back_leave_nothing(has_text: bool, records: list, size: int, hashes: int) -> None:
     """Sums beyond 64 bits, of values that differ by more digits than two doubles have."""
@@ -113,7 +113,7 @@ def test_what_cannot_be_taken_back_is_not_taken(odd: float | None) -> None:
 
 
 @pytest.mark.parametrize("make", ["totals", "stacks"])
-@settings(max_examples=draws(25), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(records=panes_of(VALUES), late=panes_of(VALUES), size=st.integers(2, 4), hashes=HASHES)
 @example(records=[[], []], late=[[(0, 0.1, 0), (0, 0.1, 0)]], size=2, hashes=2)  # late rows alone, of two panes
 def test_late_rows(make: str, records: list, late: list, size: int, hashes: int) -> None:
@@ -154,7 +154,7 @@ def test_many_late_rows_have_stacks_made_anew(monkeypatch: pytest.MonkeyPatch) -
     assert [stacks.add_late(rows), stacks.add_late(rows)] == [True, False]
 
 
-@settings(max_examples=draws(100), deadline=None)
+@settings(max_examples=draws(40), deadline=None)
 @given(
     gone=st.lists(st.booleans(), max_size=7),
     places=st.lists(st.integers(0, 7), max_size=5),

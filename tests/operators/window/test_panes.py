@@ -88,7 +88,7 @@ def spans(assigner: CumulatingEventTimeWindows, time: int) -> list[tuple[int, in
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=draws(80), deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @given(scenario=scenarios(), windows=growing)
 def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, windows: GrowingWindows) -> None:
     _, lateness, records, cuts, kinds = scenario
@@ -104,9 +104,8 @@ def test_windows_that_grow_by_pane_and_without(tag: str | None, scenario: Any, w
         assert by_pane.out.side(tag) == alone.out.side(tag)
 
 
-@pytest.mark.parametrize("tag", [None, "late"])
-@pytest.mark.parametrize("pending", [1, 7, 1 << 18])
-@settings(max_examples=draws(60), deadline=None)
+@pytest.mark.parametrize(("tag", "pending"), [("late", 1), (None, 7), ("late", 7), (None, 1 << 18)])
+@settings(max_examples=draws(20), deadline=None)
 @given(scenario=scenarios(), size=st.integers(1, 5), slide=st.integers(1, 4), copies=st.integers(1, 3))
 def test_sharing_changes_nothing(
     tag: str | None, pending: int, scenario: Any, size: int, slide: int, copies: int
@@ -198,9 +197,8 @@ def test_a_day_so_far() -> None:
 TOTALS = ColumnarWindowLayout.of(INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value")], ["key"])
 
 
-@pytest.mark.parametrize("ahead", [0, 2, 64])
-@pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=draws(30), deadline=None)
+@pytest.mark.parametrize(("tag", "ahead"), [("late", 0), (None, 2), ("late", 64)])
+@settings(max_examples=draws(20), deadline=None)
 @given(
     scenario=scenarios(), odd=st.sets(st.integers(0, 24), max_size=2), size=st.integers(1, 5), slide=st.integers(1, 4)
 )

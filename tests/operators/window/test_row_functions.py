@@ -324,7 +324,7 @@ def test_firings_and_clears_come_in_the_order_of_time() -> None:
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-@settings(max_examples=draws(150), deadline=None)
+@settings(max_examples=draws(50), deadline=None)
 @given(scenario=scenarios())
 def test_every_key_and_window_is_cleared_once(fresh: bool, scenario: Any) -> None:
     windows, lateness, records, cuts, kinds = scenario

@@ -90,7 +90,7 @@ LATENESS = st.sampled_from([1, 3, 8, 30, MAX_WATERMARK])
 
 
 @pytest.mark.parametrize(("pending", "due"), [(1, 1), (3, 2), (1 << 19, 1 << 19)])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=draws(15), deadline=None)
 @given(gap=st.integers(1, 12), lateness=LATENESS, discards=st.booleans(), epochs=inputs())
 def test_sessions_that_stay_for_late_records(
     pending: int, due: int, gap: int, lateness: int, discards: bool, epochs: list[Epoch]
@@ -113,7 +113,7 @@ def test_sessions_that_stay_for_late_records(
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=draws(10), deadline=None)
 @given(gap=st.integers(1, 12), lateness=LATENESS, discards=st.booleans(), epochs=inputs())
 def test_columns_of_sessions_that_stay_give_what_records_give(
     tag: str | None, gap: int, lateness: int, discards: bool, epochs: list[Epoch]
@@ -135,7 +135,7 @@ def test_columns_of_sessions_that_stay_give_what_records_give(
 
 
 @pytest.mark.parametrize("tag", [None, "late"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=draws(12), deadline=None)
 @given(gap=st.integers(1, 12), epochs=inputs())
 def test_columns_give_what_records_give(tag: str | None, gap: int, epochs: list[Epoch]) -> None:
     given = Windows(EventTimeSessionWindows.with_gap(gap), None, None, 0)
