@@ -123,7 +123,7 @@ def test_lines_of_json_have_nothing_plain_between_them(script: Callable[..., Pat
     [
         ("execute(StreamGraph())\n", "the job has no operators", False),
         ("1 / 0\n", "ZeroDivisionError: division by zero", True),
-        ("pass\n", "ended without a job", False),
+        pytest.param("pass\n", "ended without a job", False, marks=pytest.mark.slow),
     ],
     ids=["headrace", "program", "no job"],
 )

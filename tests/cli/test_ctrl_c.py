@@ -50,24 +50,21 @@ def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
     assert again.returncode == 130
 
 
-@pytest.mark.parametrize("catches", [False, True])
-def test_a_program_that_goes_on_gets_an_error_in_place_of_results(
-    start: Start, script: Callable[..., Path], catches: bool
-) -> None:
+def test_a_program_that_goes_on_gets_an_error_in_place_of_results(start: Start, script: Callable[..., Path]) -> None:
     """Not the records that there are by chance: none, say."""
     path = script(
-        f"""
+        """
         from headrace.common.errors import JobCancelledError
         from headrace.datastream import StreamExecutionEnvironment
 
         execute(doubling(10**9, rate=2000))
-        for _ in range(2):
+        for catches in (True, False):
             try:
                 print(StreamExecutionEnvironment.get_execution_environment().from_sequence(1, 3)
                     .execute_and_collect(limit=10))
             except JobCancelledError as error:
                 print(error)
-                if not {catches}:
+                if not catches:
                     raise
         print("the end")
         """
@@ -79,8 +76,8 @@ def test_a_program_that_goes_on_gets_an_error_in_place_of_results(
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert "[]" not in output
-    assert output.count("was stopped by a signal (Ctrl-C, SIGTERM) after epoch 0") == (2 if catches else 1)
-    assert output.endswith("the end\n") == catches
+    assert output.count("was stopped by a signal (Ctrl-C, SIGTERM) after epoch 0") == 2
+    assert "the end" not in output
 
 
 def test_ctrl_c_without_checkpoints_says_what_would_help(start: Start, script: Callable[..., Path]) -> None:
@@ -92,8 +89,15 @@ def test_ctrl_c_without_checkpoints_says_what_would_help(start: Start, script: C
     assert "--checkpoint-dir" in errors
 
 
-def test_ctrl_c_ends_a_program_that_runs_no_job(start: Start, script: Callable[..., Path]) -> None:
-    process = start("run", script("import time; print('here', flush=True); time.sleep(50)\n"))
+def waiting(folder: Path) -> Path:
+    """A program that runs no job."""
+    path = folder / "waiting.py"
+    path.write_text("import time; print('here', flush=True); time.sleep(500)\n")
+    return path
+
+
+def test_ctrl_c_ends_a_program_that_runs_no_job(start: Start, tmp_path: Path) -> None:
+    process = start("run", waiting(tmp_path))
     wait_for_output(process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=200)
@@ -118,8 +122,7 @@ ENDLESS = """
 """
 
 
-@pytest.mark.parametrize("body", ["while True: pass", "time.sleep(1e9)"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("body", "number"), [("while True: pass", signal.SIGINT), ("time.sleep(1e9)", signal.SIGTERM)])
 def test_the_second_signal_ends_a_function_that_never_returns(
     start: Start, script: Callable[..., Path], body: str, number: signal.Signals
 ) -> None:
@@ -148,8 +151,8 @@ def test_sigterm_stops_at_an_epoch_like_ctrl_c(start: Start, script: Callable[..
     assert output.endswith("the program went on\n")
 
 
-def test_sigterm_ends_a_program_that_runs_no_job(start: Start, script: Callable[..., Path]) -> None:
-    process = start("run", script("import time; print('here', flush=True); time.sleep(50)\n"))
+def test_sigterm_ends_a_program_that_runs_no_job(start: Start, tmp_path: Path) -> None:
+    process = start("run", waiting(tmp_path))
     wait_for_output(process)
     process.terminate()
     _, errors = process.communicate(timeout=200)
