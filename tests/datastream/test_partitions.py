@@ -23,7 +23,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.datastream.streams.partitions import sorted_rows
+from headrace.datastream.streams.partition_windowed_stream import sorted_rows
 from headrace.testing import JobHarness
 from tests.draws import draws
 

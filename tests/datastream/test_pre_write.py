@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext
 from headrace.datastream import DataStream, StreamExecutionEnvironment
 from headrace.datastream.connectors.base import SupportsPreWriteTopology
-from headrace.datastream.streams.stream_sink import DataStreamSink
+from headrace.datastream.streams.sinks import DataStreamSink
 
 Topology = Callable[[DataStream], Any]
 

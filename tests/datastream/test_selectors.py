@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.datastream.streams.selectors import field_of_selector
+from headrace.datastream.streams.keying import field_of_selector
 
 SEVEN = 7
 

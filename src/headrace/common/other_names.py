@@ -358,6 +358,16 @@ A class that is listed without any names still says which of its own names is li
 WITHOUT_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {"DataStream": _ON_STREAMS, "DataStreamSink": _ON_SINKS}
 """By the name of a class: setters that only warn, and why."""
 
+_CALLS: Final = {
+    **{name: f'{name}("{{field}}")' for name in ("sum", "min", "max", "avg", "first", "last")},
+    **dict.fromkeys(("count", "size", "len"), "count()"),
+    "mean": 'avg("{field}")',
+    "std": 'stddev_samp("{field}")',
+    "var": 'var_samp("{field}")',
+    "nunique": 'count_distinct("{field}")',
+}
+"""The words of ``agg`` in pandas and PySpark for built-in aggregates."""
+
 # --- the answers -----------------------------------------------------------------------------------------------------
 
 
@@ -437,6 +447,33 @@ def alike(name: str, known: Iterable[str]) -> str:
     by_words = {_BEGIN_OF_WORD.sub("_", each).lower(): each for each in public}
     close = [words] if words in by_words else difflib.get_close_matches(words, by_words, n=3, cutoff=_LIKENESS)
     return f": did you mean {' or '.join(by_words[each] for each in close)}?" if close else ""
+
+
+def built_in_call(asked: Any) -> str | None:
+    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
+
+    It begins in lower case.
+
+    Args:
+        asked: what an aggregate was asked for with.
+
+    Returns:
+        None for what is nothing of the kind.
+    """
+    is_uncalled = isinstance(asked, FunctionType) and asked.__module__.startswith("headrace.operators.aggregates.")
+    if is_uncalled or any(asked is function for function in (sum, min, max, len)):
+        asked = asked.__name__
+    if not isinstance(asked, str | Mapping | list | tuple):
+        return None
+    fields = asked if isinstance(asked, Mapping) else {"field": asked}
+    pairs = [
+        (field, name)
+        for field, names in fields.items()
+        for name in (names if isinstance(names, list | tuple) else [names])
+    ]
+    if not pairs or not all(isinstance(name, str) and name in _CALLS for _, name in pairs):
+        return _BUILT_IN
+    return f"use aggregate({', '.join(_CALLS[name].format(field=field) for field, name in pairs)})"
 
 
 def _warning(cls: type, name: str, reason: str) -> Callable[..., Any]:

@@ -21,14 +21,12 @@ from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import StateBackend
-from headrace.datastream.streams.cached_stream import CachedDataStream
-from headrace.datastream.streams.connected.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-from headrace.datastream.streams.connected.connected_streams import ConnectedStreams
+from headrace.datastream.streams.checks import check_strategy
+from headrace.datastream.streams.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.datastream.streams.handle import checked_text
 from headrace.datastream.streams.keyed_stream import KeyedStream
-from headrace.datastream.streams.source_stream import DataStreamSource
-from headrace.datastream.streams.timestamps import check_strategy
+from headrace.datastream.streams.source_stream import CachedDataStream, DataStreamSource
+from headrace.datastream.streams.stream import checked_text
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
 from headrace.formats.avro import AvroInputFormat

@@ -13,7 +13,7 @@ from headrace.common import options as config
 from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, SavepointError
-from headrace.datastream.streams.handle import checked_text
+from headrace.datastream.streams.stream import checked_text
 from headrace.savepoint.disposal import end_progress, give_up
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA, SavepointMetadata
 from headrace.savepoint.source_files import write_source_file

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.datastream.streams.stream_sink import DataStreamSink
+    from headrace.datastream.streams.sinks import DataStreamSink
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.testing.stored_state import PendingTimer
 

@@ -9,7 +9,7 @@ from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, Sink
 from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState
 from headrace.connectors.source import Source
-from headrace.datastream.streams.pre_write import SupportsPreWriteTopology
+from headrace.datastream.streams.sinks import SupportsPreWriteTopology
 
 __all__ = [
     "DeliveryGuarantee",

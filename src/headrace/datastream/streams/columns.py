@@ -1,4 +1,4 @@
-"""Expressions bound to the records of a stream, with errors that end in the user's own line."""
+"""Expressions and fields of the records of a stream, checked with errors that end in the user's own line."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.arguments import refused, shown
 from headrace.common.errors import InvalidTypeError
-from headrace.common.typeinfo import TupleTypeInfo, Types
-from headrace.datastream.streams.types import declared_type
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, Types
+from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
+from headrace.datastream.streams.types import declared_type, is_untyped
 from headrace.expressions import Column, Expression, bind, col
 from headrace.operators.join.tagged import pair_type
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.expressions import Bound
+
 
 _SHOWN: Final = 100
 """How much of an expression the name of an operator shows."""
@@ -173,3 +175,47 @@ def _name(expression: Expression, record_type: TypeInformation) -> str:
     if name is None:
         raise refused(f"select: say what {expression!r} is called: {expression.alias('...')!r}")
     return name
+
+
+_NUMBERS: Final = WHOLE_NUMBERS | FLOATS | {BasicType.BIG_INT, BasicType.BIG_DEC}
+
+
+def checked_field(record_type: TypeInformation, aggregation: str, position: Any) -> str | int | None:
+    """The field that is meant; None for the record itself.
+
+    Args:
+        record_type: the type of the records.
+        aggregation: ``sum``, ``min``, ``max``, ``min_by`` or ``max_by``.
+        position: what the user gave: a name, a position or a plain column.
+
+    Raises:
+        InvalidTypeError: when it is neither, there is no such field, or its values do not fit.
+    """
+    if isinstance(position, Column):
+        position = position.key
+    if not isinstance(position, int | str) or isinstance(position, bool):
+        instead = ": make it a field with select(...) first" if isinstance(position, Expression) else ""
+        text = f"{aggregation} takes the name or the position of a field, not {position!r}{instead}"
+        raise refused(text, InvalidTypeError)
+    if is_untyped(record_type):
+        return position  # what the records are is known when they come
+    if not record_type.is_composite:
+        if position != 0:
+            text = f"{aggregation}({position!r}): records of type {record_type} have no fields"
+            raise refused(f"{text}: {aggregation}() takes the record itself", InvalidTypeError)
+        _check_values(record_type, f"{aggregation}()", aggregation)
+        return None
+    call = f"{aggregation}({position!r})"
+    _check_values(type_of_field(record_type, position, call), call, aggregation)
+    return position
+
+
+def _check_values(type_info: TypeInformation, call: str, aggregation: str) -> None:
+    """``sum`` takes numbers; the others take whatever has an order."""
+    if is_untyped(type_info):
+        return
+    is_sum = aggregation == "sum"
+    if isinstance(type_info, BasicTypeInfo) and (not is_sum or type_info.basic_type in _NUMBERS):
+        return
+    wanted = "numbers" if is_sum else "numbers, text, booleans, dates and times"
+    raise refused(f"{call} takes {wanted}, but the values are of type {type_info}", InvalidTypeError)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.client.job_client import JobClient
-    from headrace.datastream.streams.end_operators import EndOperators
+    from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.stream import Stream
 
 _EPOCHS_HELD: Final = 4
@@ -30,7 +30,7 @@ _EPOCHS_HELD: Final = 4
 _NO_RECORD: Final = object()
 
 
-def collected(stream: EndOperators[T], job_name: str | None, limit: int | None) -> CloseableIterator[T] | list[T]:
+def collected(stream: DataStream[T], job_name: str | None, limit: int | None) -> CloseableIterator[T] | list[T]:
     """Runs the job of a stream's environment, with a sink at the stream's end that hands its records over.
 
     Returns:
@@ -51,20 +51,20 @@ def collected(stream: EndOperators[T], job_name: str | None, limit: int | None) 
         return list(islice(records, limit))
 
 
-def collected_later(stream: EndOperators[T]) -> CloseableIterator[T]:
+def collected_later(stream: DataStream[T]) -> CloseableIterator[T]:
     """Ends a stream in a sink that hands its records over, once the next job of its environment runs."""
     records = _ended(stream)
     stream.get_execution_environment().transformations.when_started(records.begin)
     return records
 
 
-def _ended(stream: EndOperators[T]) -> CloseableIterator[T]:
+def _ended(stream: DataStream[T]) -> CloseableIterator[T]:
     handover = Handover()
     stream._end(CollectSink(handover.put), "Collect")
     return CloseableIterator(handover)
 
 
-def to_dataframe(stream: EndOperators[Any], job_name: str | None) -> Any:
+def to_dataframe(stream: DataStream[Any], job_name: str | None) -> Any:
     """Runs the job of a stream's environment, and reads what it wrote for the stream.
 
     Raises:

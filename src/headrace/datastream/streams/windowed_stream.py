@@ -1,55 +1,324 @@
-"""``WindowedStream``: the records of each key in windows."""
+"""Streams cut into windows: ``WindowedStream`` by key, ``AllWindowedStream`` as a whole."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Final, Generic, overload
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, overload
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import expect, refused, with_article
+from headrace.common.call_site import warn_caller
+from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
+from headrace.common.other_names import built_in_call
+from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, warn_without_results
+from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
-from headrace.datastream.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from headrace.common.typeinfo import RowTypeInfo
+from headrace.datastream.functions import (
+    AggregateFunction,
+    AllWindowFunction,
+    Function,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    WindowFunction,
+)
+from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
-from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
 from headrace.expressions import Expression
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.windowing.accumulation_mode import AccumulationMode
+from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.definition import WindowFunctions
+from headrace.windowing.definition import WindowDefinition, WindowFunctions
+from headrace.windowing.evictor import Evictor
+from headrace.windowing.trigger import Trigger
 from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers.never import NeverTrigger
 from headrace.windowing.triggers.purging import PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from datetime import timedelta
 
     from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
     from headrace.common.row import Row
     from headrace.common.typeinfo import DeclaredType, TypeInformation
+    from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
     from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
-    from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.trigger import Trigger
+    from headrace.graph.specs import OperatorSpec
     from headrace.windowing.windows import CountWindow
 
-_BUILT_IN: Final = 'use aggregate(count(), sum("x").alias("total")), with one built-in aggregate for each column'
 
-_CALLS: Final = {
-    **{name: f'{name}("{{field}}")' for name in ("sum", "min", "max", "avg", "first", "last")},
-    **dict.fromkeys(("count", "size", "len"), "count()"),
-    "mean": 'avg("{field}")',
-    "std": 'stddev_samp("{field}")',
-    "var": 'var_samp("{field}")',
-    "nunique": 'count_distinct("{field}")',
-}
-"""The words of ``agg`` in pandas and PySpark for built-in aggregates."""
+@dataclass(slots=True)
+class WindowSettings:
+    """What has been said of windows so far.
+
+    Attributes:
+        assigner: puts records into windows.
+        trigger: says when windows are shown; None leaves it to the assigner.
+        evictor: removes records from a window that fires; None removes none.
+        lateness: how long after its end a window still takes records, in milliseconds.
+        late_tag: the side output for records that come too late; None drops and counts them.
+        mode: what windows show when they fire again.
+    """
+
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any] | None = None
+    evictor: Evictor[Any, Any] | None = None
+    lateness: int = 0
+    late_tag: OutputTag | None = None
+    mode: AccumulationMode = AccumulationMode.ACCUMULATING
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.assigner, WindowAssigner):
+            offered = "TumblingEventTimeWindows.of(...) or another WindowAssigner"
+            raise refused(f"window takes {offered}, not {self.assigner!r}", InvalidTypeError)
+
+    def check_merges(self, trigger: Trigger[Any, Any]) -> None:
+        """Refuse a trigger that cannot merge, of windows that do.
+
+        Raises:
+            InvalidProgramError: when it is one.
+        """
+        if isinstance(self.assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise refused(
+                f"{trigger} cannot be used with windows that merge ({self.assigner}): its can_merge() is False"
+            )
+
+    def definition(self, environment: StreamExecutionEnvironment) -> WindowDefinition:
+        """The windows, with the assigner's own trigger where the program has set none."""
+        trigger = self._trigger_or_default(environment)
+        return WindowDefinition(self.assigner, trigger, self.evictor, self.lateness, self.late_tag, self.mode)
+
+    def _trigger_or_default(self, environment: StreamExecutionEnvironment) -> Trigger[Any, Any]:
+        if self.trigger is not None:
+            return self.trigger
+        trigger = self.assigner.get_default_trigger(environment)
+        if not isinstance(trigger, Trigger):
+            name = type(self.assigner).__name__
+            raise refused(f"{name}.get_default_trigger has to return a Trigger, not {trigger!r}", InvalidTypeError)
+        self.check_merges(trigger)
+        if isinstance(trigger, NeverTrigger):
+            warn_caller(f"{self.assigner} show nothing by themselves: say when, with .trigger(...)")
+        return trigger
 
 
-class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
+class WindowsOfStream(Generic[T_co, K_co]):
+    """The root of streams that are cut into windows. Its settings change the stream, and return it, as in PyFlink.
+
+    Args:
+        keyed_stream: the keyed stream.
+        settings: its windows.
+    """
+
+    def __init__(self, keyed_stream: KeyedStream[T_co, K_co], settings: WindowSettings) -> None:
+        self._keyed_stream = keyed_stream
+        self._settings = settings
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream belongs to."""
+        return self._keyed_stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation[T_co]:
+        """The type of the records in the windows."""
+        return self._keyed_stream.get_type()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.get_input_type()}, {self._settings.assigner})"
+
+    def _repr_html_(self) -> str:
+        """What notebooks show: the windows, and all that comes before."""
+        from headrace.datastream.notebook import stream_html
+
+        stream = self._keyed_stream
+        return stream_html(type(self).__name__, self._facts(), stream._transformations.graph, stream._operator_ids())
+
+    def _facts(self) -> dict[str, object]:
+        return {**self._keyed_stream._facts(), "windows": self._settings.assigner}
+
+    def trigger(self, trigger: Trigger[Any, Any]) -> Self:
+        """Says when the contents of windows are shown, in the place of the assigner's own trigger.
+
+        So a ``CountTrigger`` on windows of time shows them at each count, and no more at their end.
+
+        Raises:
+            InvalidTypeError: when it is no trigger.
+            InvalidProgramError: when the windows merge and the trigger cannot.
+        """
+        expect(trigger, Trigger, "trigger")
+        self._settings.check_merges(trigger)
+        self._settings.trigger = trigger
+        return self
+
+    def evictor(self, evictor: Evictor[Any, Any]) -> Self:
+        """Removes records from a window when it fires, before or after its function is called; not in PyFlink.
+
+        All records of the window are kept for it, also where they are reduced or aggregated.
+
+        Raises:
+            InvalidTypeError: when it is no evictor.
+        """
+        expect(evictor, Evictor, "evictor")
+        self._settings.evictor = evictor
+        return self
+
+    def allowed_lateness(self, time_ms: int | Time | Duration | timedelta) -> Self:
+        """Keeps windows for some time after the watermark has passed them; each late record fires its window again.
+
+        Windows of the clock, of a count and global ones have no late records: there it has no effect, and warns.
+
+        Args:
+            time_ms: how long; a number is milliseconds.
+
+        Raises:
+            InvalidProgramError: when it is negative, or has no 64 bits.
+        """
+        lateness = to_millis(time_ms, "allowed_lateness")
+        if lateness < 0:
+            raise refused(f"the allowed lateness cannot be negative, it is {lateness} ms")
+        if lateness > MAX_WATERMARK:
+            raise refused(f"the allowed lateness is at most {MAX_WATERMARK} ms, for ever, not {lateness} ms")
+        if lateness and not self._settings.assigner.is_event_time():
+            warn_caller(f"allowed_lateness has no effect: nothing is late in {self._settings.assigner}")
+        self._settings.lateness = lateness
+        return self
+
+    def accumulation_mode(self, mode: AccumulationMode) -> Self:
+        """Says what windows show when they fire again; all that they hold unless this is called. Not in Flink.
+
+        Raises:
+            InvalidTypeError: when it is no ``AccumulationMode``.
+            InvalidProgramError: when it takes results back, and the windows are of so many records.
+        """
+        expect(mode, AccumulationMode, "accumulation_mode")
+        assigner = self._settings.assigner
+        if mode.retracts and isinstance(assigner, CountTumblingWindowAssigner | CountSlidingWindowAssigner):
+            raise refused(f"{assigner} are shown once, when they are full: there is nothing to take back")
+        self._settings.mode = mode
+        return self
+
+    def side_output_late_data(self, output_tag: OutputTag[Any]) -> Self:
+        """Sends records that are too late for all their windows to a side output; otherwise they are dropped.
+
+        Their type is that of the records, so the tag need not say it.
+        """
+        expect(output_tag, OutputTag, "side_output_late_data")
+        self._settings.late_tag = output_tag
+        return self
+
+    def _definition(self) -> WindowDefinition:
+        return self._settings.definition(self.get_execution_environment())
+
+    def _definition_for(self, found: TypeInformation) -> WindowDefinition:
+        """The windows, for functions of the user whose results are of the type ``found``.
+
+        Raises:
+            InvalidTypeError: when such results cannot be taken back, and the windows do that.
+        """
+        if self._settings.mode.retracts and not isinstance(found, RowTypeInfo):
+            raise refused(
+                f"results that are taken back are rows, which alone have a kind, not {found}: give rows, and declare "
+                "their type, Types.ROW(...) or Types.ROW_NAMED(...)",
+                InvalidTypeError,
+            )
+        return self._definition()
+
+
+class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
+    """The root of windows of one stream: by key, and of all records, which differ in the functions that they take."""
+
+    _function_kinds: ClassVar[tuple[type[Function], type[Function]]]
+    """What ``apply`` takes, and what ``process`` does."""
+
+    _has_key: ClassVar[bool] = True
+
+    def _over_windows(self, window_function: Any, output_type: Any) -> tuple[Any, TypeInformation, Any]:
+        """A function that is given what a window was folded to, the type of its results, and what is declared of it."""
+        applied, processed = self._function_kinds
+        if not isinstance(window_function, applied | processed):
+            kinds = f"{with_article(applied)} or {with_article(processed)}"
+            raise refused(f"window_function is {kinds}, not {window_function!r}", InvalidTypeError)
+        kind, method = (applied, "apply") if isinstance(window_function, applied) else (processed, "process")
+        check_object(window_function, kind, method)
+        warn_without_results(window_function, method)
+        return window_function, result_type(output_type, window_function, Role.MANY), output_type
+
+    def _add(self, spec: OperatorSpec, origin: TypeOrigin | None, keyed: KeyedStream | None = None) -> DataStream[Any]:
+        return (keyed or self._keyed_stream)._apply(spec, "Window", origin=origin)
+
+    def _reduced(self, reduce_function: Any, window_function: Any, output_type: Any) -> DataStream[Any]:
+        check_function(reduce_function, ReduceFunction, "reduce")
+        check_returns(reduce_function, "reduce")
+        keyed = self._keyed_stream._for_any_result()
+        if window_function is not None:
+            window_function, found, output_type = self._over_windows(window_function, output_type)
+        else:
+            found = keyed.get_type() if output_type is None else declared_type(output_type)
+        is_same = window_function is None and output_type is None
+        functions = WindowFunctions(reduce_function=reduce_function, window_function=window_function)
+        spec = RowWindowSpec(self._definition_for(found), found, functions)
+        return self._add(spec, None if is_same else origin_of(output_type), keyed)
+
+    def _aggregated(
+        self, function: Any, more: tuple[Any, ...], window_function: Any, accumulator_type: Any, output_type: Any
+    ) -> DataStream[Any]:
+        named = {
+            "window_function": window_function,
+            "accumulator_type": accumulator_type,
+            "output_type": output_type,
+        }
+        if isinstance(function, Aggregate):
+            return self._aggregate_columns((function, *more), named)
+        if isinstance(function, Expression):
+            text = f"aggregate takes aggregates of expressions, such as sum({function!r}).alias('total')"
+            raise refused(f"{text}, not {function!r}", InvalidTypeError)
+        if (call := built_in_call(function)) is not None:
+            text = f"aggregate takes aggregates of headrace.datastream.aggregates, not {function!r}: {call}"
+            raise refused(text, InvalidTypeError)
+        check_object(function, AggregateFunction, "get_result")
+        for method in ("add", "get_result"):
+            check_returns(function, method)
+        return self._aggregate_rows(function, **by_position(more, named))
+
+    def _aggregate_columns(self, aggregates: tuple[Any, ...], named: dict[str, Any]) -> DataStream[Any]:
+        surplus = [name for name, value in named.items() if value is not None]
+        if surplus:
+            raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
+        for aggregate in aggregates:
+            if not isinstance(aggregate, Aggregate):
+                text = f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}"
+                call = built_in_call(aggregate)
+                raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
+        spec = AggregatedWindowSpec(self._definition(), aggregates, self._has_key)
+        return self._add(spec, TypeOrigin.DECLARED)
+
+    def _aggregate_rows(
+        self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
+    ) -> DataStream[Any]:
+        if window_function is None:
+            found = result_type(output_type, function.get_result)
+        else:
+            window_function, found, output_type = self._over_windows(window_function, output_type)
+        accumulators = None if accumulator_type is None else declared_type(accumulator_type)
+        functions = WindowFunctions(
+            aggregate_function=function, window_function=window_function, accumulator_type=accumulators
+        )
+        spec = RowWindowSpec(self._definition_for(found), found, functions)
+        return self._add(spec, origin_of(output_type))
+
+    def _applied(self, window_function: Any, found: TypeInformation, declared: Any) -> DataStream[Any]:
+        functions = WindowFunctions(window_function=window_function)
+        return self._add(RowWindowSpec(self._definition_for(found), found, functions), origin_of(declared))
+
+
+class WindowedStream(WindowsOfOne[T_co, K_co], Generic[T_co, K_co, W_co]):
     """A keyed stream after ``window``; says what to do with late records, then what to compute.
 
     As in PyFlink, the settings change the stream that they are called on, and return it.
@@ -73,6 +342,8 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         >>> windows.reduce(lambda a, b: max(a, b, key=lambda reading: reading[2])).execute_and_collect(limit=10)
         [(2000, 'a', 5), (61000, 'a', 4)]
     """
+
+    _function_kinds = (WindowFunction, ProcessWindowFunction)
 
     def __init__(self, keyed_stream: KeyedStream[T_co, K_co], window_assigner: WindowAssigner[Any, W_co]) -> None:
         super().__init__(keyed_stream, WindowSettings(window_assigner))
@@ -113,19 +384,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
             window_function: is given the combined record when the window fires, if there is one.
             output_type: the type of the results; taken from the annotations of ``window_function`` when left out.
         """
-        check_function(reduce_function, ReduceFunction, "reduce")
-        check_returns(reduce_function, "reduce")
-        keyed = self._keyed_stream._for_any_result()
-        origin: TypeOrigin | None = origin_of(output_type)
-        if window_function is not None:
-            found = self._type_of_window_function(window_function, output_type)
-        elif output_type is not None:
-            found = declared_type(output_type)
-        else:
-            found, origin = keyed.get_type(), None
-        functions = WindowFunctions(reduce_function=reduce_function, window_function=window_function)
-        spec = RowWindowSpec(self._definition_for(found), found, functions)
-        return keyed._apply(spec, "Window", origin=origin)
+        return self._reduced(reduce_function, window_function, output_type)
 
     @overload
     def aggregate(self, aggregate_function: Aggregate, *more: Aggregate) -> DataStream[Row]: ...
@@ -174,23 +433,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
             InvalidTypeError: when a built-in aggregate does not fit the records.
             InvalidProgramError: when the arguments do not go together.
         """
-        named = {
-            "window_function": window_function,
-            "accumulator_type": accumulator_type,
-            "output_type": output_type,
-        }
-        if isinstance(aggregate_function, Aggregate):
-            return self._aggregate_columns((aggregate_function, *more), named)
-        if isinstance(aggregate_function, Expression):
-            text = f"aggregate takes aggregates of expressions, such as sum({aggregate_function!r}).alias('total')"
-            raise refused(f"{text}, not {aggregate_function!r}", InvalidTypeError)
-        if (call := built_in_call(aggregate_function)) is not None:
-            text = f"aggregate takes aggregates of headrace.datastream.aggregates, not {aggregate_function!r}: {call}"
-            raise refused(text, InvalidTypeError)
-        check_object(aggregate_function, AggregateFunction, "get_result")
-        for method in ("add", "get_result"):
-            check_returns(aggregate_function, method)
-        return self._aggregate_rows(aggregate_function, **by_position(more, named))
+        return self._aggregated(aggregate_function, more, window_function, accumulator_type, output_type)
 
     @overload
     def apply(
@@ -216,7 +459,7 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         otherwise = " (process takes a ProcessWindowFunction)"
         check_function(window_function, WindowFunction, "apply", otherwise=otherwise)
         warn_without_results(window_function, "apply")
-        return self._keyed_stream._transform(self._applied, "Window", window_function, output_type)
+        return self._applied(window_function, result_type(output_type, window_function, Role.MANY), output_type)
 
     @overload
     def process(
@@ -236,48 +479,8 @@ class WindowedStream(WindowsOfStream[T_co, K_co], Generic[T_co, K_co, W_co]):
         instead = "apply(...) takes a WindowFunction, or a function of key, window and records"
         check_object(process_window_function, ProcessWindowFunction, "process", instead=instead)
         warn_without_results(process_window_function, "process")
-        return self._keyed_stream._transform(self._applied, "Window", process_window_function, output_type)
-
-    def _aggregate_columns(
-        self, aggregates: tuple[Any, ...], named: dict[str, Any], *, has_key: bool = True
-    ) -> DataStream:
-        surplus = [name for name, value in named.items() if value is not None]
-        if surplus:
-            raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
-        for aggregate in aggregates:
-            if not isinstance(aggregate, Aggregate):
-                text = f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}"
-                call = built_in_call(aggregate)
-                raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
-        spec = AggregatedWindowSpec(self._definition(), aggregates, has_key)
-        return self._keyed_stream._apply(spec, "Window", origin=TypeOrigin.DECLARED)
-
-    def _aggregate_rows(
-        self, function: AggregateFunction, window_function: Any, accumulator_type: Any, output_type: Any
-    ) -> DataStream:
-        if window_function is None:
-            found = result_type(output_type, function.get_result)
-        else:
-            found = self._type_of_window_function(window_function, output_type)
-        accumulators = None if accumulator_type is None else declared_type(accumulator_type)
-        functions = WindowFunctions(
-            aggregate_function=function, window_function=window_function, accumulator_type=accumulators
-        )
-        spec = RowWindowSpec(self._definition_for(found), found, functions)
-        return self._keyed_stream._apply(spec, "Window", origin=origin_of(output_type))
-
-    def _type_of_window_function(self, window_function: Any, output_type: Any) -> TypeInformation:
-        if not isinstance(window_function, WindowFunction | ProcessWindowFunction):
-            text = f"window_function is a WindowFunction or a ProcessWindowFunction, not {window_function!r}"
-            raise refused(text, InvalidTypeError)
-        is_apply = isinstance(window_function, WindowFunction)
-        method = "apply" if is_apply else "process"
-        check_object(window_function, WindowFunction if is_apply else ProcessWindowFunction, method)
-        warn_without_results(window_function, method)
-        return result_type(output_type, window_function, Role.MANY)
-
-    def _applied(self, window_function: Any, found: TypeInformation) -> RowWindowSpec:
-        return RowWindowSpec(self._definition_for(found), found, WindowFunctions(window_function=window_function))
+        found = result_type(output_type, process_window_function, Role.MANY)
+        return self._applied(process_window_function, found, output_type)
 
 
 def full_windows(size: int, slide: int) -> tuple[WindowAssigner[Any, CountWindow], Trigger[Any, CountWindow]]:
@@ -303,28 +506,106 @@ def by_position(values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any
     return merged
 
 
-def built_in_call(asked: Any) -> str | None:
-    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
+class AllWindowedStream(WindowsOfOne[T_co, int], Generic[T_co]):
+    """A stream after ``window_all``. Its windows are those of one key, so one subtask works on all records.
 
-    It begins in lower case.
+    The settings change the stream that they are called on, and return it.
 
     Args:
-        asked: what an aggregate was asked for with.
+        keyed_stream: the records under one key.
+        window_assigner: puts records into windows.
 
-    Returns:
-        None for what is nothing of the kind.
+    Examples:
+        >>> from headrace.common import WatermarkStrategy
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> from headrace.datastream.window import TumblingEventTimeWindows
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
+        >>> numbers = env.from_collection([1, 2, 12]).assign_timestamps_and_watermarks(times)
+        >>> sums = numbers.window_all(TumblingEventTimeWindows.of(10)).reduce(lambda a, b: a + b)
+        >>> sums.execute_and_collect(limit=10)
+        [3, 12]
     """
-    is_uncalled = isinstance(asked, FunctionType) and asked.__module__.startswith("headrace.operators.aggregates.")
-    if is_uncalled or any(asked is function for function in (sum, min, max, len)):
-        asked = asked.__name__
-    if not isinstance(asked, str | Mapping | list | tuple):
-        return None
-    fields = asked if isinstance(asked, Mapping) else {"field": asked}
-    pairs = [
-        (field, name)
-        for field, names in fields.items()
-        for name in (names if isinstance(names, list | tuple) else [names])
-    ]
-    if not pairs or not all(isinstance(name, str) and name in _CALLS for _, name in pairs):
-        return _BUILT_IN
-    return f"use aggregate({', '.join(_CALLS[name].format(field=field) for field, name in pairs)})"
+
+    _function_kinds = (AllWindowFunction, ProcessAllWindowFunction)
+    _has_key = False
+
+    def __init__(self, keyed_stream: KeyedStream[T_co, int], window_assigner: WindowAssigner[Any, Any]) -> None:
+        super().__init__(keyed_stream, WindowSettings(window_assigner))
+
+    def _facts(self) -> dict[str, object]:
+        return {"records": self.get_input_type(), "windows": self._settings.assigner}
+
+    def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream[Any]:
+        """Combines the records of a window, as they come, into one of the same type.
+
+        Args:
+            reduce_function: a ``ReduceFunction`` or a function of two records.
+            window_function: an ``AllWindowFunction`` or ``ProcessAllWindowFunction`` that is given the combined record.
+            output_type: the type of the results; taken from the annotations of ``window_function`` when left out.
+        """
+        return self._reduced(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: Any,
+        *more: Any,
+        window_function: Any = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]:
+        """Folds the records of a window, as they come.
+
+        Either with built-in aggregates, of which each subtask computes its share first where that is possible::
+
+            windows.aggregate(count(), sum("amount").alias("total"))
+
+        which gives rows of ``window_start``, ``window_end`` and the aggregates; or with an ``AggregateFunction`` and
+        the other arguments, by position as in PyFlink or by name.
+
+        Args:
+            aggregate_function: the first, or only, aggregate.
+            more: more built-in aggregates; or ``window_function``, ``accumulator_type`` and ``output_type``.
+            window_function: an ``AllWindowFunction`` or ``ProcessAllWindowFunction`` that is given the result.
+            accumulator_type: the type of the accumulators; pickled objects when left out.
+            output_type: the type of the results; taken from annotations when left out.
+
+        Raises:
+            InvalidTypeError: when a built-in aggregate does not fit the records.
+            InvalidProgramError: when the arguments do not go together.
+        """
+        return self._aggregated(aggregate_function, more, window_function, accumulator_type, output_type)
+
+    def apply(self, window_function: Any, output_type: Any = None) -> DataStream[Any]:
+        """Applies a function to the records of each window, all of which are kept until it fires.
+
+        Args:
+            window_function: an ``AllWindowFunction``, or a function of window and records.
+            output_type: the type of the results; taken from annotations when left out.
+        """
+        otherwise = " (process takes a ProcessAllWindowFunction)"
+        check_function(window_function, AllWindowFunction, "apply", otherwise=otherwise)
+        warn_without_results(window_function, "apply")
+        found = result_type(output_type, window_function, Role.MANY)
+        return self._applied(AllApply(window_function), found, found)
+
+    def process(self, process_window_function: Any, output_type: Any = None) -> DataStream[Any]:
+        """Applies a ``ProcessAllWindowFunction`` to the records of each window, all of which are kept until it fires.
+
+        Args:
+            process_window_function: the function.
+            output_type: the type of the results; taken from annotations when left out.
+        """
+        instead = "apply(...) takes an AllWindowFunction, or a function of window and records"
+        check_object(process_window_function, ProcessAllWindowFunction, "process", instead=instead)
+        warn_without_results(process_window_function, "process")
+        found = result_type(output_type, process_window_function, Role.MANY)
+        return self._applied(AllProcess(process_window_function), found, found)
+
+    def _add(self, spec: OperatorSpec, origin: TypeOrigin | None, keyed: KeyedStream | None = None) -> DataStream[Any]:
+        return super()._add(spec, origin, keyed).set_parallelism(1)
+
+    def _over_windows(self, window_function: Any, output_type: Any) -> tuple[Any, TypeInformation, Any]:
+        function, found, _ = super()._over_windows(window_function, output_type)
+        adapter = AllApply if isinstance(function, AllWindowFunction) else AllProcess
+        return adapter(function), found, found

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Generic
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic
 
-from headrace.common.arguments import expect
+from headrace.common.arguments import expect, refused, shown
+from headrace.common.errors import InvalidTypeError
 from headrace.common.function_types import Role
 from headrace.common.signatures import check_returns, method_of_object, warn_without_results
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
+from headrace.datastream.streams.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
 from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
 from headrace.datastream.streams.columns import selected, titled
-from headrace.datastream.streams.joins.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
-from headrace.datastream.streams.joins.kinds import outer_of
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
-from headrace.datastream.streams.window_settings import WindowSettings, WindowsOfStream
+from headrace.datastream.streams.windowed_stream import WindowSettings, WindowsOfStream
 from headrace.graph.join_specs import CoGroupSpec
 from headrace.operators.join.tagged import INNER, Outer
 from headrace.windowing.definition import WindowFunctions
@@ -34,6 +34,40 @@ if TYPE_CHECKING:
     from headrace.windowing.assigner import WindowAssigner
 
 
+_HOW: Final = {
+    "inner": INNER,
+    "left": Outer(left=True, right=False),
+    "right": Outer(left=False, right=True),
+    "outer": Outer(left=True, right=True),
+}
+_OF_SPARK: Final = {
+    "leftouter": "left",
+    "rightouter": "right",
+    **dict.fromkeys(("full", "fullouter"), "outer"),
+}
+
+
+def outer_of(how: str, method: str, keys: str) -> Outer:
+    """Of which streams records without a partner are shown as well.
+
+    Args:
+        how: the kind.
+        method: what it was given to, for messages.
+        keys: how the keys are told, which others give in its place; begins in lower case.
+
+    Raises:
+        InvalidTypeError: when it is no text.
+        InvalidProgramError: when there is no such kind.
+    """
+    if not isinstance(how, str):
+        raise refused(f"{method} takes 'left' or the like as how, not {shown(how)}: {keys}", InvalidTypeError)
+    if how not in _HOW:
+        same = _OF_SPARK.get(how.lower().replace("_", ""))
+        hint = f"write how={same!r}" if same else keys
+        raise refused(f"{method} takes one of {', '.join(map(repr, _HOW))} as how, not {how!r}: {hint}")
+    return _HOW[how]
+
+
 class TwoStreams(Generic[T_co, V_co, W_co]):
     """Two streams that come together; ``where`` and ``equal_to`` say by what.
 
@@ -41,35 +75,33 @@ class TwoStreams(Generic[T_co, V_co, W_co]):
         first: the stream that the method was called on.
         second: the one that it was given.
         method: the method.
+        windows: makes of both streams with their keys, and an assigner, what says what to do with the windows.
     """
 
-    def __init__(self, first: Any, second: DataStream[V_co], method: str) -> None:
+    def __init__(self, first: Any, second: DataStream[V_co], method: str, windows: Callable[..., W_co]) -> None:
         expect(second, Stream, method)
         check_same_environment(first.get_execution_environment(), second.get_execution_environment(), method)
         self._first: DataStream[T_co] = first
         self._second = second
+        self._windows = windows
 
     def where(self, key_selector: Any, *more: Any, key_type: Any = None) -> Where[T_co, V_co, W_co]:
         """Says what the key of a record of the first stream is; the arguments are those of ``key_by``."""
-        return Where(self, self._first.key_by(key_selector, *more, key_type=key_type))
-
-    @abstractmethod
-    def _windows(
-        self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]
-    ) -> W_co:
-        """What says what to do with the windows."""
+        first = self._first.key_by(key_selector, *more, key_type=key_type)
+        return Where(first, self._second, self._windows)
 
 
 class Where(Generic[T_co, V_co, W_co]):
     """Two streams of which the first one has its key.
 
     Args:
-        streams: both.
         first: the first one by its key.
+        second: the second one.
+        windows: as of :class:`TwoStreams`.
     """
 
-    def __init__(self, streams: TwoStreams[T_co, V_co, W_co], first: KeyedStream[T_co, Any]) -> None:
-        self._streams, self._first = streams, first
+    def __init__(self, first: KeyedStream[T_co, Any], second: DataStream[V_co], windows: Callable[..., W_co]) -> None:
+        self._first, self._second, self._windows = first, second, windows
 
     def equal_to(self, key_selector: Any, *more: Any, key_type: Any = None) -> EqualTo[T_co, V_co, W_co]:
         """Says what the key of a record of the second stream is; the arguments are those of ``key_by``.
@@ -77,24 +109,24 @@ class Where(Generic[T_co, V_co, W_co]):
         Raises:
             InvalidTypeError: when keys of the two streams are of different types.
         """
-        second = self._streams._second.key_by(key_selector, *more, key_type=key_type)
+        second = self._second.key_by(key_selector, *more, key_type=key_type)
         check_same_keys(self._first.get_key_type(), second.get_key_type(), "equal_to", "where(...) and equal_to(...)")
-        return EqualTo(self._streams, self._first, second)
+        return EqualTo(self._first, second, self._windows)
 
 
 class EqualTo(Generic[T_co, V_co, W_co]):
     """Two streams by their keys.
 
     Args:
-        streams: both.
         first: the first one by its key.
         second: the second one by its key.
+        windows: as of :class:`TwoStreams`.
     """
 
     def __init__(
-        self, streams: TwoStreams[T_co, V_co, W_co], first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any]
+        self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], windows: Callable[..., W_co]
     ) -> None:
-        self._streams, self._first, self._second = streams, first, second
+        self._first, self._second, self._windows = first, second, windows
 
     def window(self, assigner: WindowAssigner[Any, Any]) -> W_co:
         """Cuts the records of both streams into windows.
@@ -102,7 +134,7 @@ class EqualTo(Generic[T_co, V_co, W_co]):
         Raises:
             InvalidTypeError: when it is no window assigner.
         """
-        return self._streams._windows(self._first, self._second, assigner)
+        return self._windows(self._first, self._second, assigner)
 
 
 class WindowsOfTwo(WindowsOfStream[T_co, K_co], Generic[T_co, V_co, K_co]):
@@ -190,12 +222,7 @@ class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]]
     """
 
     def __init__(self, first: Any, second: DataStream[V_co]) -> None:
-        super().__init__(first, second, "co_group")
-
-    def _windows(
-        self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]
-    ) -> CoGroupedWindows[T_co, V_co, Any]:
-        return CoGroupedWindows(first, second, assigner)
+        super().__init__(first, second, "co_group", CoGroupedWindows)
 
 
 class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
@@ -302,10 +329,5 @@ class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Gene
     """
 
     def __init__(self, first: Any, second: DataStream[V_co], how: str = "inner") -> None:
-        super().__init__(first, second, "join")
-        self._outer = outer_of(how, "join", "the keys are told by where(...).equal_to(...)")
-
-    def _windows(
-        self, first: KeyedStream[T_co, Any], second: KeyedStream[V_co, Any], assigner: WindowAssigner[Any, Any]
-    ) -> JoinedWindows[T_co, V_co, Any]:
-        return JoinedWindows(first, second, assigner, self._outer)
+        outer = outer_of(how, "join", "the keys are told by where(...).equal_to(...)")
+        super().__init__(first, second, "join", partial(JoinedWindows, outer=outer))

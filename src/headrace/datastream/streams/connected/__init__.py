@@ -1,1 +1,0 @@
-"""Two streams that one function works on: connected, or one of them broadcast."""
