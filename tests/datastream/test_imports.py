@@ -141,3 +141,16 @@ def _defined(path: Path) -> list[ast.stmt]:
 def test_programs_need_no_spark() -> None:
     program = "import sys, headrace.datastream as d; assert not {'pyspark', 'py4j'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_program_loads_no_pandas_and_no_connector_that_it_does_not_import() -> None:
+    unwanted = {
+        "pandas",
+        "fastavro",
+        "headrace.connectors.file_system",
+        "headrace.formats.avro",
+        "headrace.storage.hdfs",
+    }
+    program = f"import sys, headrace.datastream; print({unwanted} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert loaded == "set()\n"

@@ -12,9 +12,7 @@ from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.public_module import public_module
 from headrace.connectors.collection import CollectionSource
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.ranges import NumberSequenceSource
-from headrace.connectors.socket import SocketSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
@@ -29,7 +27,6 @@ from headrace.datastream.streams.source_stream import CachedDataStream, DataStre
 from headrace.datastream.streams.stream import checked_text
 from headrace.datastream.streams.types import TypeOrigin, declared_type
 from headrace.datastream.transformations import Transformations
-from headrace.formats.avro import AvroInputFormat
 from headrace.graph.partitioning import HASH
 from headrace.time.watermark_strategy import WatermarkStrategy
 
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import T, T_co
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
+    from headrace.formats.avro import AvroInputFormat
     from headrace.graph.keys import KeySelection
     from headrace.graph.nodes import Edge
     from headrace.graph.partitioning import Partitioning
@@ -261,6 +259,9 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         Raises:
             InvalidTypeError: when the argument is something else.
         """
+        from headrace.connectors.file_system import FileSource
+        from headrace.formats.avro import AvroInputFormat
+
         expect(input_format, AvroInputFormat, "create_input")
         return self._from(FileSource.for_bulk_file_format(input_format, input_format.path).build(), "Avro Files")
 
@@ -272,6 +273,8 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         The driver reads them, and nobody can read them again: those that no checkpoint holds are lost when the job
         restarts. The arguments are those of :class:`~headrace.datastream.connectors.socket.SocketSource`.
         """
+        from headrace.connectors.socket import SocketSource
+
         return self._from(SocketSource(hostname, port, delimiter, max_retry), "Socket Stream")
 
     def from_dataframe(

@@ -20,8 +20,6 @@ from headrace.formats.avro.varints import binary_array, write_varints, zigzag
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_NOTHING: Final = pa.scalar(b"", pa.binary())
-
 
 def encode_records(node: Node, columns: pa.RecordBatch) -> pa.Array:
     """The bytes of records.
@@ -55,7 +53,7 @@ def _joined(parts: list[pa.Array], rows: Any) -> pa.Array:
     """The bytes of several columns, row by row."""
     if not parts:
         return pa.array([b""] * len(rows), pa.binary())
-    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, _NOTHING)
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
 
 
 def _integers(values: npt.NDArray[np.int64]) -> pa.Array:
@@ -120,8 +118,10 @@ def _in_one_block(offsets: pa.Array, elements: pa.Array) -> pa.Array:
     """How many elements there are, the elements, and a zero; where there are none, the zero alone."""
     bounds = offsets.to_numpy() - offsets[0].as_py()
     counts = np.diff(bounds).astype(np.int64)
-    together = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), elements), _NOTHING)
-    numbers = pc.if_else(pa.array(counts > 0), _integers(counts), _NOTHING)
+    together = pc.binary_join(
+        pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), elements), pa.scalar(b"", pa.binary())
+    )
+    numbers = pc.if_else(pa.array(counts > 0), _integers(counts), pa.scalar(b"", pa.binary()))
     ends = pa.repeat(pa.scalar(b"\x00", pa.binary()), len(counts))
     return _joined([numbers, together, ends], counts)
 

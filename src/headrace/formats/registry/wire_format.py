@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 HEADER_BYTES: Final = 5
-_NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
 def schema_ids(messages: pa.Array) -> npt.NDArray[Any]:
@@ -85,7 +84,7 @@ def header_of(schema_id: int) -> bytes:
 def with_header(schema_id: int, messages: pa.Array, more: bytes = b"") -> pa.Array:
     """Messages behind headers, and ``more`` behind these; those without a value stay so."""
     head = pa.scalar(header_of(schema_id) + more, pa.binary())
-    return pc.binary_join_element_wise(head, messages, _NOTHING)
+    return pc.binary_join_element_wise(head, messages, pa.scalar(b"", pa.binary()))
 
 
 class SchemaHeader:
