@@ -186,6 +186,7 @@ def test_a_setting_makes_the_root_logger_print(capsys: pytest.CaptureFixture[str
     with unconfigured() as root:
         assert settings.apply()
         assert settings.apply()  # a second job of the same program
+        assert not LogSettings("DEBUG").apply(), "a third one that wants something else"
         assert len(root.handlers) == 1
         get_logger("headrace.tested").info("said")
         logging.getLogger("the.program").info("said as well")

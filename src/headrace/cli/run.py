@@ -54,7 +54,8 @@ def run_program(
     with InterruptGuard(listener.say) as guard:
         listener.on_start = guard.job_started
         try:
-            with showing_all(full_traceback), submission_defaults(settings, listener, early_java) as defaults:
+            surroundings = submission_defaults(settings, listener, early_java, whole_process=True)
+            with showing_all(full_traceback), surroundings as defaults:
                 submitted = defaults.submitted
                 run_script(script, arguments)
         except BaseException as raised:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class CapturedGraph:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionDefaults:
-    """What holds for every environment that the program makes.
+    """What holds for every environment that a program makes.
 
     Attributes:
         settings: configuration that wins over the program's own: the command line is nearer to the user than the code.
@@ -47,32 +48,38 @@ class SubmissionDefaults:
     submitted: list[str] = field(default_factory=list)
 
 
-_stack: list[SubmissionDefaults] = [SubmissionDefaults()]
-"""What holds, innermost last; for the whole process, since a program may submit jobs from threads of its own."""
+_of_context: ContextVar[SubmissionDefaults | None] = ContextVar("headrace_submission_defaults", default=None)
+
+_of_process: list[SubmissionDefaults] = [SubmissionDefaults()]
+"""What holds for threads that have entered nothing themselves: those that the program of the process starts."""
 
 
 def current_defaults() -> SubmissionDefaults:
-    """What holds now."""
-    return _stack[-1]
+    """What holds now, in this thread."""
+    return _of_context.get() or _of_process[-1]
 
 
 @contextmanager
 def submission_defaults(
-    settings: Mapping[str, str], listener: JobListener | None = None, early_java: EarlyJava | None = None
+    settings: Mapping[str, str],
+    listener: JobListener | None = None,
+    early_java: EarlyJava | None = None,
+    *,
+    whole_process: bool = False,
 ) -> Iterator[SubmissionDefaults]:
-    """Inside, every job is submitted with these settings and this listener.
+    """Inside, every job of this thread is submitted with these settings and this listener.
 
     Args:
         settings: configuration; it wins over the program's own, as Flink's ``-D`` does.
         listener: is told what jobs do.
         early_java: for the first Spark session that is started; ended with the others if it is not wanted.
+        whole_process: whether the process runs just this one program, so that they hold for all of its threads.
     """
     defaults = SubmissionDefaults(dict(settings), listener, early_java=early_java)
-    _stack.append(defaults)
     try:
-        yield defaults
+        with _in_force(defaults, whole_process=whole_process):
+            yield defaults
     finally:
-        _stack.pop()
         if early_java is not None:
             early_java.discard()
 
@@ -81,8 +88,18 @@ def submission_defaults(
 def capture_graphs(settings: Mapping[str, str] | None = None) -> Iterator[list[CapturedGraph]]:
     """Inside, ``execute()`` puts the job into the list and raises :class:`GraphCaptured` instead of running it."""
     captured: list[CapturedGraph] = []
-    _stack.append(SubmissionDefaults(dict(settings or {}), None, captured))
-    try:
+    with _in_force(SubmissionDefaults(dict(settings or {}), None, captured), whole_process=True):
         yield captured
+
+
+@contextmanager
+def _in_force(defaults: SubmissionDefaults, *, whole_process: bool) -> Iterator[None]:
+    token = _of_context.set(defaults)
+    if whole_process:
+        _of_process.append(defaults)
+    try:
+        yield
     finally:
-        _stack.pop()
+        _of_context.reset(token)
+        if whole_process:
+            _of_process.pop()

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.common.errors import InvalidProgramError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
-_folders: dict[str, Path] = {}
-_files: dict[str, Path] = {}
+@dataclass(frozen=True, slots=True)
+class UnpackedFiles:
+    """Where the archives and the cached files of a job are on this machine, by their names."""
+
+    archives: Mapping[str, Path] = field(default_factory=dict)
+    cached: Mapping[str, Path] = field(default_factory=dict)
+
+
+_of_context: ContextVar[UnpackedFiles | None] = ContextVar("headrace_unpacked_files", default=None)
+
+_of_process: list[UnpackedFiles] = [UnpackedFiles()]
+"""Those of the job that this process has turned to last, for threads that its functions start."""
+
+
+def _current() -> UnpackedFiles:
+    return _of_context.get() or _of_process[0]
 
 
 def archive_path(name: str) -> Path:
@@ -39,13 +54,14 @@ def archive_path(name: str) -> Path:
         >>> env.from_collection([1]).map(load, output_type=str).execute_and_collect(limit=10)
         ['Basel']
     """
-    if name not in _folders:
-        known = ", ".join(sorted(_folders)) or "none"
+    folders = _current().archives
+    if name not in folders:
+        known = ", ".join(sorted(folders)) or "none"
         raise InvalidProgramError(
             f"there is no archive {name!r} here: add_python_archive() was called for {known}; archives are there for "
             "the functions of a job, not while the job is built"
         )
-    return _folders[name]
+    return folders[name]
 
 
 class DistributedCache:
@@ -60,21 +76,25 @@ class DistributedCache:
         Raises:
             InvalidProgramError: when the job in this process has no such file.
         """
-        if name not in _files:
-            known = ", ".join(sorted(_files)) or "none"
+        files = _current().cached
+        if name not in files:
+            known = ", ".join(sorted(files)) or "none"
             raise InvalidProgramError(
                 f"there is no cached file {name!r} here: register_cached_file() was called for {known}"
             )
-        return _files[name]
+        return files[name]
 
 
-def register_archives(folders: Mapping[str, Path]) -> None:
-    """From now on this process works for a job with these archives."""
-    _folders.clear()
-    _folders.update(folders)
+def register_files(files: UnpackedFiles) -> None:
+    """From now on this process works for a job with these files."""
+    _of_process[0] = files
 
 
-def register_cached_files(files: Mapping[str, Path]) -> None:
-    """From now on this process works for a job with these cached files."""
-    _files.clear()
-    _files.update(files)
+@contextmanager
+def working_with(files: UnpackedFiles) -> Iterator[None]:
+    """Inside, this thread works for a job with these files, whatever other jobs there are in the process."""
+    token = _of_context.set(files)
+    try:
+        yield
+    finally:
+        _of_context.reset(token)

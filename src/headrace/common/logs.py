@@ -159,8 +159,9 @@ def _line(document: Mapping[str, Any]) -> str:
 class _CurrentStderr(logging.StreamHandler[TextIO]):
     """Writes to what is the standard error now: a panel that is redrawn in place puts another one there for a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: LogSettings) -> None:
         logging.Handler.__init__(self)
+        self.settings = settings
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]
@@ -191,6 +192,8 @@ class LogSettings:
         Where it prints lines of JSON, Python's warnings are records of its logger ``py.warnings``: they would be lines
         of text between.
 
+        A process has one standard error, so the first job of a process that sets them has its way.
+
         Returns:
             False when it prints already, as others want it, so that the settings have no effect.
         """
@@ -198,8 +201,8 @@ class LogSettings:
             return True
         root = logging.getLogger()
         if root.handlers:
-            return any(isinstance(handler, _CurrentStderr) for handler in root.handlers)
-        handler = _CurrentStderr()
+            return any(isinstance(each, _CurrentStderr) and each.settings == self for each in root.handlers)
+        handler = _CurrentStderr(self)
         if self.format == "json":
             handler.setFormatter(JsonFormatter())
             logging.captureWarnings(True)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from concurrent.futures import Future
-from contextlib import chdir, nullcontext
+from contextlib import chdir, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from headrace.common.archives import UnpackedFiles, working_with
 from headrace.common.errors import InfrastructureError
+from headrace.common.logs import get_logger
 from headrace.common.pickling import pickle_by_value
 from headrace.common.temporary import TemporaryFolder, writing
 from headrace.exchange.envelope import Envelope, Kind, sort_key
@@ -22,8 +25,7 @@ from headrace.runtime.task.dependencies import NOTHING, enter, unpack
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
@@ -31,6 +33,63 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+logger = get_logger(__name__)
+
+_LOOK_SECONDS: Final = 0.1
+
+
+class _WorkingDirectory:
+    """The working directory of the process, of which there is one for all the jobs in it.
+
+    Functions find the archives of their job below it. So an epoch of a job that brings archives has it for itself,
+    while those of other jobs, which may read relative paths, run beside each other.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._users = 0
+        self._is_elsewhere = False
+
+    @contextmanager
+    def used(self, folder: str | None, given_up: threading.Event) -> Iterator[bool]:
+        """Inside, it is a folder; the program's own when that is None.
+
+        Args:
+            folder: the folder.
+            given_up: ends the waiting for the epochs of other jobs; then it is what they need, and False is yielded.
+        """
+        is_mine = self._take(folder, given_up)
+        try:
+            with nullcontext() if folder is None or not is_mine else chdir(folder):
+                yield is_mine
+        finally:
+            if is_mine:
+                self._give_back()
+
+    def _take(self, folder: str | None, given_up: threading.Event) -> bool:
+        with self._changed:
+            if self._is_taken(folder) and not given_up.is_set():
+                logger.info("an epoch waits for other jobs of the process: one of them brings archives along")
+            while self._is_taken(folder):
+                if given_up.is_set():
+                    return False
+                self._changed.wait(_LOOK_SECONDS)
+            self._users += 1
+            self._is_elsewhere = folder is not None
+            return True
+
+    def _give_back(self) -> None:
+        with self._changed:
+            self._users -= 1
+            self._is_elsewhere = False
+            self._changed.notify_all()
+
+    def _is_taken(self, folder: str | None) -> bool:
+        return self._is_elsewhere or (folder is not None and self._users > 0)
+
+
+_WORKING_DIRECTORY: Final = _WorkingDirectory()
 
 
 class LocalRuntime:
@@ -41,7 +100,9 @@ class LocalRuntime:
         self._parallelism: list[int] = []
         self._unpacked: TemporaryFolder | None = None
         self._works_in: str | None = None
+        self._files = UnpackedFiles()
         self._interruptible = InterruptibleRun()
+        self._given_up = threading.Event()
 
     def start(self, blob: JobBlob) -> None:
         """Get ready for a job, or for another plan of it."""
@@ -54,7 +115,10 @@ class LocalRuntime:
     def run_epoch(self, context: EpochContext) -> list[TaskReport]:
         """Run every task once, stage by stage."""
         assert self._runner is not None, "start() comes first"
-        with self._working_directory():
+        self._given_up.clear()
+        with self._surroundings() as may_run:
+            if not may_run:
+                raise InfrastructureError(f"epoch {context.epoch} was given up before it began")
             try:
                 return self._interruptible.run(partial(self._run, self._runner, context))
             except EpochCancelledError as error:
@@ -90,12 +154,14 @@ class LocalRuntime:
 
     def cancel(self) -> None:
         """Interrupt the user's code; what does not return to Python (a sleep, say) is not to be interrupted."""
+        self._given_up.set()
         self._interruptible.interrupt()
 
     def close(self) -> None:
         """Close the user's functions."""
+        self._given_up.set()  # they are closed where the process is, rather than not at all
         if self._runner is not None:
-            with self._working_directory():
+            with self._surroundings():
                 self._runner.close()
             self._runner = None
         if self._unpacked is not None:
@@ -107,12 +173,14 @@ class LocalRuntime:
             into = self._unpacked = TemporaryFolder("unpacked-")
             with writing("the job"):
                 folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
-            enter(dependencies, folders.__getitem__)
+            self._files = enter(dependencies, folders.__getitem__)
             self._works_in = str(into.path) if dependencies.archives else None
 
-    def _working_directory(self) -> AbstractContextManager[None]:
-        """Functions find archives below their working directory; this process has it while they run only."""
-        return nullcontext() if self._works_in is None else chdir(self._works_in)
+    @contextmanager
+    def _surroundings(self) -> Iterator[bool]:
+        """What functions find while they run, and no longer: their working directory, and the files of their job."""
+        with _WORKING_DIRECTORY.used(self._works_in, self._given_up) as is_theirs, working_with(self._files):
+            yield is_theirs
 
     def _run_stage(self, stage: int, envelopes: Iterable[Envelope]) -> list[Envelope]:
         assert self._runner is not None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.archives import register_archives, register_cached_files
+from headrace.common.archives import UnpackedFiles, register_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ NOTHING: Final = Dependencies()
 """Most jobs bring nothing along."""
 
 
-def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> None:
+def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> UnpackedFiles:
     """From now on this process works for a job with these dependencies: its modules can be imported.
 
     A process that serves several jobs calls this whenever it turns to another one.
@@ -79,14 +79,19 @@ def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> None:
     Args:
         dependencies: those of the job.
         folder_of: by its name, where something was unpacked.
+
+    Returns:
+        Where its files are.
     """
     _look_in(dependencies.path)
     if dependencies.bundle is not None:
         put_on_path(entries_of(folder_of(dependencies.bundle.name)))
-    if dependencies.archives:
-        register_archives({archive.name: Path(folder_of(archive.name)) for archive in dependencies.archives})
-    if dependencies.files is not None:
-        register_cached_files(_cached_in(Path(folder_of(dependencies.files.name))))
+    files = UnpackedFiles(
+        {archive.name: Path(folder_of(archive.name)) for archive in dependencies.archives},
+        {} if dependencies.files is None else _cached_in(Path(folder_of(dependencies.files.name))),
+    )
+    register_files(files)
+    return files
 
 
 def work_in(folder: str | None) -> None:
