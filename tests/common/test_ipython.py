@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import InvalidProgramError, UserFunctionError
-from headrace.common.ipython import is_notebook, shell, with_cells
+from headrace.common.notebooks import is_notebook, shell, with_cells
 
 CELL = "/tmp/ipykernel_17/1409.py"
 

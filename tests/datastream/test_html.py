@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from headrace.common import Configuration, JobExecutionResult, JobID, Time
-from headrace.common.html import framed
+from headrace.common.notebooks import framed
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 

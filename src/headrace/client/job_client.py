@@ -14,11 +14,11 @@ from headrace.common.arguments import expect
 from headrace.common.call_site import innermost
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import ConfigurationError, JobCancelledError, SavepointError, StateCorruptedError
-from headrace.common.html import framed
 from headrace.common.job_execution_result import JobExecutionResult
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
+from headrace.common.notebooks import framed
 from headrace.common.public_module import public
 from headrace.jobmanager.commands.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format

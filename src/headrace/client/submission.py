@@ -21,8 +21,8 @@ from headrace.common import options
 from headrace.common.call_site import warn_caller
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, HeadraceError, InvalidProgramError
-from headrace.common.ipython import is_notebook, with_cells
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
+from headrace.common.notebooks import is_notebook, with_cells
 from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 from headrace.connectors.driver_sink import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from headrace.common.config_lists import parse_list
+from headrace.common.config_values import parse_list
 from headrace.common.errors import ConfigurationError, InvalidProgramError, UnsupportedOperationError
 
 _ENTRY: Final = re.compile(

@@ -18,7 +18,7 @@ from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, Ro
 from headrace.common.typeinfo.composite import ROW_KIND_COLUMN
 from headrace.common.values import TypeHandler, handler_of, record_handler_of, stream_handler_of
 from headrace.common.values.handler import WrongValueError, first_wrong
-from headrace.common.values.rows import StreamRowHandler, kinds_of_rows
+from headrace.common.values.records import StreamRowHandler, kinds_of_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar, overload
 from headrace.common import config_values
 from headrace.common.arguments import expect
 from headrace.common.call_site import warn_caller
-from headrace.common.config_lists import parse_list
 from headrace.common.config_options import ConfigOption
+from headrace.common.config_values import parse_list
 from headrace.common.errors import ConfigurationError
 from headrace.common.flink_options import FLINK_OPTIONS, REFUSED_OPTIONS, reason_of_family
 from headrace.common.options import DEPRECATED, OPTIONS, OWN_NAMESPACES, SPARK_NAMESPACE, STORAGE_NAMESPACE

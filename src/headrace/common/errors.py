@@ -11,7 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.call_site import of_traceback
-from headrace.common.ipython import with_cells
+from headrace.common.notebooks import with_cells
 
 if TYPE_CHECKING:
     from headrace.common.job_failure import FailureOrigin

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.html import framed
+from headrace.common.notebooks import framed
 from headrace.common.public_module import public_module
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
 from headrace.common.errors import HeadraceError
-from headrace.common.html import framed, preformatted
+from headrace.common.notebooks import framed, preformatted
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.graph.diagram import graph_diagram
 from headrace.graph.diagram_svg import draw_svg

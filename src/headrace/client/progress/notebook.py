@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.client.progress import wording
 from headrace.client.progress.job_progress import RATE, JobProgress, last_line, progress_line
-from headrace.common.html import framed
+from headrace.common.notebooks import framed
 from headrace.jobmanager.status import JobEnd, JobStart, RuntimeStarting
 
 if TYPE_CHECKING:

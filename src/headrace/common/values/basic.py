@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import inspect
+import pickle
 import re
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -9,20 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.common.values.handler import (
-    StoredValue,
-    TypeHandler,
-    WrongValueError,
-    one_array,
-    shown_value,
-    valid_mask,
-)
+from headrace.common.pickling import PROTOCOL, pickle_by_value
+from headrace.common.values.handler import StoredValue, TypeHandler, WrongValueError, one_array, shown_value, valid_mask
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import BasicTypeInfo
-    from headrace.common.values.checks import CheckSource
-    from headrace.common.values.handler import Mask
+    from headrace.common.values.handler import CheckSource, Mask
+
 
 NONE: Final = type(None)
 ARROW_ERRORS: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -158,3 +156,157 @@ def with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
     for position in np.flatnonzero(~valid_mask(array)).tolist():
         values[position] = None
     return values
+
+
+_ASCII: Final = 128
+
+
+class StringHandler(BasicHandler):
+    """STRING: the characters of strings, whatever the ``__str__`` of a subclass makes of them."""
+
+    __slots__ = ()
+    value_class = str
+    expected = "a str that UTF-8 can encode"
+
+    def convert(self, value: Any) -> str:
+        if isinstance(value, str):
+            return str.__str__(value)
+        raise ValueError(value)
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        if _is_ascii(array):
+            return None
+        try:
+            array.cast(pa.binary()).cast(self.storage)  # which looks at the bytes
+        except pa.ArrowInvalid:
+            return refused_by(bytes.decode, array.cast(pa.binary()))
+        return None
+
+    def stored_text(self, array: pa.Array) -> str:
+        return stored_text(array)
+
+    text_form = "a string"
+
+    def parse_matching(self, text: str) -> str:
+        return text
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        return texts.cast(self.storage)
+
+
+class CharHandler(StringHandler):
+    """CHAR: strings of one character."""
+
+    __slots__ = ()
+    expected = "a str of one character"
+    class_tells = False
+    text_pattern = re.compile("(?s:.)")
+    text_form = "one character"
+
+    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+        array = super().encode_exact(values)
+        if _lengths(array) - {1, None}:
+            raise ValueError("not one character")
+        return array
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        if super().unreadable(array) is None and not _lengths(array) - {1, None}:
+            return None
+        return refused_by(_character, array.cast(pa.binary()))
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, character = source.bind(value)
+        return f"type({first}) is str and len({character}) == 1"
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        if pc.any(pc.not_equal(pc.utf8_length(texts), 1)).as_py():
+            raise pa.ArrowInvalid("not one character")
+        return super().cast_texts(texts)
+
+
+def _is_ascii(array: pa.Array) -> bool:
+    """Return whether all bytes are ASCII."""
+    _, offsets, data = array.buffers()
+    if data is None or not len(array):
+        return True
+    first, last = np.frombuffer(offsets, np.int32)[[array.offset, array.offset + len(array)]]
+    return bool(first == last or np.frombuffer(data, np.uint8)[first:last].max() < _ASCII)
+
+
+def _lengths(array: pa.Array) -> set[int | None]:
+    """The smallest and the largest number of characters; None where there is no value."""
+    return set(pc.min_max(pc.utf8_length(array)).as_py().values())
+
+
+def _character(data: bytes) -> str:
+    text = data.decode()
+    if len(text) != 1:
+        raise ValueError(text)
+    return text
+
+
+class BytesHandler(BasicHandler):
+    """BYTES: anything made of bytes; in text they are Base64."""
+
+    __slots__ = ()
+    value_class = bytes
+    expected = "bytes"
+
+    def convert(self, value: Any) -> bytes:
+        if isinstance(value, bytes | bytearray | memoryview):
+            return bytes(value)
+        raise ValueError(value)
+
+    text_form = "bytes in Base64"
+
+    def parse_matching(self, text: str) -> bytes:
+        return base64.b64decode(text, validate=True)
+
+
+_MAIN: Final = b"__main__"
+
+
+def dump(value: Any) -> bytes:
+    """The pickle of a value.
+
+    What belongs to the user's main module is pickled by value, since workers have another main module. That is slow
+    and large; a class with a declared type, or one that is imported, is neither.
+
+    Raises:
+        WrongValueError: when it cannot be pickled.
+    """
+    try:
+        data = pickle.dumps(value, PROTOCOL)
+    except Exception:  # a __reduce__ may raise anything
+        return _by_value(value)
+    return _by_value(value) if _MAIN in data else data
+
+
+def _by_value(value: Any) -> bytes:
+    try:
+        return pickle_by_value(value)
+    except Exception as error:
+        if inspect.isawaitable(value):
+            raise WrongValueError(value, "a value, and not what gives one when it is awaited: write await") from error
+        raise WrongValueError(value, f"an object that can be pickled ({error})") from error
+
+
+class PickleHandler(TypeHandler):
+    """Any object, stored as its pickle; every value comes back as it is, so nothing has to be coerced."""
+
+    __slots__ = ()
+    none_text = "None"
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        pickles = [None if value is None else dump(value) for value in values]
+        return one_array(pa.array(pickles, self.storage), values)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        # These are bytes that headrace wrote itself, in a stream or a state of this very job.
+        return [None if data is None else pickle.loads(data) for data in array.to_pylist()]
+
+    def all_coerced(self, values: Collection[Any]) -> bool:
+        return True
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        return "True"

@@ -21,8 +21,7 @@ from headrace.common.values.handler import (
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import MapTypeInfo, SequenceTypeInfo
-    from headrace.common.values.checks import CheckSource
-    from headrace.common.values.handler import Mask
+    from headrace.common.values.handler import CheckSource, Mask
 
 _SEQUENCES: Final = frozenset({list, tuple})
 

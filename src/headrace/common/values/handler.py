@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.values.checks import CheckSource
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -18,6 +17,51 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
 
     Mask = npt.NDArray[np.bool_]
+
+
+_FUNCTION: Final = """
+def check(value):
+    try:
+        return {condition}
+    except Exception:  # the comparison of a user's object may raise anything: pandas.NA == "a" has no truth value
+        return False
+"""
+
+
+class CheckSource:
+    """The source of one check, while it is being written: expressions are made of positions, ranges and names alone."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Any] = {}
+        self._variables = 0
+
+    @staticmethod
+    def compiled(handler: TypeHandler, *, takes_none: bool = True) -> Callable[[Any], bool]:
+        """The check of a handler: whether a value is coerced; without ``takes_none``, whether it is and is not None."""
+        source = CheckSource()
+        condition = source.or_none(handler, "value") if takes_none else handler.add_check(source, "value")
+        exec(_FUNCTION.format(condition=condition), source._objects)
+        check: Callable[[Any], bool] = source._objects["check"]
+        return check
+
+    def or_none(self, handler: TypeHandler, value: str) -> str:
+        """An expression: whether what the expression ``value`` gives is ``None``, or coerced."""
+        return f"({handler.add_check(self, value)} or {value} is None)"
+
+    def name_of(self, item: Any) -> str:
+        """The name that stands for an object in the expression."""
+        name = f"object_{len(self._objects)}"
+        self._objects[name] = item
+        return name
+
+    def bind(self, value: str) -> tuple[str, str]:
+        """Two expressions for what the expression ``value`` gives: where it is used first, and where it is again."""
+        if value.isidentifier():
+            return value, value
+        self._variables += 1
+        variable = f"part_{self._variables}"
+        return f"({variable} := {value})", variable
+
 
 NOT_COERCED: Final = object()
 """What :meth:`TypeHandler.coerce_fast` gives for a value that takes the long way."""

@@ -21,8 +21,8 @@ from headrace.common.typeinfo import (
     TupleTypeInfo,
     TypeInformation,
 )
+from headrace.common.values.basic import BytesHandler, CharHandler, PickleHandler, StringHandler
 from headrace.common.values.collections import MapHandler, SequenceHandler
-from headrace.common.values.dataclasses import DataclassHandler
 from headrace.common.values.numbers import (
     BigDecHandler,
     BigIntHandler,
@@ -31,10 +31,16 @@ from headrace.common.values.numbers import (
     FloatHandler,
     IntegerHandler,
 )
-from headrace.common.values.pickles import PickleHandler
-from headrace.common.values.records import DictHandler, NamedTupleHandler, RecordHandler, TupleHandler
-from headrace.common.values.rows import DetachedHandler, RowHandler, StreamRowHandler
-from headrace.common.values.strings import BytesHandler, CharHandler, StringHandler
+from headrace.common.values.records import (
+    DataclassHandler,
+    DetachedHandler,
+    DictHandler,
+    NamedTupleHandler,
+    RecordHandler,
+    RowHandler,
+    StreamRowHandler,
+    TupleHandler,
+)
 from headrace.common.values.temporal import (
     DateHandler,
     InstantHandler,

@@ -19,8 +19,7 @@ from headrace.common.values.handler import NOT_COERCED
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import BasicTypeInfo
-    from headrace.common.values.checks import CheckSource
-    from headrace.common.values.handler import Mask
+    from headrace.common.values.handler import CheckSource, Mask
 
 _BITS: Final = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 _BITS_AS_DECIMAL: Final = 2048

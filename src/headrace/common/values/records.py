@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import repeat
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.row import Row, RowKind
-from headrace.common.values.handler import (
-    NOT_COERCED,
-    NestedHandler,
-    TypeHandler,
-    WrongValueError,
-    any_of,
-)
+from headrace.common.row import Row, RowKind, make_row, make_rows
+from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
+from headrace.common.values.handler import NOT_COERCED, NestedHandler, TypeHandler, WrongValueError, any_of
+from headrace.common.values.numbers import IntegerHandler
 
 if TYPE_CHECKING:
-    from headrace.common.typeinfo import CompositeTypeInfo, DictTypeInfo, NamedTupleTypeInfo, TupleTypeInfo
-    from headrace.common.values.checks import CheckSource
-    from headrace.common.values.handler import Mask
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import (
+        CompositeTypeInfo,
+        DataclassTypeInfo,
+        DetachedTypeInfo,
+        DictTypeInfo,
+        NamedTupleTypeInfo,
+        TupleTypeInfo,
+    )
+    from headrace.common.values.handler import CheckSource, Mask
+
+    Kinds = npt.NDArray[np.int8]
+
 
 Columns = list[Sequence[Any]]
 
@@ -275,3 +287,275 @@ def _encode_field(name: str, handler: TypeHandler, column: Sequence[Any]) -> pa.
         return handler.encode(column)
     except WrongValueError as error:
         raise error.inside(f", field {name!r}") from error
+
+
+_MISSING: Final = object()
+"""In place of a field that an instance does not have; it fits no type that has a column."""
+
+
+class DataclassHandler(RecordHandler):
+    """Instances of a dataclass: the values of its fields."""
+
+    __slots__ = ("_class", "_expected", "_extras", "_getters", "_make", "_names")
+
+    info: DataclassTypeInfo
+
+    def __init__(self, info: DataclassTypeInfo, fields: Sequence[TypeHandler]) -> None:
+        self._class = info.record_class
+        self._names = info.names
+        self._getters = [attrgetter(name) for name in info.names]
+        self._make: Callable[..., list[Any]] = self._construct if _is_plain(self._class) else self._restore
+        self._expected = (
+            f"an instance of {info.class_name} itself with all its fields (declare Types.PICKLED_BYTE_ARRAY()"
+            " for a mixture of classes)"
+        )
+        self._extras = _unstored_attributes(self._class)
+        super().__init__(info, fields)
+
+    def columns_of(self, records: Sequence[Any]) -> Columns:
+        check_classes(records, set(), self._class, self._expected)
+        if records:
+            self._check_attributes(records[0])
+        try:
+            return [list(map(getter, records)) for getter in self._getters]
+        except AttributeError as error:
+            raise WrongValueError(records[0], self._expected) from error
+
+    def records_of(self, columns: Sequence[list[Any]]) -> list[Any]:
+        return self._make(columns)
+
+    def fields_of(self, record: Any) -> Sequence[Any]:
+        return [getter(record) for getter in self._getters]
+
+    def build(self, values: Sequence[Any]) -> Any:
+        return self._restore([[value] for value in values])[0]
+
+    def _check_attributes(self, record: Any) -> None:
+        """Finds the class whose ``__post_init__`` sets what is no field; one record is enough to see it."""
+        extra = getattr(record, "__dict__", {}).keys() - set(self._names) - self._extras
+        if extra:
+            raise WrongValueError(
+                record,
+                f"made of the fields of {self._class.__qualname__} alone: {sorted(extra)[0]!r} is no field and would be"
+                " lost (declare it as field(init=False))",
+            )
+
+    def _construct(self, columns: Sequence[list[Any]]) -> list[Any]:
+        return list(map(self._class, *columns))
+
+    def _restore(self, columns: Sequence[list[Any]]) -> list[Any]:
+        # As with pickle: neither __init__ nor __post_init__ run again on values that they have produced already.
+        records = list(map(object.__new__, repeat(self._class, len(columns[0]))))
+        for name, column in zip(self._names, columns, strict=True):
+            deque(map(object.__setattr__, records, repeat(name), column), maxlen=0)
+        return records
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, record = source.bind(value)
+        missing = source.name_of(_MISSING)
+        conditions = [f"type({first}) is {source.name_of(self._class)}"]
+        return self.add_field_checks(
+            source, conditions, [f"getattr({record}, {name!r}, {missing})" for name in self._names]
+        )
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether the constructor does nothing but set the fields, in order; it is then the fastest way to an instance.
+
+    Frozen classes are not plain: their constructor calls ``object.__setattr__`` for each field, more slowly than it
+    can be done for a whole column.
+    """
+    owner = next(base for base in cls.__mro__ if "__init__" in vars(base))
+    params = vars(owner).get("__dataclass_params__")
+    if params is None or not params.init or params.frozen or hasattr(cls, "__post_init__"):
+        return False
+    own_ways = [vars(base).keys() & {"__new__", "__setattr__"} for base in cls.__mro__[:-1]]
+    return not any(own_ways) and type(cls).__call__ is type.__call__ and _takes_fields_in_order(cls)
+
+
+def _takes_fields_in_order(cls: Any) -> bool:
+    parameters = inspect.signature(cls).parameters.values()
+    by_position = all(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+    return by_position and [parameter.name for parameter in parameters] == [f.name for f in dataclasses.fields(cls)]
+
+
+def _unstored_attributes(cls: type) -> set[str]:
+    """Attributes of an instance that may be lost, since they are computed when asked for."""
+    return {name for base in cls.__mro__ for name, value in vars(base).items() if isinstance(value, cached_property)}
+
+
+_KINDS: Final = tuple(RowKind)
+_INSERT_ID: Final = id(RowKind.INSERT)
+_names_of: Final = attrgetter("_fields")
+_values_of: Final = attrgetter("_values")
+_kind_of: Final = attrgetter("_row_kind")
+
+
+class _KindHandler(IntegerHandler):
+    """What rows do, as the values of ``RowKind``."""
+
+    __slots__ = ()
+
+    def unreadable(self, array: pa.Array) -> Mask | None:
+        numbers = array.fill_null(-1).to_numpy()
+        found: Mask = (numbers < 0) | (numbers >= len(_KINDS))
+        return found if found.any() else None
+
+    def explained(self, array: pa.Array) -> WrongValueError:
+        return WrongValueError(array[0].as_py(), f"a kind of row from 0 to {len(_KINDS) - 1}")
+
+
+_KIND_HANDLER: Final = _KindHandler(BasicTypeInfo(BasicType.BYTE))
+
+
+class RowHandler(RecordHandler):
+    """ROW: rows; tuples and lists by position, dicts by name (a missing key is ``None``, an unknown one wrong).
+
+    A kind other than INSERT has a column of its own where the type says so, and is refused elsewhere.
+
+    Args:
+        info: the type.
+        fields: the handlers of the fields.
+    """
+
+    __slots__ = ("_changelog", "_expected", "_known", "_names")
+    none_text = "null"
+
+    _refuses_changes: ClassVar[bool] = True
+
+    info: RowTypeInfo | DetachedTypeInfo
+
+    def __init__(self, info: RowTypeInfo | DetachedTypeInfo, fields: Sequence[TypeHandler]) -> None:
+        self._names = info.field_names
+        self._known = {None, self._names}
+        self._changelog = isinstance(info, RowTypeInfo) and info.changelog
+        self._expected = f"a Row of {len(self._names)} values, for {info}"
+        super().__init__(info, fields)
+        if self._changelog:
+            self._columns = (*self.fields, _KIND_HANDLER)
+
+    def columns_of(self, records: Sequence[Any]) -> Columns:
+        return self._columns_of_rows(self._as_rows(records))
+
+    def _columns_of_rows(self, rows: Sequence[Row]) -> Columns:
+        columns = columns_by_position(list(map(_values_of, rows)), len(self._names), self._expected)
+        if self._changelog:
+            return [*columns, [kind.value for kind in map(_kind_of, rows)]]
+        if self._refuses_changes and (kinds := kinds_of_rows(rows)) is not None:
+            wrong = rows[int(np.flatnonzero(kinds)[0])]
+            raise WrongValueError(wrong, "an INSERT row (Types.ROW(..., changelog=True) keeps row kinds)")
+        return columns
+
+    def _as_rows(self, records: Sequence[Any]) -> Sequence[Row]:
+        if set(map(type, records)) - {Row} or set(map(_names_of, records)) - self._known:
+            return [self._as_row(record) for record in records]
+        return records
+
+    def records_of(self, columns: Sequence[list[Any]]) -> list[Any]:
+        names = self._names
+        if not self._changelog:
+            return make_rows(names, zip(*columns, strict=True), len(columns[0]))
+        *fields, kinds = columns
+        return [make_row(names, values, _KINDS[kind]) for *values, kind in zip(*fields, kinds, strict=True)]
+
+    def fields_of(self, record: Any) -> Sequence[Any]:
+        values: Sequence[Any] = record._values
+        return values
+
+    def build(self, values: Sequence[Any]) -> Any:
+        return make_row(self._names, values)
+
+    def _as_row(self, record: Any) -> Row:
+        if isinstance(record, Row):
+            fields = _names_of(record)
+            values = record if fields is None else self._by_name(record, dict(zip(fields, record, strict=True)))
+            return make_row(None, list(values), record.get_row_kind())
+        if isinstance(record, tuple | list):
+            return make_row(None, record)
+        if isinstance(record, Mapping):
+            return make_row(None, self._by_name(record, record))
+        raise WrongValueError(record, self._expected)
+
+    def _by_name(self, record: Any, named: Mapping[str, Any]) -> list[Any]:
+        unknown = [name for name in named if name not in self._names]
+        if unknown or (isinstance(record, Row) and len(named) != len(self._names)):
+            raise WrongValueError(record, f"a Row with the fields {', '.join(self._names)}")
+        return [named.get(name) for name in self._names]
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, record = source.bind(value)
+        first_values, values = source.bind(f"{record}._values")
+        conditions = [
+            f"type({first}) is {source.name_of(Row)}",
+            f"{record}._fields == {source.name_of(self._names)}",
+            f"len({first_values}) == {len(self._names)}",
+        ]
+        if self._refuses_changes and not self._changelog:
+            conditions.append(f"{record}._row_kind is {source.name_of(RowKind.INSERT)}")
+        positions = range(len(self._names))
+        return self.add_field_checks(source, conditions, [f"{values}[{position}]" for position in positions])
+
+    def coerce_fast(self, value: Any) -> Any:
+        if type(value) is tuple:
+            return self.coerce_fields(value)
+        if type(value) is not Row or value._fields not in self._known:
+            return NOT_COERCED
+        is_refused = self._refuses_changes and value._row_kind is not RowKind.INSERT
+        return NOT_COERCED if is_refused else self.coerce_fields(value._values)
+
+    def text_of_present(self, value: Any) -> str:
+        return f"{_kind_text(value)}[{self.joined_texts(', ', value)}]"
+
+    def printed(self, value: Any) -> str:
+        return self.none_text if value is None else f"{_kind_text(value)}[{','.join(map(str, value))}]"
+
+
+class StreamRowHandler(RowHandler):
+    """ROW as the record of a stream: what it does in a changelog is no part of its columns, it lies beside them."""
+
+    __slots__ = ()
+
+    _refuses_changes = False
+
+    def encode_with_kinds(self, records: Sequence[Any]) -> tuple[list[pa.Array], Kinds | None]:
+        """One array per column, and the kinds of the rows; None where all are insertions."""
+        rows = self._as_rows(records)
+        return self.arrays_of(self._columns_of_rows(rows)), kinds_of_rows(rows)
+
+    def decode_with_kinds(self, arrays: Sequence[pa.Array], kinds: Kinds) -> list[Row]:
+        """The rows of one array per column."""
+        rows: list[Row] = self.decode_columns(arrays)
+        for index in np.flatnonzero(kinds).tolist():
+            rows[index].set_row_kind(_KINDS[kinds[index]])
+        return rows
+
+    def coerce(self, value: Any, subject: str = "the value") -> Any:
+        coerced = super().coerce(value, subject)
+        if coerced is not value and isinstance(value, Row):
+            coerced.set_row_kind(value.get_row_kind())
+        return coerced
+
+
+class DetachedHandler(RowHandler):
+    """Records of which only the description was read: named rows, written as Python writes them."""
+
+    __slots__ = ()
+    none_text = "None"
+
+    def text_of_present(self, value: Any) -> str:
+        return str(value)
+
+    def printed(self, value: Any) -> str:
+        return self.text(value)
+
+
+def kinds_of_rows(rows: Sequence[Row]) -> Kinds | None:
+    """What rows do in a changelog, as values of ``RowKind``; None where all are insertions."""
+    # By identity, since hashing an enum's member is a call of Python code.
+    if not set(map(id, map(_kind_of, rows))) - {_INSERT_ID}:
+        return None
+    return np.fromiter((kind.value for kind in map(_kind_of, rows)), np.int8, len(rows))
+
+
+def _kind_text(row: Any) -> str:
+    return str(row.get_row_kind() if hasattr(row, "get_row_kind") else RowKind.INSERT)

@@ -20,8 +20,7 @@ from headrace.common.values.handler import StoredValue, WrongValueError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.common.values.checks import CheckSource
-    from headrace.common.values.handler import Mask
+    from headrace.common.values.handler import CheckSource, Mask
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -7,34 +7,32 @@ A plain callable does wherever a class here has one method that is called for re
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.datastream.functions.asynchronous import AsyncBatchFunction, AsyncFunction
-from headrace.datastream.functions.broadcast import (
-    BaseBroadcastProcessFunction,
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-)
-from headrace.datastream.functions.connected import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    KeyedCoProcessFunction,
-)
-from headrace.datastream.functions.function import Function
-from headrace.datastream.functions.joins import (
-    CoGroupFunction,
-    FlatJoinFunction,
-    JoinFunction,
-    ProcessJoinFunction,
-)
-from headrace.datastream.functions.process import KeyedProcessFunction, ProcessFunction
-from headrace.datastream.functions.records import (
+from headrace.datastream.functions.one_stream import (
     AggregateFunction,
+    AsyncBatchFunction,
+    AsyncFunction,
     FilterFunction,
     FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
     KeySelector,
     MapFunction,
     Partitioner,
+    ProcessFunction,
     ReduceFunction,
+)
+from headrace.datastream.functions.two_streams import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoGroupFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    ProcessJoinFunction,
 )
 from headrace.datastream.functions.windows import (
     AllWindowFunction,

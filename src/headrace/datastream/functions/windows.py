@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic
 
 from headrace.common.type_variables import K_contra, OUT_co, T_contra, W_co, W_contra
-from headrace.datastream.functions.function import Function
+from headrace.datastream.functions.one_stream import Function
 from headrace.operators.functions import does_nothing
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
-from headrace.common.function_types import Role
 from headrace.common.signatures import warn_without_results
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import (
@@ -29,7 +28,7 @@ from headrace.datastream.streams.misuse import (
     check_has_no_timers,
     check_sets_no_timers,
 )
-from headrace.datastream.streams.types import origin_of, result_type
+from headrace.datastream.streams.types import Role, origin_of, result_type
 from headrace.graph.process_specs import (
     BroadcastProcessSpec,
     CoProcessSpec,

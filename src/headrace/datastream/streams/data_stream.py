@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, overload
 from headrace.common.arguments import expect, refused
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError
-from headrace.common.function_types import Role
 from headrace.common.signatures import check_returns, check_yields, warn_without_results
 from headrace.common.type_variables import OUT, K, T2_co, T_co, V
 from headrace.common.typeinfo import Types
@@ -47,6 +46,7 @@ from headrace.datastream.streams.results import CloseableIterator, collected, co
 from headrace.datastream.streams.sinks import NO_TOPOLOGY, DataStreamSink, PreWriteTopology, before_writers
 from headrace.datastream.streams.stream import Stream, side_stream
 from headrace.datastream.streams.types import (
+    Role,
     TypeOrigin,
     declared_type,
     is_untyped,

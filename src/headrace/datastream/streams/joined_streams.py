@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
-from headrace.common.function_types import Role
 from headrace.common.signatures import check_returns, method_of_object, warn_without_results
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
@@ -17,7 +16,7 @@ from headrace.datastream.streams.checks import check_function, check_instance, c
 from headrace.datastream.streams.columns import selected, titled
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
-from headrace.datastream.streams.types import TypeOrigin, origin_of, result_type
+from headrace.datastream.streams.types import Role, TypeOrigin, origin_of, result_type
 from headrace.datastream.streams.windowed_stream import WindowSettings, WindowsOfStream
 from headrace.graph.join_specs import CoGroupSpec
 from headrace.operators.join.tagged import INNER, Outer

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
 
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import MAX_WATERMARK
-from headrace.common.function_types import Role
 from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import to_millis
@@ -21,7 +20,7 @@ from headrace.datastream.streams.joined_streams import outer_of
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, RecordsOf
 from headrace.datastream.streams.stream import not_an_operator
-from headrace.datastream.streams.types import TypeOrigin, is_untyped, origin_of, result_type
+from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, origin_of, result_type
 from headrace.datastream.streams.windowed_stream import WindowedStream, full_windows
 from headrace.graph import specs
 from headrace.graph.join_specs import IntervalJoinSpec

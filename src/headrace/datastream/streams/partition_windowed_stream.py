@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.function_types import Role
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
@@ -27,7 +26,7 @@ from headrace.datastream.streams.adapters import Adapter
 from headrace.datastream.streams.checks import check_function, check_object
 from headrace.datastream.streams.columns import checked_field
 from headrace.datastream.streams.keying import selector_of
-from headrace.datastream.streams.types import TypeOrigin, result_type
+from headrace.datastream.streams.types import Role, TypeOrigin, result_type
 from headrace.graph.specs import MapSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.functions import method_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import InvalidTypeError
-from headrace.common.html import framed
+from headrace.common.notebooks import framed
 from headrace.common.type_variables import T, T_co
 from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.source import Boundedness

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from headrace.common.arguments import expect, is_unicode, refused
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import InvalidTypeError
-from headrace.common.function_types import Role
 from headrace.common.output_tag import OutputTag
 from headrace.common.type_variables import T_co
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.streams.misuse import check_asks_for_no_state_of_keys, check_types_exist
-from headrace.datastream.streams.types import TypeOrigin, is_untyped, never_fits, origin_of, result_type
+from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, never_fits, origin_of, result_type
 from headrace.graph.nodes import Edge
 from headrace.state.renamed_fields import RenamedFields
 

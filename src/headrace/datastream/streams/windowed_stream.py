@@ -9,7 +9,6 @@ from headrace.common.arguments import expect, refused, with_article
 from headrace.common.call_site import warn_caller
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
-from headrace.common.function_types import Role
 from headrace.common.other_names import built_in_call
 from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, warn_without_results
@@ -27,7 +26,7 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.streams.adapters import AllApply, AllProcess
 from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.types import TypeOrigin, declared_type, origin_of, result_type
+from headrace.datastream.streams.types import Role, TypeOrigin, declared_type, origin_of, result_type
 from headrace.expressions import Expression
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate

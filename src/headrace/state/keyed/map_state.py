@@ -16,7 +16,7 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import names_explained
 from headrace.common.typeinfo import PickledBytesTypeInfo
 from headrace.common.values import handler_of
-from headrace.common.values.checks import CheckSource
+from headrace.common.values.handler import CheckSource
 from headrace.state.arguments import entries_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import MapState
