@@ -13,7 +13,14 @@ from typing import Any, Final
 import pytest
 
 from headrace.common import config_options
-from headrace.common.public_module import CALLED_BY_TASKS, ENGINE_BASES, ONLY_MADE, TO_DERIVE, WITHOUT_ERRORS
+from headrace.common.public_module import (
+    CALLED_BY_TASKS,
+    ENGINE_BASES,
+    ENGINE_METHODS,
+    ONLY_MADE,
+    TO_DERIVE,
+    WITHOUT_ERRORS,
+)
 from headrace.connectors.file_system import compaction, output_config, sink, source
 from headrace.datastream import slot_sharing_group
 from headrace.datastream.dependencies import Dependencies
@@ -63,11 +70,12 @@ def public_methods(cls: type) -> dict[str, Any]:
     """Those of a class and of what it is put together from; what it extends for the engine, tasks and driver call."""
     parts = [base for base in cls.__mro__ if base is cls or _is_part(base)]
     engine = {name for base in cls.__mro__ if base.__name__ in OF_ENGINE | ENGINE_BASES for name in vars(base)}
+    engine = (engine - {"__init__"}) | ENGINE_METHODS.get(cls.__name__, frozenset())
     methods = {}
     for name, member in (each for part in parts for each in vars(part).items()):
         function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
         can_fail = not isinstance(member, staticmethod | classmethod) or _has_parameters(getattr(cls, name))
-        is_for_programs = name == "__init__" or not (name.startswith("_") or name in engine)
+        is_for_programs = name not in engine and (name == "__init__" or not name.startswith("_"))
         if isinstance(function, FunctionType) and can_fail and is_for_programs:
             methods[name] = function
     return methods
@@ -100,6 +108,11 @@ def test_what_makes_assigners_and_triggers_hides_what_is_inside() -> None:
 def test_the_exceptions_are_there() -> None:
     public = {name for module in map(importlib.import_module, [*PUBLIC, "headrace.log"]) for name in module.__all__}
     assert OF_ENGINE - public == set()
+
+
+@pytest.mark.parametrize(("owner", "names"), ENGINE_METHODS.items())
+def test_methods_of_the_engine_are_there(owner: str, names: frozenset[str]) -> None:
+    assert all(names <= vars(cls).keys() for cls in public_classes() if cls.__name__ == owner)
 
 
 def test_processes_that_run_tasks_have_nothing_around_methods() -> None:

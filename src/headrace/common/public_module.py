@@ -96,6 +96,14 @@ ONLY_MADE: Final = frozenset(
 )
 """Programs make these, by a class method; tasks call the rest, for each record."""
 
+ENGINE_METHODS: Final[Mapping[str, frozenset[str]]] = {
+    "Aggregate": frozenset({"bind"}),
+    "BucketAssigner": frozenset({"validate"}),
+    "CsvSchema": frozenset({"__init__", "of", "separator_of"}),
+    "OutputFileConfig": frozenset({"get_part_prefix", "get_part_suffix"}),
+}
+"""By the name of a class that programs make: the methods that the engine calls, in tasks as well."""
+
 _OF_ENGINE: Final = CALLED_BY_TASKS | WITHOUT_ERRORS | TO_DERIVE | ENGINE_BASES | {"Generic", "Protocol", "object"}
 
 _public: Final[set[str]] = set()
@@ -154,7 +162,8 @@ def _make_public(cls: type) -> None:
         called_by_engine = {name for base in bases if base.__name__ in _OF_ENGINE for name in vars(base)} - {"__init__"}
         only_made = any(base.__name__ in ONLY_MADE for base in bases)
         for part in parts:
-            hides_engine_of_methods(part, called_by_engine, only_factories=only_made)
+            others = called_by_engine | ENGINE_METHODS.get(part.__name__, frozenset())
+            hides_engine_of_methods(part, others, only_factories=only_made)
     for part in (cls, *parts):
         for beside in _beside(part):
             public(beside)

@@ -178,7 +178,8 @@ class AsyncDataStream:
                 is negative.
         """
         settings = request_settings(timeout, capacity, is_ordered=False)
-        return _applied_to_batches(data_stream, async_batch_function, settings, batch_size, batch_timeout, output_type)
+        grouping = _grouping(settings, batch_size, batch_timeout)
+        return _applied(data_stream, async_batch_function, settings, output_type, grouping)
 
     @staticmethod
     def ordered_wait_batch(
@@ -195,21 +196,24 @@ class AsyncDataStream:
         The arguments, and what is raised, are those of :meth:`unordered_wait_batch`.
         """
         settings = request_settings(timeout, capacity, is_ordered=True)
-        return _applied_to_batches(data_stream, async_batch_function, settings, batch_size, batch_timeout, output_type)
+        grouping = _grouping(settings, batch_size, batch_timeout)
+        return _applied(data_stream, async_batch_function, settings, output_type, grouping)
 
 
-def _applied(stream: Any, function: Any, settings: RequestSettings, output_type: Any) -> DataStream[Any]:
-    expect(stream, DataStream, "AsyncDataStream")
-    _check_awaited(function, AsyncFunction, "async_invoke")
-    return _stream_of(stream, function, settings, output_type, None)
-
-
-def _applied_to_batches(
-    stream: Any, function: Any, settings: RequestSettings, size: int, timeout: Any, output_type: Any
+def _applied(
+    stream: Any, function: Any, settings: RequestSettings, output_type: Any, grouping: Grouping | None = None
 ) -> DataStream[Any]:
     expect(stream, DataStream, "AsyncDataStream")
+    base, method = (AsyncFunction, "async_invoke") if grouping is None else (AsyncBatchFunction, "async_invoke_batch")
+    _check_awaited(function, base, method)
+    spec = AsyncSpec(function, result_type(output_type, function, Role.MANY), settings, grouping)
+    applied: DataStream[Any] = stream._apply(spec, AsyncSpec.kind, origin=origin_of(output_type))
+    return applied
+
+
+def _grouping(settings: RequestSettings, size: int, timeout: Any) -> Grouping:
+    """How records share requests."""
     expect(size, int, "batch_size")
-    _check_awaited(function, AsyncBatchFunction, "async_invoke_batch")
     millis = None if timeout is None else to_millis(timeout, "batch_timeout")
     if size <= 0:
         raise refused(f"batch_size has to be positive, not {size}")
@@ -217,14 +221,7 @@ def _applied_to_batches(
         raise refused(f"batch_timeout cannot be negative: {millis} ms")
     if not settings.timeout:
         raise refused("timeout has to be positive for requests of several records")
-    return _stream_of(stream, function, settings, output_type, Grouping(size, millis))
-
-
-def _stream_of(
-    stream: DataStream[Any], function: Any, settings: RequestSettings, output_type: Any, grouping: Grouping | None
-) -> DataStream[Any]:
-    spec = AsyncSpec(function, result_type(output_type, function, Role.MANY), settings, grouping)
-    return stream._apply(spec, AsyncSpec.kind, origin=origin_of(output_type))
+    return Grouping(size, millis)
 
 
 def _check_awaited(function: Any, base: type[Function], method: str) -> None:
