@@ -17,7 +17,7 @@ from headrace.savepoint.tasks import Export, Import, TaskTables
 from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateOwner
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
-from headrace.state.runs.lookup import order_of_keys
+from headrace.state.runs.run import order_of_keys
 from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
 from headrace.storage.posix import PosixFolder
 

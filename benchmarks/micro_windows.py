@@ -23,8 +23,8 @@ from headrace.operators.window.columnar.aligned_window import AlignedWindowOpera
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
-from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.state.task_state import HashMapOperatorStates
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows

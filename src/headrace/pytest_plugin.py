@@ -92,7 +92,7 @@ def pytest_runtest_makereport(
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
     """Says which records are missing, and which were not expected, where a test compares what has reached a sink."""
-    known = sys.modules.get("headrace.testing.records")
+    known = sys.modules.get("headrace.testing.pushed")
     if known is None or op != "==" or not (isinstance(left, list) and isinstance(right, list)):
         return None
     if isinstance(left, known.Records):

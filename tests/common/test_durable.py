@@ -250,7 +250,6 @@ RAW = {
 MAY = {
     "common/durable.py",
     # What these write is made anew when it is lost or damaged.
-    "broker/jars.py",
     "broker/node.py",
     "client/dependencies.py",
     "client/packaging.py",

@@ -25,9 +25,7 @@ from headrace.common.errors import (
 )
 from headrace.common.typeinfo import Types
 from headrace.connectors.log import LogSink, LogSource
-from headrace.connectors.log import writer as writer_module
-from headrace.connectors.log.committer import LogCommitter, job_and_sink, producer_of
-from headrace.connectors.log.writer import StagingWriter
+from headrace.connectors.log.sink import LogCommitter, StagingWriter, job_and_sink, producer_of
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
@@ -117,7 +115,7 @@ def test_what_an_epoch_has_written_becomes_visible_at_once(log: Log) -> None:
 def test_long_keys_do_not_pile_up_until_the_end_of_an_epoch(
     key: SerializationSchema | None, files: int, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "_STAGED_TOGETHER", 1_000)
+    monkeypatch.setattr("headrace.connectors.log.sink._STAGED_TOGETHER", 1_000)
     sink = sink_of(log, schema=MessageSerializationSchema("out", Short(), key))
     writer = sink.create_writer(WriterContext("job", "sink", 0, 0, 1, Types.STRING()))
     assert isinstance(writer, StagingWriter)

@@ -12,7 +12,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.log import LogSink, LogSource, LogSourceBuilder, OffsetResetStrategy, OffsetsInitializer
-from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
+from headrace.connectors.log.source import EmbeddedPartitionedLog
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment

@@ -14,7 +14,7 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.functions import ReduceFunction
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
-from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.stored_state import Checkpoint
 from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -19,7 +19,7 @@ from tests.runtime.checkpointed_ledger import Ledger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.testing.checkpoint import Checkpoint
+    from headrace.testing.stored_state import Checkpoint
 
 pytestmark = pytest.mark.spark
 

@@ -31,7 +31,7 @@ from headrace.time.watermark_strategy import TimestampAssigner
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.testing.checkpoint import Checkpoint
+    from headrace.testing.stored_state import Checkpoint
 
 DEADLY = 1_000
 KEYS = 50

@@ -14,7 +14,7 @@ from tests.runtime.state_operators import COMMAND, KeyedLedgerSpec, ledger
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.testing.checkpoint import Checkpoint
+    from headrace.testing.stored_state import Checkpoint
 
 pytestmark = pytest.mark.spark
 

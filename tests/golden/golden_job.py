@@ -60,7 +60,7 @@ from headrace.datastream.window import (
     TumblingEventTimeWindows,
 )
 from headrace.jobmanager.checkpoints import compaction
-from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import RocksDBSettings
 from tests.savepoint.jobs import DEADLINE, wait_for_records, wait_until
 
 BACKENDS: Final = ("hashmap", "rocksdb")

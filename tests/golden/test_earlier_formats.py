@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace.checkpoint import manifest, manifest_formats
+from headrace.checkpoint import manifest
 from headrace.checkpoint.manifest import Manifest
 from headrace.cli.main import app
 from headrace.common.errors import CheckpointError
@@ -70,7 +70,7 @@ WANTED = {
 
 def test_there_is_one_of_every_format_and_all_are_small() -> None:
     formats = {name.split("-")[1] for name in EARLIER}
-    assert formats == {str(number) for number in range(2, manifest_formats.FORMAT_VERSION + 1)}
+    assert formats == {str(number) for number in range(2, manifest.FORMAT_VERSION + 1)}
     assert all(path.stat().st_size < MOST_BYTES for path in ARCHIVES.iterdir())
     for name in EARLIER:
         with zipfile.ZipFile(ARCHIVES / f"{name}.zip") as archive:
@@ -156,7 +156,7 @@ def test_what_is_damaged_stays_as_it_is(file: str, damage: Any, tmp_path: Path) 
 
 def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = unpack("format-5-in-files", tmp_path)
-    monkeypatch.setattr(manifest_formats, "FORMAT_VERSION", 4)
+    monkeypatch.setattr(manifest, "FORMAT_VERSION", 4)
     with pytest.raises(CheckpointError, match="has format 5, this headrace reads formats 2 to 4"):
         upgrade(PosixFolder(directory), 0)
 
@@ -169,9 +169,9 @@ def test_where_there_is_nothing_it_is_told_and_nothing_is_made(tmp_path: Path) -
 
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the next release will be that has a format of its own."""
-    for module in (manifest, manifest_formats, upgrade_module):
+    for module in (manifest, manifest, upgrade_module):
         monkeypatch.setattr(module, "FORMAT_VERSION", 6)
-    monkeypatch.setattr(manifest_formats, "_NEXT", {**manifest_formats._NEXT, 5: dict})
+    monkeypatch.setattr(manifest, "_NEXT", {**manifest._NEXT, 5: dict})
 
 
 def test_a_job_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import PrintSink
 from headrace.graph import specs
-from headrace.graph.diagram_mermaid import draw_mermaid
-from headrace.graph.diagram_text import draw_text
+from headrace.graph.diagram import draw_mermaid, draw_text
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH

@@ -8,9 +8,7 @@ import pytest
 
 from headrace.common.typeinfo import Types
 from headrace.graph import specs
-from headrace.graph.diagram import graph_diagram
-from headrace.graph.diagram_mermaid import draw_mermaid, escape
-from headrace.graph.diagram_text import draw_text
+from headrace.graph.diagram import draw_mermaid, draw_text, escape, graph_diagram
 from headrace.graph.execution_plan import graph_document
 from headrace.graph.keys import KeySelection
 from headrace.graph.nodes import Edge

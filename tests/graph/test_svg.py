@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.graph.diagram import Arrow, Box, Diagram, Frame, graph_diagram
-from headrace.graph.diagram_layout import LABEL_HEIGHT, Layout, laid_out
-from headrace.graph.diagram_svg import draw_svg
-from headrace.graph.diagram_text import draw_text
+from headrace.graph.diagram import Arrow, Box, Diagram, Frame, draw_text, graph_diagram
+from headrace.graph.diagram_svg import LABEL_HEIGHT, Layout, draw_svg, laid_out
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram
 

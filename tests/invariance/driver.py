@@ -45,7 +45,7 @@ from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
 from headrace.state import importing
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.runs import range_merging
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.draws import draws

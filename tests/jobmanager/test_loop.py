@@ -24,7 +24,7 @@ from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.storage.posix import PosixFolder
 from headrace.testing import JobHarness
-from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.stored_state import Checkpoint
 from headrace.time.clock import Clock
 from headrace.time.watermark_strategy import WatermarkStrategy
 

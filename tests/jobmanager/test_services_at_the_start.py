@@ -10,7 +10,7 @@ import pytest
 from headrace.common import Configuration
 from headrace.common.errors import CheckpointError, InfrastructureError
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 
 
 class Asking(RecordingSink):

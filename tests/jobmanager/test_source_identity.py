@@ -25,7 +25,7 @@ from headrace.jobmanager.sources.identity import identity_of
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.testing import JobHarness
-from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.stored_state import Checkpoint
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 IGNORE = {options.IGNORE_UNCLAIMED_STATE.key: "true"}

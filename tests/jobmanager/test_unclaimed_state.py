@@ -18,7 +18,7 @@ from headrace.common.typeinfo import Types
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
-from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.stored_state import Checkpoint
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 FILES_ONLY = {"execution.checkpointing.data-inline-threshold": "0"}

@@ -13,7 +13,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import StateMigrationError, UserFunctionError
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext, WriterEpoch
-from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.testing import JobHarness
 

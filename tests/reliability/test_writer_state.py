@@ -15,7 +15,7 @@ from headrace.common.batch import Batch
 from headrace.common.durable import write_file
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext
-from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state.task_state import HashMapTaskStates

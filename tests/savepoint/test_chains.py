@@ -32,7 +32,7 @@ from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.verification import verify
-from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import range_merging
 from headrace.storage.locations import open_storage
 from headrace.testing import JobHarness

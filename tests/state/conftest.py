@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.configuration import Configuration
 from headrace.state.backend import STATE_BACKENDS
-from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import range_merging
 from tests.state.backends import BACKENDS
 

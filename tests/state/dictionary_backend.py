@@ -17,8 +17,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, StateCorruptedError, StateError, StateMigrationError
 from headrace.state.backend import StateBackend, StateOwner, TaskStates
 from headrace.state.interfaces import MergingState
-from headrace.state.keyed.namespaces import Namespace, ordered_bytes
-from headrace.state.keyed.scope import KeyScope
+from headrace.state.keyed.namespaces import KeyScope, Namespace, ordered_bytes
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.groups import hash_bounds_of_partition
 from headrace.state.kinds import KEYED, StateKind

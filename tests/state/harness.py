@@ -19,7 +19,7 @@ from headrace.storage.folder import Folder, Log, MappedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from headrace.state.operator_states import HashMapOperatorStates
+    from headrace.state.task_state import HashMapOperatorStates
 
 UID = "operator"
 MAX_PARALLELISM = 16

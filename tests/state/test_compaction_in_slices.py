@@ -12,7 +12,7 @@ from headrace.common.typeinfo import Types
 from headrace.state.compaction import CompactionTask
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.rocksdb.backend import RocksDBStateBackend
-from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import HashRange, Run
 from headrace.state.state_file import CompactedName
 from headrace.storage.posix import PosixFolder

@@ -18,7 +18,7 @@ from headrace.state.backend import NewVersion, StateBackend, StateOwner
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.exported import ExportedTable
 from headrace.state.rocksdb.backend import RocksDBStateBackend
-from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import Run
 from headrace.state.runs.run import starts_of_levels
 from headrace.state.state_file import CompactedName

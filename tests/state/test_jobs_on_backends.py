@@ -37,7 +37,7 @@ from tests.state.test_state_model import Average
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from headrace.testing.checkpoint import Checkpoint
+    from headrace.testing.stored_state import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("installed")
 

@@ -14,9 +14,9 @@ from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyCodec, KeyColumn, hashing
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.runs import merging
-from headrace.state.runs.lookup import order_of_keys
 from headrace.state.runs.merging import register_merger
 from headrace.state.runs.ordered import LIVE
+from headrace.state.runs.run import order_of_keys
 from headrace.state.table_layout import TableLayout
 from tests.state.harness import MAX_PARALLELISM, Job
 

@@ -14,8 +14,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import MapStateDescriptor
-from headrace.state.keyed.map_cell import SortedKeys
-from headrace.state.keyed.map_entries import MapEntries
+from headrace.state.keyed.map_entries import MapEntries, SortedKeys
 from headrace.state.runs.sections import BLOCK, Section
 from headrace.storage.posix import PosixFolder
 from tests.draws import draws

@@ -22,7 +22,7 @@ from headrace.common.time import Time
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateTtlConfig
 from headrace.state.keys import hashing
-from headrace.state.keys.nan import same_nan
+from headrace.state.keys.typed import same_nan
 from headrace.state.runs.list_columns import list_columns
 from headrace.storage.posix import PosixFolder
 from tests.draws import draws

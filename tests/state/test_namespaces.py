@@ -27,7 +27,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.codecs import EncodedKeys
 from headrace.state.keys.entries import NO_KEY
 from headrace.state.keys.groups import key_groups
-from headrace.state.runs import lookup
+from headrace.state.runs import run
 from tests.draws import draws
 from tests.state.harness import Job
 from tests.state.test_state_model import KEY_KINDS, Checker, Model, between_epochs
@@ -239,8 +239,8 @@ def test_a_key_may_have_many_namespaces(monkeypatch: pytest.MonkeyPatch) -> None
         count.update(keyed.namespace)
     job.end()
     steps: list[Any] = []
-    find = lookup._hashes_at
-    monkeypatch.setattr(lookup, "_hashes_at", lambda *given: steps.append(1) or find(*given))
+    find = run._hashes_at
+    monkeypatch.setattr(run, "_hashes_at", lambda *given: steps.append(1) or find(*given))
     keyed = at_pair(job)
     count = keyed.namespaced_state(COUNT)
     for keyed.namespace in range(1, 20_000, 2):

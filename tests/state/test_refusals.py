@@ -22,7 +22,7 @@ from headrace.state.descriptors import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.state.differences import difference
+from headrace.state.evolution import difference
 from tests.state.harness import Job, at_key
 from tests.state.test_state_model import Average
 

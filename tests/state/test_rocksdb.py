@@ -25,12 +25,11 @@ from headrace.state.descriptors import ListStateDescriptor, StateTtlConfig, Valu
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.rocksdb import local_tables
 from headrace.state.rocksdb.backend import RocksDBStateBackend
-from headrace.state.rocksdb.rows import RowCodec, row_keys
-from headrace.state.rocksdb.settings import RocksDBSettings
-from headrace.state.rocksdb.table import TableWriter
+from headrace.state.rocksdb.table import RocksDBSettings, TableWriter
+from headrace.state.rocksdb.table_section import RowCodec, row_keys
 from headrace.state.runs import range_merging
 from headrace.state.runs.layout import HASH, KEY
-from headrace.state.runs.lookup import order_of_keys
+from headrace.state.runs.run import order_of_keys
 from headrace.storage.posix import PosixFolder
 from tests.state.harness import UID, Job
 from tests.state.test_state_model import KEY_KINDS, Checker, between_epochs

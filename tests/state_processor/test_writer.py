@@ -14,7 +14,7 @@ from headrace.common import Types
 from headrace.common.errors import HeadraceError, SavepointError
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables, compare
-from headrace.state_processor.transformation import WrittenState
+from headrace.state_processor.state_tables import WrittenState
 from headrace.storage.folder import Folder
 from headrace.storage.posix import PosixFolder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.records import Records
+from headrace.testing.pushed import Records
 
 PLUGIN = "headrace.pytest_plugin"
 JOB = """

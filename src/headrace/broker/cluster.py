@@ -14,9 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from headrace.broker.jars import broker_jars
-from headrace.broker.node import BrokerNode
-from headrace.broker.settings import HOST, NodeAddress, node_settings
+from headrace.broker.node import HOST, BrokerNode, NodeAddress, broker_jars, node_settings
 from headrace.common.durable import write_file
 from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.java import bundled_java_home, cache_directory, find_java

@@ -9,16 +9,100 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.broker.settings import HOST, JAVA_OPTIONS, NodeAddress, properties
 from headrace.common.durable import write_file
-from headrace.common.errors import InfrastructureError
+from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+HOST: Final = "127.0.0.1"
+
+JAVA_OPTIONS: Final = (
+    "-Xms64m",
+    "-Xmx384m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # starts a third sooner; brokers of this size are limited by disks and clients
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss.SSS",
+)
+
+_SETTINGS: Final[Mapping[str, object]] = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.num.partitions": 4,
+    "transaction.state.log.num.partitions": 4,
+    "share.coordinator.state.topic.num.partitions": 4,
+    "group.initial.rebalance.delay.ms": 0,
+    "broker.heartbeat.interval.ms": 500,
+    "broker.session.timeout.ms": 3000,  # a killed node is not taken back before
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "background.threads": 2,
+    "num.recovery.threads.per.data.dir": 1,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "log.retention.ms": -1,  # brokers go by records' own timestamps: old data would vanish within minutes
+}
+"""Beside the names and addresses of nodes."""
+
+_REPLICATED: Final = ("default", "offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+_IN_SYNC: Final = ("min.insync.replicas", "transaction.state.log.min.isr", "share.coordinator.state.topic.min.isr")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """Where a node is.
+
+    Attributes:
+        node_id: its number, from 1.
+        port: where clients connect to.
+        controller_port: where the nodes agree on what the cluster is.
+    """
+
+    node_id: int
+    port: int
+    controller_port: int
+
+
+def node_settings(
+    node: NodeAddress, nodes: Sequence[NodeAddress], data: Path, more: Mapping[str, str]
+) -> dict[str, object]:
+    """The settings of one node.
+
+    Args:
+        node: the node.
+        nodes: all of them.
+        data: where it keeps its data.
+        more: settings that are added, or replace others.
+    """
+    replicas = min(3, len(nodes))
+    voters = ",".join(f"{each.node_id}@{HOST}:{each.controller_port}" for each in nodes)
+    return {
+        **_SETTINGS,
+        "node.id": node.node_id,
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{node.port}",
+        "log.dirs": data,
+        **{f"{name}.replication.factor": replicas for name in _REPLICATED},
+        **dict.fromkeys(_IN_SYNC, max(1, replicas - 1)),
+        **more,
+    }
+
+
+def properties(settings: Mapping[str, object]) -> str:
+    """The settings as a file of Java's properties, which takes a backslash for an escape."""
+    return "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
+
 
 logger = get_logger(__name__)
 
@@ -219,3 +303,65 @@ class BrokerNode:
     def _end_of_log(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-_SHOWN_LINES:]
         return "\n  ".join([f"the end of {self.log} is", *lines])
+
+
+KAFKA_VERSION: Final = "4.1.0"
+
+_ENDPOINT: Final = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
+"""The broker, and what prints its log."""
+
+
+def broker_jars(cache: Path) -> list[Path]:
+    """The jars of a broker; the first time they are fetched, some 40 MB in one to two minutes.
+
+    Args:
+        cache: the folder that they are kept in; several processes may use it.
+
+    Raises:
+        ConfigurationError: when jgo, which fetches them, is not installed.
+        InfrastructureError: when they cannot be fetched.
+        OSError: when the folder cannot be written.
+    """
+    listing = cache / f"kafka-{KAFKA_VERSION}.txt"
+    found = _listed(listing)
+    if found:
+        return found
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(cache / "lock"):
+        found = _listed(listing)
+        if not found:
+            found = _fetched(cache / "jars")
+            write_file(listing, ["\n".join(map(str, found)).encode()])
+    return found
+
+
+def _listed(listing: Path) -> list[Path]:
+    """The jars that a listing names; none when it is not there, or one of them is not."""
+    try:
+        jars = [Path(line) for line in listing.read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+    return jars if all(jar.is_file() for jar in jars) else []
+
+
+def _fetched(folder: Path) -> list[Path]:
+    try:
+        import jgo
+    except ImportError:
+        raise ConfigurationError(
+            "a broker needs Kafka's jars, and a library that is not installed to fetch them: "
+            "pip install 'headrace[kafka-broker]'"
+        ) from None
+    try:
+        return [Path(jar) for jar in jgo.build(_ENDPOINT, update=True, cache_dir=folder).all_jars]
+    except Exception as error:  # whatever a resolver and its client of HTTP raise
+        raise InfrastructureError(
+            f"Kafka {KAFKA_VERSION} cannot be fetched from Maven Central: {type(error).__name__}: {error}"
+        ) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

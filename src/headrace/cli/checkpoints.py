@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from headrace.checkpoint.manifest import Manifest, SplitSnapshot
+from headrace.checkpoint.manifest import FORMAT_VERSION, Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import retained_manifests
-from headrace.checkpoint.manifest_formats import FORMAT_VERSION
 from headrace.cli.failures import FAILED, OK
 from headrace.cli.tables import new_table, output
 from headrace.client.progress import wording

@@ -17,10 +17,8 @@ from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.common.errors import shows_all
 from headrace.common.tracebacks import showing_all
-from headrace.graph.diagram import Diagram, graph_diagram
-from headrace.graph.diagram_mermaid import draw_mermaid
+from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram
 from headrace.graph.diagram_svg import draw_svg
-from headrace.graph.diagram_text import draw_text
 from headrace.graph.execution_plan import graph_document
 from headrace.plan.explain import plan_diagram, plan_document
 

@@ -19,7 +19,7 @@ from headrace.client.running import PIPE_CLOSED
 from headrace.common import durable
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, HeadraceError
-from headrace.connectors.log.committer import job_and_sink
+from headrace.connectors.log.sink import job_and_sink
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer

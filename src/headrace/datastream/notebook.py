@@ -8,9 +8,8 @@ from headrace.common import options
 from headrace.common.errors import HeadraceError
 from headrace.common.notebooks import framed, preformatted
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.graph.diagram import graph_diagram
+from headrace.graph.diagram import draw_text, graph_diagram
 from headrace.graph.diagram_svg import draw_svg
-from headrace.graph.diagram_text import draw_text
 from headrace.plan.explain import plan_diagram
 
 if TYPE_CHECKING:

@@ -379,7 +379,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         Raises:
             InvalidProgramError: when nothing was built, or what was built cannot be run.
         """
-        from headrace.graph.diagram_text import draw_text
+        from headrace.graph.diagram import draw_text
         from headrace.plan.explain import plan_diagram
 
         return draw_text(plan_diagram(self._plan()))

@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.connectors.outgoing_messages import NOT_OF_THE_RECORDS
 from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
 from headrace.connectors.sink.checks import checked_list, checked_time, checked_writer
-from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState, writer_state_type
+from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState, writer_state_type
 from headrace.metrics.own_names import SEND_ERRORS
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of

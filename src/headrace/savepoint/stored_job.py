@@ -14,10 +14,9 @@ from headrace.checkpoint.manifest_folder import name_of
 from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.common.temporary import TemporaryFolder
 from headrace.savepoint.metadata import SavepointMetadata, is_savepoint, read_metadata, what_is_there
-from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
+from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import named_files
-from headrace.savepoint.state_files import copy_state_file
-from headrace.savepoint.tables import read_file, read_table
+from headrace.savepoint.tables import copy_state_file, read_file, read_table
 from headrace.state.backend import STATE_BACKENDS
 from headrace.storage.locations import open_storage
 from headrace.storage.posix import PosixFolder

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.checkpoint.directory import folder_name
-from headrace.common.errors import SavepointError
+from headrace.common.errors import SavepointError, StateCorruptedError
 from headrace.savepoint.columns import as_stored, readable
 from headrace.savepoint.metadata import TableFile, is_given_up
 from headrace.state.exported import ExportedTable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.savepoint.metadata import SourceFile
     from headrace.storage.folder import Folder
+
 
 TABLES: Final = "operators"
 """The folder of all tables; in it there is one for each operator, with one for each state."""
@@ -243,3 +244,18 @@ def _made(savepoint: Folder, folders: list[str]) -> Folder:
         savepoint = savepoint.folder(name)
     savepoint.make()
     return savepoint
+
+
+def copy_state_file(source: Folder, target: Folder, name: str) -> None:
+    """Copy a file, whose bytes are in memory only as far as they are under way.
+
+    Raises:
+        StateCorruptedError: when there is no such file.
+        OSError: when it cannot be read or written.
+    """
+    try:
+        file = source.map(name)
+        file.fetch(0, file.buffer.size)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+        raise StateCorruptedError(f"{source.locate(name)} is missing; put it back") from error
+    target.write(name, [file.buffer])

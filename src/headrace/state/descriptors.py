@@ -9,8 +9,7 @@ from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.signatures import method_of_object
 from headrace.common.type_variables import ACC, OUT, K, T, V
 from headrace.common.typeinfo import Types, type_from_json
-from headrace.state.differences import OTHER_UID
-from headrace.state.evolution import Incompatible, evolution
+from headrace.state.evolution import OTHER_UID, Incompatible, evolution
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 from headrace.state.ttl import StateTtlConfig, TtlPolicy
 

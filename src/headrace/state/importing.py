@@ -7,37 +7,122 @@ soon as it is made: a task takes the memory of a few pieces, however large its s
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import StateError
+from headrace.state.compaction import FULL_BYTES, SLICE_BYTES
 from headrace.state.exported import NAMESPACE
 from headrace.state.keyed.backend import NAMESPACED_PREFIX
 from headrace.state.keyed.namespaces import namespace_of, paired
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.groups import are_within
 from headrace.state.operator.redistribution import is_broadcast
-from headrace.state.run_files import write_run
 from headrace.state.runs import ALL_HASHES, Run
 from headrace.state.runs.layout import ACTION, CLEAR, ENTRY_KEY, HASH, KEY, KEY_ORDER, KIND, PUT, SORT, TIMERS
 from headrace.state.runs.list_columns import hash_column, list_columns, sorted_lists
-from headrace.state.runs.merge_input import by_key
+from headrace.state.runs.merge_input import by_key, concat
 from headrace.state.runs.merging import describe_run
 from headrace.state.runs.ordered import LIVE, is_ordered
 from headrace.state.runs.range_merging import is_by_hash
 from headrace.state.runs.sections import Section
-from headrace.state.table_pieces import ORDERED_BYTES, PIECE_BYTES, Piece, cut_anywhere, cut_by_hash
+from headrace.state.state_file import write_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.state.backend import NewVersion
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
     from headrace.storage.folder import Folder, MappedFile
+
+
+PIECE_BYTES: Final = SLICE_BYTES // 2
+"""A piece of what is kept by key has so many bytes, and the rows of one key more; slices of compaction have as many."""
+
+ORDERED_BYTES: Final = FULL_BYTES * 5 // 4
+"""The same of rows in the order of time: so many that compaction leaves their run alone until it is over."""
+
+
+class Piece(NamedTuple):
+    """Some rows of a table that follow one another.
+
+    Attributes:
+        rows: the rows.
+        hashes: a range that the hashes of their keys are in.
+    """
+
+    rows: pa.RecordBatch
+    hashes: HashRange
+
+
+def cut_by_hash(batches: Iterable[pa.RecordBatch], hashes: HashRange, most_bytes: int) -> Iterator[Piece]:
+    """Pieces of which none ends between rows of one hash, where these follow one another.
+
+    Args:
+        batches: rows with a column ``hash``.
+        hashes: the range that all of them are in.
+        most_bytes: a piece ends when it has so many.
+    """
+    pending: list[pa.RecordBatch] = []
+    size, end = 0, hashes[0]
+    for batch in _small(batches, most_bytes):
+        pending.append(batch)
+        size += batch.nbytes
+        start = _start_of_last_hash(batch) if size >= most_bytes else 0
+        if start:
+            pending[-1] = batch.slice(0, start)
+            piece = _piece(pending, end, hashes[0])
+            pending = [batch.slice(start)] if start < batch.num_rows else []
+            size, end = sum(rest.nbytes for rest in pending), piece.hashes[1]
+            yield piece
+            del piece  # whoever got it is done with it
+    if pending:
+        last = _piece(pending, end, hashes[0])
+        pending = []
+        yield last._replace(hashes=(last.hashes[0], hashes[1]))
+
+
+def cut_anywhere(batches: Iterable[pa.RecordBatch], hashes: HashRange, most_bytes: int) -> Iterator[Piece]:
+    """Pieces of so many bytes, each for all hashes of the range; arguments as of :func:`cut_by_hash`."""
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in _small(batches, most_bytes):
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= most_bytes:
+            rows, size = concat(pending), 0
+            pending.clear()
+            yield Piece(rows, hashes)
+            del rows
+    if pending:
+        yield Piece(concat(pending), hashes)
+
+
+def _small(batches: Iterable[pa.RecordBatch], most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of about so many bytes at most, none of them empty."""
+    for batch in batches:
+        rows = max(1, batch.num_rows * most_bytes // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _start_of_last_hash(batch: pa.RecordBatch) -> int:
+    """Where the rows begin that have the hash of the last row; behind all rows where these are in another order."""
+    hashes = batch.column(HASH).to_numpy()
+    is_sorted = bool((hashes[1:] >= hashes[:-1]).all())
+    return int(np.searchsorted(hashes, hashes[-1])) if is_sorted else len(hashes)
+
+
+def _piece(batches: list[pa.RecordBatch], end: int, lowest: int) -> Piece:
+    """These rows, of which the range begins where that of the last piece ended if they are all behind that."""
+    columns = [batch.column(HASH).to_numpy() for batch in batches]
+    first, last = min(int(column.min()) for column in columns), max(int(column.max()) for column in columns)
+    return Piece(concat(batches), (end if first >= end else lowest, last + 1))
+
 
 MOST_HELD: Final = PIECE_BYTES
 """Runs of so many bytes together wait in memory for the file of the version; others have files of their own."""

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from headrace.state.runs.lookup import find_all_own_rows, find_all_rows
 from headrace.state.runs.merge_input import by_key, lasts_of
 from headrace.state.runs.merge_input import concat as concat_batches
 from headrace.state.runs.merging import merge_small_runs
 from headrace.state.runs.ordered import LIVE
+from headrace.state.runs.run import find_all_own_rows, find_all_rows
 from headrace.state.runs.sections import Section
 
 if TYPE_CHECKING:

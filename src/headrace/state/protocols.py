@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeyedStates(Protocol):
-    """The keyed states of one operator; :class:`headrace.state.keyed.scope.KeyScope` has all but the states themselves.
+    """The keyed states of one operator; a :class:`~headrace.state.keyed.namespaces.KeyScope` has all but the states.
 
     Attributes:
         codec: how keys are stored.

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from headrace.common.errors import CheckpointError, StateCorruptedError
+from headrace.state.run_entries import entry_of_run
 from headrace.state.runs.sections import ALIGNMENT
 
 if TYPE_CHECKING:
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.state.run_entries import Entry
+    from headrace.state.runs import Run
     from headrace.state.runs.sections import Section
     from headrace.state.version import VersionRef
-    from headrace.storage.folder import MappedFile
+    from headrace.storage.folder import Folder, MappedFile
+
 
 FORMAT: Final = 1
 """Raised when a headrace of an older version could not read the index of a state file."""
@@ -221,3 +225,28 @@ def _is_of(ref: VersionRef, index: dict[str, Any], digest: str) -> bool:
 def _digest(index: bytes) -> str:
     """A digest: that of a file is that of its index, which holds the checksums of everything that is new in it."""
     return hashlib.blake2b(index, digest_size=8).hexdigest()
+
+
+def write_run(storage: Folder, run: Run, generation: int, stage: int, about: dict[str, Any]) -> Entry:
+    """Writes a run to a file of its own; the same run always gives the same bytes under the same name.
+
+    Args:
+        storage: where state files are.
+        run: the run; its ``origin`` is the partition that writes it.
+        generation: that of the job manager, so that an older one which is still alive cannot delete the file.
+        stage: the stage of the task.
+        about: what the index of the file says of where the run comes from: JSON.
+
+    Returns:
+        The run as an index describes it, with the name of its file.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    writer = ImageWriter()
+    place = run.section.describe(writer.add(run.section))
+    entry = {**entry_of_run(run), **place}
+    chunks = writer.finish({**about, "runs": [entry]})
+    name = str(CompactedName(generation, stage, run.origin, writer.digest))
+    storage.write(name, chunks)
+    return {**entry, "file": name}

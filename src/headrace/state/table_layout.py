@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from headrace.common.errors import StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.common.typeinfo import type_from_json
-from headrace.state.differences import OTHER_UID, difference, difference_of_columns
-from headrace.state.evolution import Incompatible, evolution, evolve_run, rewrite_run
+from headrace.state.evolution import (
+    OTHER_UID,
+    Incompatible,
+    difference,
+    difference_of_columns,
+    evolution,
+    evolve_run,
+    rewrite_run,
+)
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.state.runs import SORT
 from headrace.state.runs.layout import KIND, TYPES, VALUE

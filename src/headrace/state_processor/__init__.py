@@ -13,11 +13,10 @@ from headrace.state_processor.operator_transformation import (
     KeyedOperatorTransformation,
     OneInputTransformation,
     OperatorTransformation,
+    WindowedOperatorTransformation,
 )
 from headrace.state_processor.reader import SavepointReader, StoredTable
-from headrace.state_processor.state_tables import StateTables
-from headrace.state_processor.transformation import StateTransformation
-from headrace.state_processor.windowed_transformation import WindowedOperatorTransformation
+from headrace.state_processor.state_tables import StateTables, StateTransformation
 from headrace.state_processor.writer import SavepointWriter
 
 __all__ = [

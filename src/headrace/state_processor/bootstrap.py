@@ -32,9 +32,8 @@ from headrace.savepoint.tables import write_table
 from headrace.state.kinds import KEYED, WITHOUT_KEYS, StateKind
 from headrace.state.operator.redistribution import kind_of_store
 from headrace.state_processor.fitting import fitted
-from headrace.state_processor.given_data import is_spark_dataframe, is_table, table_of
-from headrace.state_processor.given_keys import column_of
-from headrace.state_processor.transformation import StateTransformation, WrittenState
+from headrace.state_processor.given_rows import column_of, is_spark_dataframe, is_table, table_of
+from headrace.state_processor.state_tables import StateTransformation, WrittenState
 from headrace.storage.locations import open_storage
 from headrace.storage.posix import PosixFolder
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.datastream import DataStream
     from headrace.state.exported import ExportedTable
     from headrace.state.kinds import StateKinds
-    from headrace.state_processor.transformation import WriteTarget
+    from headrace.state_processor.state_tables import WriteTarget
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)

@@ -3,22 +3,117 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.common.errors import InvalidTypeError
+from headrace.common.arguments import refused, shown
+from headrace.common.columns import conformed
+from headrace.common.errors import InvalidTypeError, SavepointError
+from headrace.common.typeinfo import PickledBytesTypeInfo
+from headrace.savepoint.columns import ENCODED, is_shown_as_text, readable_keys
 from headrace.savepoint.tables import write_table
-from headrace.state_processor.given_data import is_spark_dataframe, table_of
-from headrace.state_processor.placing import divided, table_of_rows
+from headrace.state.exported import ExportedTable
+from headrace.state.keys import KeyCodec, KeyColumn
+from headrace.state.keys.groups import partitions_of_hashes
+from headrace.state.kinds import StateKind
+from headrace.state.runs.layout import ENTRY, ENTRY_KEY, KEY, TIMERS
+from headrace.state_processor.fitting import fitted
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.common.typeinfo import TypeInformation
     from headrace.savepoint.metadata import TableFile
     from headrace.state_processor.manifest_edits import OperatorPlace
     from headrace.state_processor.state_columns import StateColumns
     from headrace.storage.folder import Folder
+
+
+def table_of(data: Any) -> pa.Table:
+    """The rows of a table of Arrow, pandas, Polars or DuckDB; or of a dict of columns, or a list of dicts.
+
+    Raises:
+        InvalidTypeError: when it is something else, or Arrow has no type for a column.
+    """
+    try:
+        found = _table_of(data)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidTypeError(f"no Arrow table can be made of this {type(data).__name__}: {error}") from error
+    if found is None:
+        raise InvalidTypeError(
+            f"expected a table of Arrow, pandas, Polars, DuckDB or Spark, not {type(data).__module__}."
+            f"{type(data).__qualname__}"
+        )
+    return found
+
+
+def is_table(data: Any) -> bool:
+    """Whether it is a table of a library, and not elements."""
+    return isinstance(data, pa.Table | pa.RecordBatch) or hasattr(data, "__arrow_c_stream__") or _is_pandas(data)
+
+
+def is_spark_dataframe(data: Any) -> bool:
+    """Whether it is a DataFrame of Spark."""
+    return type(data).__module__.startswith("pyspark.") and hasattr(data, "mapInArrow")
+
+
+def check_spark_session(given: Any, method: str) -> None:
+    """Refuse what is no session of Spark.
+
+    Raises:
+        InvalidTypeError: naming the method that takes one.
+    """
+    if not (type(given).__module__.startswith("pyspark.") and hasattr(given, "createDataFrame")):
+        raise refused(f"{method} takes a SparkSession, not {shown(given)}", InvalidTypeError)
+
+
+def _table_of(data: Any) -> pa.Table | None:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if _is_pandas(data):
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if hasattr(data, "__arrow_c_stream__") or isinstance(data, Mapping):
+        return pa.table(data)
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return pa.Table.from_pylist(list(data))
+    return None
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.startswith("pandas.") and hasattr(data, "columns")  # a Series has none
+
+
+def table_of_rows(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> ExportedTable:
+    """What a task has of a state."""
+    return ExportedTable(place.uid, columns.store, columns.about, rows.schema, [rows])
+
+
+def divided(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows of each task, by partition, in their order."""
+    if columns.is_broadcast:
+        yield from ((partition, rows) for partition in range(place.parallelism))
+    elif columns.state_kind is StateKind.UNION:  # after a start each task has all of it
+        yield 0, rows
+    else:
+        partitions = _partitions(place, columns, rows)
+        order = np.argsort(partitions, kind="stable")
+        bounds = np.searchsorted(partitions[order], np.arange(place.parallelism + 1))
+        for partition, (start, stop) in enumerate(pairwise(bounds.tolist())):
+            yield partition, rows.take(pa.array(order[start:stop]))
+
+
+def _partitions(place: OperatorPlace, columns: StateColumns, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    if columns.state_kind is StateKind.LIST or KEY not in rows.schema.names:  # an equal share for each
+        shares: npt.NDArray[np.int64] = np.arange(rows.num_rows) * place.parallelism // max(1, rows.num_rows)
+        return shares
+    hashes = KeyColumn.of(rows.column(KEY)).hashes
+    return partitions_of_hashes(hashes, place.parallelism, place.max_parallelism)
 
 
 class GivenRows(ABC):
@@ -126,3 +221,142 @@ class _WriteTable:
         """Write rows that were checked."""
         table = table_of_rows(self.place, self.columns, rows)
         return write_table(self.savepoint, table, self.place.stage, partition)
+
+
+def given_keys(codec: KeyCodec, given: pa.Table, *, takes_objects: bool) -> pa.Array:
+    """The column ``key``, or what ``key_encoded`` says where that is given beside it.
+
+    Args:
+        codec: how keys are stored.
+        given: the columns.
+        takes_objects: whether keys without a declared type are what the column has. Not so of a state that was stored:
+            it may be what a reader has shown for them.
+
+    Raises:
+        InvalidTypeError: when keys do not fit their type, or the two columns say different things.
+    """
+    if ENCODED in given.column_names:
+        return _encoded(codec, given)
+    if not takes_objects and is_shown_as_text(codec.type):
+        raise InvalidTypeError(f"keys have no declared type: the column {ENCODED!r} has to be among those given")
+    return _canonical(codec, column_of(given, KEY), KEY)
+
+
+def given_entries(type_: TypeInformation | None, given: pa.Table, name: str, *, takes_objects: bool) -> pa.Array:
+    """The column ``entry_key`` or ``entry`` of a map; either may be given where keys of entries have a type.
+
+    Raises:
+        InvalidTypeError: when keys of entries do not fit their type.
+    """
+    assert type_ is not None, "maps say what their types are"
+    codec = KeyCodec.for_type(type_)
+    told = ENTRY if ENTRY in given.column_names else ENTRY_KEY
+    if is_shown_as_text(type_):
+        if told == ENTRY and ENTRY_KEY in given.column_names:  # as a reader gives both
+            return fitted(type_, column_of(given, ENTRY)) if name == ENTRY else _as_stored(codec, given, ENTRY_KEY)
+        if not takes_objects:
+            raise InvalidTypeError(
+                f"keys of entries have no declared type: the columns {ENTRY_KEY!r} and {ENTRY!r} have to be among "
+                "those given"
+            )
+    keys = column_of(given, told)
+    return fitted(type_, keys) if name == ENTRY else _canonical(codec, keys, told)
+
+
+def _canonical(codec: KeyCodec, keys: pa.Array, name: str) -> pa.Array:
+    if keys.null_count:
+        row = keys.is_null().index(True).as_py()
+        raise InvalidTypeError(f"row {row}: {name!r} is null, and every row is of a key")
+    if isinstance(codec.type, PickledBytesTypeInfo):
+        return codec.encode(keys.to_pylist()).values
+    try:
+        return codec.from_array(fitted(codec.type, keys)).values
+    except InvalidTypeError as error:
+        raise InvalidTypeError(f"column {name!r}: {error}") from error
+
+
+def _encoded(codec: KeyCodec, given: pa.Table) -> pa.Array:
+    encoded = _as_stored(codec, given, ENCODED)
+    shown = readable_keys(codec, encoded)[KEY]
+    told = column_of(given, KEY)
+    told = told if is_shown_as_text(codec.type) else fitted(codec.type, told)
+    for row, (own, other) in enumerate(zip(shown.to_pylist(), told.to_pylist(), strict=True)):
+        if repr(own) != repr(other):  # NaN is what it is
+            raise InvalidTypeError(
+                f"row {row}: {ENCODED!r} is of the key {own!r}, and {KEY!r} is {other!r}; leave {ENCODED!r} out, and "
+                "the keys become others"
+            )
+    return encoded
+
+
+def _as_stored(codec: KeyCodec, given: pa.Table, name: str) -> pa.Array:
+    keys = conformed(column_of(given, name), codec.arrow_type)
+    if keys.null_count:
+        raise InvalidTypeError(f"row {keys.is_null().index(True).as_py()}: {name!r} is null")
+    return keys
+
+
+def column_of(given: pa.Table, name: str) -> pa.Array:
+    """One column in one piece; of nulls where there is none.
+
+    Raises:
+        InvalidTypeError: when it is more than an array of its type can hold.
+    """
+    if name not in given.column_names:
+        return pa.nulls(given.num_rows)
+    try:
+        column = given.column(name).combine_chunks()
+        return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    except pa.ArrowInvalid as error:
+        raise InvalidTypeError(f"column {name!r} is too large ({error}): give a DataFrame of Spark") from error
+
+
+DOMAIN: Final = "domain"
+"""The column that says in which time timers are; event time where there is none."""
+
+_DOMAINS: Final = ("event", "processing")
+
+
+def by_domain(table: Any) -> Iterator[tuple[str, Any]]:
+    """The timers of each time domain.
+
+    Raises:
+        SavepointError: when there is another one.
+    """
+    is_spark = is_spark_dataframe(table)
+    if DOMAIN not in (table.columns if is_spark else table.column_names):
+        yield _DOMAINS[0], table
+        return
+    if is_spark:
+        found = [row[0] for row in table.select(DOMAIN).distinct().collect()]
+    else:
+        found = pc.unique(table.column(DOMAIN)).to_pylist()
+    unknown = [domain for domain in found if domain not in _DOMAINS]
+    if unknown:
+        raise SavepointError(f"timers: {DOMAIN!r} is {unknown[0]!r} in a row, and has to be event or processing")
+    for domain in sorted(found):
+        if is_spark:
+            yield domain, table.filter(table[DOMAIN] == domain).drop(DOMAIN)
+        else:
+            yield domain, table.filter(pc.equal(table.column(DOMAIN), domain)).drop_columns([DOMAIN])
+
+
+def of_one_domain(store: str, data: Any) -> Any:
+    """The rows for a store; of timers without the column that says of which time they are, as all are of its own.
+
+    Raises:
+        SavepointError: when others are of the other time.
+        InvalidTypeError: when ``data`` is no table.
+    """
+    kind, _, own = store.partition("/")
+    table = data if is_spark_dataframe(data) else table_of(data)
+    if kind != TIMERS or DOMAIN not in (table.columns if is_spark_dataframe(table) else table.column_names):
+        return data
+    found = dict(by_domain(table))
+    other = next((domain for domain in found if domain != own), None)
+    if other is not None:
+        raise SavepointError(
+            f"{store!r} holds timers of {own} time, and some rows are of {other} time: replace those as "
+            f"{f'{TIMERS}/{other}'!r}"
+        )
+    return found.get(own, table.drop(DOMAIN) if is_spark_dataframe(table) else table.drop_columns([DOMAIN]))

@@ -20,8 +20,8 @@ from headrace.savepoint.metadata import TableFile
 from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import StoredJob, open_job, read_with_retries
 from headrace.savepoint.verification import verify
-from headrace.state_processor.given_data import check_spark_session
-from headrace.state_processor.type_words import in_words
+from headrace.state_processor.fitting import in_words
+from headrace.state_processor.given_rows import check_spark_session
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot

@@ -20,13 +20,13 @@ from headrace.state.keyed.namespaces import namespaced
 from headrace.state.keyed.table import meta_of
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
-from headrace.state.operator.list_state import meta_of_list
+from headrace.state.operator.backend import meta_of_list
 from headrace.state.operator.redistribution import kind_of_store, store_name
 from headrace.state.runs.layout import ENTRY, ENTRY_KEY, EXPIRY, HASH, KEY, KIND, TIMERS, TYPES, VALUE
 from headrace.state.runs.ordered import LIVE
 from headrace.state.timers import timer_layout
 from headrace.state_processor.fitting import as_column, fitted
-from headrace.state_processor.given_keys import column_of, given_entries, given_keys
+from headrace.state_processor.given_rows import column_of, given_entries, given_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

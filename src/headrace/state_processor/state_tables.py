@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import HeadraceError, InvalidProgramError, SavepointError
@@ -11,19 +13,74 @@ from headrace.operators.window.stores import is_of_operator
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from headrace.state.keys import KeyCodec
 from headrace.state.kinds import StateKind
-from headrace.state_processor.given_data import is_spark_dataframe, table_of
-from headrace.state_processor.given_rows import GivenRows, given_rows
-from headrace.state_processor.given_timers import by_domain
+from headrace.state_processor.given_rows import GivenRows, by_domain, given_rows, is_spark_dataframe, table_of
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.transformation import StateTransformation, WrittenState
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from headrace.common.configuration import Configuration
     from headrace.common.typeinfo import DeclaredType
     from headrace.savepoint.metadata import TableFile
     from headrace.state.kinds import StateKinds
-    from headrace.state_processor.transformation import WriteTarget
+    from headrace.state_processor.manifest_edits import OperatorPlace
+    from headrace.storage.folder import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where the state of an operator is written.
+
+    Attributes:
+        savepoint: the directory of the savepoint.
+        place: the operator in it.
+        configuration: how jobs are run for it.
+    """
+
+    savepoint: Folder
+    place: OperatorPlace
+    configuration: Configuration
+
+
+class WrittenState(NamedTuple):
+    """The state of an operator, as it was written.
+
+    Attributes:
+        tables: its files.
+        epochs: how many epochs it took to make it: records that windows hold are numbered by them.
+    """
+
+    tables: list[TableFile]
+    epochs: int = 0
+
+
+class StateTransformation(ABC):
+    """What the state of an operator is made of: what :class:`OperatorTransformation` gives.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.state_processor import OperatorTransformation, StateTransformation
+        >>> isinstance(OperatorTransformation.from_tables(Types.STRING()), StateTransformation)
+        True
+    """
+
+    @property
+    @abstractmethod
+    def state_kinds(self) -> StateKinds:
+        """The kinds of state that the operator has then."""
+
+    @property
+    def parallelism(self) -> int:
+        """Into how many files the state of keys goes, unless a configuration says it."""
+        return 1
+
+    @abstractmethod
+    def write(self, target: WriteTarget) -> WrittenState:
+        """Write it into a savepoint.
+
+        Raises:
+            SavepointError: when something of it cannot be such state.
+        """
 
 
 class StateTables(StateTransformation):

@@ -21,8 +21,7 @@ from headrace.savepoint.stored_job import StoredJob, fixed, open_job
 from headrace.savepoint.tables import write_table
 from headrace.savepoint.tasks import with_tables
 from headrace.state.keys.groups import check_parallelism
-from headrace.state_processor.given_rows import GivenRows, given_rows
-from headrace.state_processor.given_timers import of_one_domain
+from headrace.state_processor.given_rows import GivenRows, given_rows, of_one_domain
 from headrace.state_processor.manifest_edits import (
     empty_manifest,
     known_uids,
@@ -34,7 +33,7 @@ from headrace.state_processor.manifest_edits import (
 )
 from headrace.state_processor.reader import SavepointReader
 from headrace.state_processor.state_columns import StateColumns
-from headrace.state_processor.transformation import StateTransformation, WriteTarget, WrittenState
+from headrace.state_processor.state_tables import StateTransformation, WriteTarget, WrittenState
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.operators.window.held_windows import HeldWindow
-from headrace.testing.checkpoint import Checkpoint
 from headrace.testing.harness import JobHarness
-from headrace.testing.stored_state import PendingTimer
+from headrace.testing.stored_state import Checkpoint, PendingTimer
 
 __all__ = ["Checkpoint", "HeldWindow", "JobHarness", "PendingTimer"]
 

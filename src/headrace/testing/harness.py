@@ -51,12 +51,9 @@ from headrace.jobmanager.settings import job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.storage.locations import options_for_tasks
 from headrace.storage.posix import PosixFolder
-from headrace.testing.checkpoint import Checkpoint, temporary_folder
 from headrace.testing.manual_source import ManualSource
-from headrace.testing.pushed import PushedInput, check_millis, check_new, stamped, unknown
-from headrace.testing.recording_sink import RecordingSink
-from headrace.testing.records import Records
-from headrace.testing.stored_state import StoredState
+from headrace.testing.pushed import PushedInput, RecordingSink, Records, check_millis, check_new, stamped, unknown
+from headrace.testing.stored_state import Checkpoint, StoredState, temporary_folder
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.time.watermarks import NoWatermarks

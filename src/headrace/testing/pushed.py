@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from headrace.common.arguments import refused
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
+from headrace.connectors.driver_sink import DriverSink, Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.connectors.driver_sink import EncodedRecords
     from headrace.testing.manual_source import Feed, ManualSource
 
 
@@ -170,3 +173,70 @@ def check_new(name: str, known: Container[str], what: str) -> None:
 def unknown(what: str, name: str, known: Sequence[str]) -> InvalidProgramError:
     """The error for a name that the job does not have."""
     return InvalidProgramError(f"the job has no {what} {name!r}; it has {', '.join(map(repr, known)) or 'none'}")
+
+
+_SHOWN: Final = 20
+"""So many records of one kind are shown at most."""
+
+
+class Records(list[Any]):
+    """Records in the order in which they came; equal to a list of the same."""
+
+    def difference(self, expected: list[Any]) -> list[str]:
+        """How they differ from what was expected: lines of text, none where they are equal.
+
+        Args:
+            expected: the records that should have come, in order.
+        """
+        if self == expected:
+            return []
+        missing, surplus = _without(expected, self), _without(self, expected)
+        if missing or surplus:
+            return [*_listed("expected, but not there", missing), *_listed("there, but not expected", surplus)]
+        place = next(i for i, (found, wanted) in enumerate(zip(self, expected, strict=True)) if found != wanted)
+        return [
+            f"the same {len(self)} records in another order, from number {place} on",
+            f"  found:    {self[place]!r}",
+            f"  expected: {expected[place]!r}",
+        ]
+
+
+def _without(records: list[Any], others: list[Any]) -> list[Any]:
+    """The records that are not among others, each as often as it is not."""
+    left, kept = list(others), []
+    for record in records:
+        try:
+            left.remove(record)
+        except ValueError:
+            kept.append(record)
+    return kept
+
+
+def _listed(title: str, records: list[Any]) -> list[str]:
+    if not records:
+        return []
+    lines = [f"{title}: {len(records)}", *(f"  {record!r}" for record in records[:_SHOWN])]
+    return lines if len(records) <= _SHOWN else [*lines, f"  and {len(records) - _SHOWN} more"]
+
+
+class RecordingSink(DriverSink):
+    """Keeps the records of complete epochs, in epoch order and within one in the order of each subtask.
+
+    Attributes:
+        records: the records so far, each with its timestamp; in the process that made the sink.
+    """
+
+    def __init__(self) -> None:
+        recorded = _Recorded()
+        super().__init__(recorded)
+        self.records: list[tuple[Any, int]] = recorded.records
+
+
+class _Recorded(Receiver):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[tuple[Any, int]] = []
+
+    def take(self, records: Sequence[EncodedRecords], type_: TypeInformation) -> None:
+        for part in records:
+            self.records.extend(zip(part.as_rows(type_), part.timestamps.tolist(), strict=True))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
@@ -150,3 +154,39 @@ def _by_time_and_key(found: Iterable[Found], place: Callable[[Found], tuple[int,
         return sorted(each, key=place)
     except TypeError:
         return sorted(each, key=lambda one: (place(one)[0], repr(place(one)[1])))
+
+
+class Checkpoint:
+    """The state of a job at the end of an epoch, to start other harnesses from; it can be used any number of times.
+
+    Args:
+        source: the job's checkpoint directory.
+
+    Attributes:
+        directory: a copy of it, which is removed with this object: keep the checkpoint as long as its folder is used.
+
+    Examples:
+        >>> from headrace.testing import JobHarness
+        >>> def job(harness):
+        ...     words = harness.add_source("words", str)
+        ...     harness.add_sink("longest", words.key_by(len).max(0).uid("longest"))
+        >>> with JobHarness(job) as harness:
+        ...     harness.push("words", "tea")
+        ...     checkpoint = harness.checkpoint()
+        >>> with JobHarness(job, restore=checkpoint) as harness:
+        ...     harness.push("words", "pie")
+        ...     harness.run_epoch()
+        ...     print(harness.results("longest"))
+        ['tea']
+    """
+
+    def __init__(self, source: Path) -> None:
+        self.directory = temporary_folder(self)
+        shutil.copytree(source, self.directory, dirs_exist_ok=True)
+
+
+def temporary_folder(owner: object) -> Path:
+    """A folder that goes at the latest with its owner."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-test-"))
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return folder

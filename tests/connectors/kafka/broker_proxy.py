@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.broker.cluster import KafkaCluster
-from headrace.broker.settings import HOST
+from headrace.broker.node import HOST
 
 _SIZE_BYTES: Final = 4
 _PATIENCE: Final = 60.0

@@ -20,7 +20,7 @@ from headrace.connectors.kafka.dynamic import (
 )
 from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator
 from headrace.connectors.kafka.dynamic.topology import StreamTopology
-from headrace.connectors.partitions.partitioned_log import PartitionedLog
+from headrace.connectors.partitions.subscription import PartitionedLog
 from headrace.connectors.source import EnumeratorContext, SourceReader, SourceRecords, SplitEnumerator
 
 _numbers: Final = itertools.count()

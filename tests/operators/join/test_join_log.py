@@ -14,7 +14,7 @@ from headrace.common.typeinfo import Types
 from headrace.operators.join import key_ranges
 from headrace.operators.join.interval import JoinInterval
 from headrace.operators.join.join_log import HASH, KEY, RECORD, TIME, JoinLog, key_time_order, log_layout
-from headrace.state.adoption import adopt
+from headrace.state.compaction import adopt
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.runs import ALL_HASHES, Run, RunStore, merging
 from headrace.state.runs.layout import SHOWN

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headrace.operators.aggregates.exact_sum import round_sums, rounded, sum_integers, sum_values
 from headrace.state.keys.hashing import hash_array
-from headrace.state.runs import placed
+from headrace.state.runs import grouping
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.hash_grouping import HashGroups, Runs
+from headrace.state.runs.known_keys import HashGroups, Runs
 from tests.draws import draws
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3) | st.integers(-(2**62), 2**62), st.integers(0, 5)), min_size=1)
@@ -70,7 +70,7 @@ WIDE = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1.0, 
 @given(values=st.lists(st.tuples(st.integers(0, 2), WIDE), min_size=1, max_size=30), rows=st.integers(1, 8))
 def test_sums_of_rows_that_are_taken_in_stretches_are_exact(values: list[tuple[int, float]], rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placed, "BLOCK_ROWS", rows)
+        patch.setattr(grouping, "BLOCK_ROWS", rows)
         groups = HashGroups.of(Runs.of(np.zeros(len(values), np.int64)), [pa.array([key for key, _ in values])])
         sums = round_sums(sum_values(np.array([value for _, value in values]), groups.segments)).tolist()
     for key, found in zip(groups.keys.to_pylist(), sums, strict=True):

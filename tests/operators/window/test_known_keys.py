@@ -19,7 +19,7 @@ from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
 from headrace.operators.arrays import gather
 from headrace.state.keys.hashing import hash_array
-from headrace.state.runs import known_keys, rank_tables
+from headrace.state.runs import known_keys
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.known_keys import KnownKeys, OrderedKeys
 from tests.draws import draws
@@ -268,7 +268,7 @@ def test_integers_that_become_dense_are_found_directly() -> None:
 
 
 def test_a_table_of_hashes_grows() -> None:
-    assert rank_tables.UNKNOWN < 0
+    assert known_keys.UNKNOWN < 0
     known = KnownKeys()
     random = np.random.default_rng(1)
     for seen in (10, 300, 5000, 5001):

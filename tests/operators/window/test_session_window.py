@@ -28,8 +28,8 @@ from headrace.operators.window.columnar.sessions.session_window import SessionWi
 from headrace.state.key_table import newest_of_keys
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import ALL_HASHES, Run
-from headrace.state.runs.lookup import find_all_rows
 from headrace.state.runs.merging import merge_runs
+from headrace.state.runs.run import find_all_rows
 from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows

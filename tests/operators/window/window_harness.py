@@ -15,8 +15,8 @@ from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.held_windows import HoldsWindows
 from headrace.state.keys import KeyCodec
-from headrace.state.operator_states import HashMapOperatorStates
 from headrace.state.runs import ALL_HASHES, RunStore
+from headrace.state.task_state import HashMapOperatorStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.jobmanager.checkpoints import compaction
 from headrace.state.backend import ROCKSDB_BACKEND, STATE_BACKENDS
 from headrace.state.rocksdb.backend import RocksDBStateBackend
-from headrace.state.rocksdb.settings import RocksDBSettings
+from headrace.state.rocksdb.table import RocksDBSettings
 from tests.reliability.support.faults import FaultPlan, die
 
 if TYPE_CHECKING:

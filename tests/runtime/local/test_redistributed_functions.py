@@ -20,7 +20,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import ListStateDescriptor
 from headrace.testing import JobHarness
-from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.stored_state import Checkpoint
 from tests.runtime.checkpointed_ledger import RULES, Ledger
 
 SPLITS = 4

@@ -20,7 +20,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.kinds import StateKind
 from headrace.testing import JobHarness
-from headrace.testing.checkpoint import Checkpoint
+from headrace.testing.stored_state import Checkpoint
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.runtime.state_operators import COMMAND, KeyedLedgerSpec, ListsSpec, ledger
 

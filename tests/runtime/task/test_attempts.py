@@ -17,7 +17,7 @@ from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.job_manager import JobManager
 from headrace.storage.posix import PosixFolder
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 from tests.runtime.task.two_workers import Attempts, BothAtOnce, TwoWorkers, run_job
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

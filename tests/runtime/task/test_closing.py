@@ -35,7 +35,7 @@ from headrace.datastream import (
 from headrace.datastream.state import MapStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.manual_source import ManualSource
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 from headrace.windowing.assigners.count import CountTumblingWindowAssigner
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import ReaderContext, SourceReader, SourceRecords
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.task.messages import EpochContext, TaskReport
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 from tests.runtime.task.two_workers import TwoWorkers, run_job
 
 

@@ -16,7 +16,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.runtime.task import chain_cache
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.state.runs import known_keys
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 from tests.runtime.task.two_workers import Attempts, TwoWorkers, run_job
 
 RECORDS = [(number * 7 % 13, number * 100, number) for number in range(400)]

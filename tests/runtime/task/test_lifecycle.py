@@ -17,7 +17,7 @@ from headrace.datastream.functions import KeyedProcessFunction, MapFunction, Run
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.manual_source import ManualSource
-from headrace.testing.recording_sink import RecordingSink
+from headrace.testing.pushed import RecordingSink
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 SIDE = OutputTag("side", PAIR)

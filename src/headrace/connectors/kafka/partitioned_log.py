@@ -13,7 +13,7 @@ from headrace.common.errors import ConfigurationError, InfrastructureError, Sour
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.kafka.clients import ClientErrors, error_of
-from headrace.connectors.partitions.partitioned_log import PartitionedLog
+from headrace.connectors.partitions.subscription import PartitionedLog
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException

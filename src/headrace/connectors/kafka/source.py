@@ -10,9 +10,8 @@ from headrace.connectors.kafka.builders import KafkaConsumerBuilder
 from headrace.connectors.kafka.clients import ClientSettings, check_known, check_library
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.reader import KafkaReader
-from headrace.connectors.partitions.builder import TopicSourceBuilder
+from headrace.connectors.partitions.builder import TopicSource, TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import PartitionEnumerator
-from headrace.connectors.partitions.topic_source import TopicSource
 
 if TYPE_CHECKING:
     from typing import Self

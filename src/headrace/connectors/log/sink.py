@@ -2,24 +2,299 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import re
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
 
 from headrace.common.arguments import refused
+from headrace.common.errors import (
+    CheckpointError,
+    CommitRefusedError,
+    InfrastructureError,
+    LogError,
+    ProducerFencedError,
+)
 from headrace.common.type_variables import T_contra
-from headrace.connectors.log.committer import LogCommitter, refuse_other_times
-from headrace.connectors.log.location import location_of
-from headrace.connectors.log.writer import PublishingWriter, StagingWriter
+from headrace.connectors.log.source import location_of
+from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
-from headrace.connectors.sink import DeliveryGuarantee
+from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
+from headrace.log.accumulator import Partitioner, ProducerBatch, merged
+from headrace.log.commits import Author, Commit
 from headrace.log.log import Log
+from headrace.log.records import normalised
+from headrace.log.staging import Staged, discard, publish, stage
+from headrace.log.state import ANONYMOUS
+from headrace.log.store import StagedFor
+from headrace.log.transactions import ABANDONED
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
     from typing import Self
 
+    from headrace.common.batch import Batch
     from headrace.common.output_tag import OutputTag
-    from headrace.connectors.outgoing_messages import MessageSerializationSchema
-    from headrace.connectors.sink import Committer, CommitterContext, SinkWriter, WriterContext
+    from headrace.common.topic_partition import TopicPartition
+    from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
+    from headrace.connectors.sink import CommitterContext, Json, WriterContext, WriterEpoch
+    from headrace.log.state import LogState, ProducerState
+    from headrace.storage.folder import Folder
+
+
+_NAME: Final = "published.json"
+
+
+class OutputMarker:
+    """The marker of a sink.
+
+    Args:
+        folder: the sink's in the checkpoint directory; None outside of a job, where nothing is remembered.
+        producer: the id under which the sink commits: job and sink.
+        log: what users call the log.
+    """
+
+    def __init__(self, folder: Folder | None, producer: str, log: str) -> None:
+        self._folder = folder
+        self._producer = producer
+        self._log = log
+
+    def write(self, epoch: int) -> None:
+        """Remember that an epoch is published.
+
+        Raises:
+            OSError: when that cannot be written.
+        """
+        if self._folder is not None:
+            self._folder.make()
+            document = {"producer": self._producer, "log": self._log, "epoch": epoch}
+            self._folder.write(_NAME, (json.dumps(document).encode(),))
+
+    def check(self, known: ProducerState | None) -> None:
+        """See whether the log is as new as the marker.
+
+        Args:
+            known: what the log knows of this sink.
+
+        Raises:
+            CheckpointError: when it is not.
+            OSError: when the marker cannot be read.
+        """
+        if self._folder is None:
+            return
+        try:
+            document = json.loads(self._folder.read(_NAME))
+        except FileNotFoundError:
+            return
+        if document["producer"] != self._producer or (known is not None and known.sequence >= document["epoch"]):
+            return
+        has = f"is at epoch {known.sequence} of this job" if known is not None else "knows nothing of this job"
+        raise CheckpointError(
+            f"{self._log} {has}, but its output up to epoch {document['epoch']} was published to {document['log']}, as "
+            f"{self._folder.locate(_NAME)} says: an older copy of the log, or another log, has taken its place. Put "
+            "the newest copy back; or, to go on without the output that is lost, remove that file"
+        )
+
+    def remove(self) -> None:
+        """Forget it: the job has ended."""
+        if self._folder is not None:
+            self._folder.remove(_NAME)
+
+
+_PRODUCER: Final = re.compile("headrace-([0-9a-f]{32})-(.+)")
+
+
+class LogCommitter(Committer):
+    """Makes what an epoch has written visible in one commit, whose author says the job, its generation and the epoch.
+
+    Args:
+        log: the log.
+        context: the job.
+
+    Raises:
+        CheckpointError: when the log is an older copy, or what waited there was abandoned.
+        InfrastructureError: when a younger job manager has taken over.
+    """
+
+    def __init__(self, log: Log, context: CommitterContext) -> None:
+        self._journal = log.journal
+        self._producer = producer_of(context.job_id, context.operator_id)
+        self._generation = context.generation
+        self._marker = marker_of(log, context)
+        self._take_over()
+
+    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        staged = [Staged.from_json(each) for each in committables]
+        try:
+            publish(self._journal, Author(self._producer, self._generation, epoch), staged)
+        except ProducerFencedError as error:
+            raise InfrastructureError(str(error)) from error
+        except LogError as error:
+            raise CommitRefusedError(f"{self._journal} does not take the output of epoch {epoch}: {error}") from error
+        self._marker.write(epoch)
+
+    def finish(self) -> None:
+        self._marker.remove()
+
+    def _take_over(self) -> None:
+        """Have older generations be fenced; what they have committed stays known."""
+
+        def describe(state: LogState) -> Commit:
+            known = state.producers.get(self._producer)
+            _refuse_abandoned(known, str(self._journal))
+            if known is not None and known.epoch > self._generation:
+                raise InfrastructureError(
+                    f"a younger job manager writes to {self._journal} (generation {known.epoch}, this one is "
+                    f"{self._generation}): this one has to stop"
+                )
+            self._marker.check(known)
+            author = Author(self._producer, self._generation, 0 if known is None else known.sequence)
+            return Commit(author, self._journal.clock())
+
+        self._journal.commit(None, describe)
+
+
+def producer_of(job_id: str, operator_id: str) -> str:
+    """The id under which a sink of a job commits."""
+    return f"headrace-{job_id}-{operator_id}"
+
+
+def job_and_sink(producer: str) -> tuple[str, str] | None:
+    """The job and the uid of the sink that commit under an id; None where it is a program's own."""
+    found = _PRODUCER.fullmatch(producer)
+    return (found[1], found[2]) if found else None
+
+
+def marker_of(log: Log, context: CommitterContext) -> OutputMarker:
+    """What the job itself remembers of the output of a sink."""
+    return OutputMarker(context.folder, producer_of(context.job_id, context.operator_id), str(log))
+
+
+def refuse_other_times(log: Log, context: CommitterContext) -> None:
+    """Notice that the checkpoint is older than the output, or the log older than the checkpoint.
+
+    Raises:
+        CheckpointError: naming the epochs of both; or when what waited in the log was abandoned.
+    """
+    with log.journal.lock:
+        log.journal.refresh()
+        known = log.journal.state().producers.get(producer_of(context.job_id, context.operator_id))
+    _refuse_abandoned(known, str(log))
+    marker_of(log, context).check(known)
+    if known is not None and known.sequence > context.restored_epoch:
+        raise CheckpointError(
+            f"the checkpoint directory is at epoch {context.restored_epoch}, but {log} holds output of this job up to "
+            f"epoch {known.sequence}: the directory is an old copy, or newer checkpoints were removed, and going on "
+            "would write that output again. Put the newest checkpoint directory back; or start a new job, with a "
+            "checkpoint directory of its own"
+        )
+
+
+def _refuse_abandoned(known: ProducerState | None, log: str) -> None:
+    if known is not None and known.epoch == ABANDONED:
+        raise CheckpointError(
+            f"{log} takes no output of this job any more: what waited there for a commit was abandoned, with `headrace "
+            "log abandon`, and is lost. Start a new job, with a checkpoint directory of its own"
+        )
+
+
+_STAGED_TOGETHER: Final = 64 << 20
+"""With so many bytes a file is written, even if the epoch has more."""
+
+
+class StagingWriter(SinkWriter):
+    """Writes records into files of the log that nobody sees before they are committed.
+
+    Args:
+        log: the log.
+        schema: what messages are made of.
+        context: which of the writers it is.
+    """
+
+    def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
+        self._journal = log.journal
+        self._encoder = MessageEncoder(schema, context.reject, self._check_topic, self._partitions)
+        self._subtask = context.subtask
+        self._producer = producer_of(context.job_id, context.operator_id)
+        self._epoch = 0
+        self._partitioner = Partitioner(context.subtask)
+        self._now = 0
+        self._pieces: list[tuple[TopicPartition, pa.RecordBatch]] = []
+        self._bytes = 0
+        self._staged: list[Staged] = []
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        self._now, self._epoch = epoch.processing_time, epoch.number
+        self._partitioner = Partitioner(self._subtask + epoch.number)  # the same when the epoch is run again
+        self._journal.refresh()
+
+    def write(self, batch: Batch) -> None:
+        for messages in self._encoder.encode(batch):
+            columns = {"value": messages.values, "timestamp": pa.array(messages.timestamps_or(self._now))}
+            if messages.keys is not None:
+                columns["key"] = messages.keys
+            if messages.headers is not None:
+                columns["headers"] = messages.headers
+            records = normalised(pa.record_batch(columns), self._now)
+            sent = ProducerBatch(messages.topic, records, messages.partitions)
+            self._pieces += sent.pieces(self._partitions(messages.topic), self._partitioner)
+            self._bytes += messages.size
+        if self._bytes >= _STAGED_TOGETHER:
+            self._stage()
+
+    def prepare_commit(self) -> Sequence[Json]:
+        self._stage()
+        staged, self._staged = self._staged, []
+        return [each.to_json() for each in staged]
+
+    def abort(self) -> None:
+        discard(self._journal, self._staged)
+        self._pieces, self._bytes, self._staged = [], 0, []
+
+    def _stage(self) -> None:
+        if self._pieces:
+            self._staged += stage(self._journal, merged(self._pieces), self._staged_for())
+        self._pieces, self._bytes = [], 0
+
+    def _staged_for(self) -> StagedFor | None:
+        """The commit of the epoch; a later generation of the job may do it."""
+        return StagedFor(self._producer, None, self._epoch)
+
+    def _check_topic(self, messages: OutgoingMessages) -> None:
+        """See whether a topic is there: one that a record names, and that is not, is the fault of the record."""
+        self._partitions(messages.topic)
+
+    def _partitions(self, topic: str) -> int:
+        with self._journal.lock:
+            return len(self._journal.state().topic(topic).partitions)
+
+
+class PublishingWriter(StagingWriter):
+    """Writes records, and commits those of an epoch before its checkpoint.
+
+    Args:
+        log: the log.
+        schema: what messages are made of.
+        context: which of the writers it is.
+    """
+
+    def __init__(self, log: Log, schema: MessageSerializationSchema, context: WriterContext) -> None:
+        super().__init__(log, schema, context)
+        self._author = Author(f"{ANONYMOUS}{uuid.uuid4().hex}")
+
+    def prepare_commit(self) -> Sequence[Json]:
+        self._stage()
+        if self._staged:
+            self._author = Author(self._author.producer, 0, self._author.sequence + 1)
+            publish(self._journal, self._author, self._staged)
+            self._staged = []
+        return ()
+
+    def _staged_for(self) -> None:
+        """Of no commit but the next one: where that fails, the epoch is run again."""
 
 
 class LogSink(TopicSink[T_contra]):

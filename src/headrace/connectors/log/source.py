@@ -2,28 +2,220 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+import os
+from typing import TYPE_CHECKING, Final, Generic
+
+import pyarrow as pa
 
 from headrace.common.arguments import expect, refused
+from headrace.common.errors import (
+    CommitFailedError,
+    InvalidTypeError,
+    OffsetOutOfRangeError,
+    SourceChangedError,
+    UnknownTopicError,
+)
+from headrace.common.logs import get_logger
 from headrace.common.time import Duration
+from headrace.common.topic_partition import TopicPartition
 from headrace.common.type_variables import T_co
-from headrace.connectors.log.location import location_of
-from headrace.connectors.log.partitioned_log import EmbeddedPartitionedLog
-from headrace.connectors.log.reader import LogReader
-from headrace.connectors.partitions.builder import TopicSourceBuilder
+from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
+from headrace.connectors.partitions.builder import TopicSource, TopicSourceBuilder
 from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, PartitionEnumerator
 from headrace.connectors.partitions.offsets import OffsetResetStrategy
-from headrace.connectors.partitions.topic_source import TopicSource
+from headrace.connectors.partitions.subscription import PartitionedLog, topic_made_again
+from headrace.connectors.source import SourceReader
+from headrace.log.groups import CommittedOffset
 from headrace.log.log import Log
+from headrace.log.membership import commit_without_members
 
 if TYPE_CHECKING:
-    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from headrace.common.output_tag import OutputTag
     from headrace.connectors.incoming_messages import MessageDeserializationSchema
     from headrace.connectors.partitions.enumerator import ReadingPlan
-    from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
+    from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
+    from headrace.log.groups import Group
+
+
+def location_of(given: str | os.PathLike[str]) -> str:
+    """The text of a location.
+
+    Raises:
+        InvalidTypeError: when it is neither text nor a path.
+        InvalidProgramError: when it is empty.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise refused(f"set_log takes a path or a URI, not {given!r}", InvalidTypeError)
+    text = os.fspath(given)
+    if not text.strip():
+        raise refused("set_log: the path is empty (was it to come from a variable that is not set?)")
+    return text
+
+
+logger = get_logger(__name__)
+
+
+class EmbeddedPartitionedLog(PartitionedLog):
+    """An embedded log as an enumerator sees it.
+
+    Args:
+        log: the log.
+        group: the consumer group that is told how far the job has come; None for none.
+    """
+
+    def __init__(self, log: Log, group: str | None) -> None:
+        self._log = log
+        self._group = group
+        self._committed: dict[TopicPartition, int] = {}
+        self._created: dict[str, int] = {}
+
+    def topics(self) -> dict[str, int]:
+        return self._log.topics()
+
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        with self._log.journal.lock:
+            state = self._log.journal.state()
+            self._created = {name: state.topic(name).created for name in topics}
+        return {name: str(created) for name, created in self._created.items()}
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return _asked(self._log.beginning_offsets, partitions)
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return _asked(self._log.end_offsets, partitions)
+
+    def at_timestamp(self, partitions: Sequence[TopicPartition], millis: int) -> dict[TopicPartition, int]:
+        found = {each: self._log.offset_for_time(each, millis) for each in partitions}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        known = {} if self._group is None else self._log.committed(self._group)
+        return {each: known[each].offset for each in partitions if each in known}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if self._group is None or offsets == self._committed:
+            return
+        now = self._log.journal.clock()
+        found = {each: CommittedOffset(offset, now) for each, offset in offsets.items()}
+        try:
+            commit_without_members(
+                self._log.journal, self._group, found, self._created, lambda group: self._check_alone(group, offsets)
+            )
+            self._committed = dict(offsets)
+        except (CommitFailedError, OSError) as error:
+            logger.warning("the offsets of group %s were not committed: %s", self._group, error)
+            self._committed = {}
+
+    def _check_alone(self, group: Group, offsets: Mapping[TopicPartition, int]) -> None:
+        """Check that no other process has committed further offsets of the group.
+
+        A job manager that stood still learns only from its next manifest that another one has taken its place.
+
+        Raises:
+            CommitFailedError: when it has.
+        """
+        for each, offset in offsets.items() if self._committed else ():
+            there = group.offsets[each].offset if each in group.offsets else 0
+            if there > offset and there != self._committed.get(each):
+                raise CommitFailedError(f"another process has committed {there} of {each}; this job is at {offset}")
+
+
+def _asked(
+    ask: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, int]], partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    try:
+        found = ask(partitions)
+    except UnknownTopicError as error:
+        raise SourceChangedError(
+            f"{error}. Take it from the source, or make it again and start the job without its checkpoints"
+        ) from error
+    return dict(found)
+
+
+_HEADERS: Final = "headers"
+_TIMESTAMP_TYPE: Final = "timestamp-type"
+
+_CREATED: Final = "CreateTime"
+"""What Kafka calls timestamps that are those of whoever sent the records."""
+
+
+class LogReader(SourceReader):
+    """Reads ranges of offsets.
+
+    Args:
+        location: where the log is.
+        schema: what records are made of.
+        reject: whether there is an output for dead letters.
+    """
+
+    def __init__(self, location: str, schema: MessageDeserializationSchema, *, reject: bool) -> None:
+        self._location = location
+        self._decoder = MessageDecoder(schema, reject=reject)
+        self._wants_keys = schema.key is not None
+        self._metadata = set(schema.metadata.values())
+        self._log: Log | None = None
+        self._created: dict[str, int] = {}
+
+    def open(self, context: ReaderContext) -> None:
+        self._log = Log.open(self._location, options=context.storage_options)
+
+    def read(self, piece: Json) -> Iterator[SourceRecords]:
+        split_id, offset, end = piece
+        assert self._log is not None, "it is opened before it reads"
+        partition = TopicPartition.parse(split_id)
+        self._check(self._log, partition, end)
+        while offset < end:
+            try:
+                fetched = self._log.fetch(partition, offset, end)
+            except (OffsetOutOfRangeError, UnknownTopicError) as error:
+                raise SourceChangedError(
+                    f"{error}: records were deleted after they were found, and before they were read"
+                ) from error
+            for batch in fetched.batches:
+                yield self._decoder.decode(self._messages(partition, batch))
+            offset = fetched.next_offset
+
+    def _check(self, log: Log, partition: TopicPartition, end: int) -> None:
+        """See whether a partition is the one that it was, and has records up to an offset."""
+        with log.journal.lock:
+            log.journal.refresh()
+            topic = log.journal.state().topics.get(partition.topic)
+            ends = [each.end_offset for each in topic.partitions[partition.partition :][:1]] if topic else []
+        if topic is not None and self._created.setdefault(partition.topic, topic.created) != topic.created:
+            raise topic_made_again(partition.topic)
+        if not ends or ends[0] < end:
+            raise SourceChangedError(f"{log}: {partition} ends before offset {end}, which it had before")
+
+    def _messages(self, partition: TopicPartition, batch: pa.RecordBatch) -> Messages:
+        return Messages(
+            partition.topic,
+            partition.partition,
+            batch.column("offset").to_numpy(),
+            batch.column("value"),
+            batch.column("key") if self._wants_keys else None,
+            batch.column("timestamp").cast(pa.int64()).to_numpy(),
+            {name: column(batch) for name, column in _COLUMNS.items() if name in self._metadata},
+        )
+
+
+def _headers(batch: pa.RecordBatch) -> pa.Array:
+    """Headers by their names; of those with one name, the last."""
+    found = [{pair["key"]: pair["value"] for pair in pairs or ()} for pairs in batch.column("headers").to_pylist()]
+    return pa.array([list(each.items()) for each in found], METADATA[_HEADERS].storage_type)
+
+
+def _timestamp_types(batch: pa.RecordBatch) -> pa.Array:
+    return pa.repeat(pa.scalar(_CREATED, METADATA[_TIMESTAMP_TYPE].storage_type), batch.num_rows)
+
+
+_COLUMNS: Final[Mapping[str, Callable[[pa.RecordBatch], pa.Array]]] = {
+    _HEADERS: _headers,
+    _TIMESTAMP_TYPE: _timestamp_types,
+}
+"""Metadata that is read where somebody asks for it."""
 
 
 class LogSource(TopicSource[T_co]):

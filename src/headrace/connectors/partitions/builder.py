@@ -10,14 +10,17 @@ from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
 from headrace.common.topic_partition import TopicPartition
+from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.enumerator import ReadingPlan
 from headrace.connectors.partitions.offsets import A_PARTITION, OffsetsInitializer
 from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
+from headrace.connectors.source import Boundedness, Source
 
 if TYPE_CHECKING:
     from typing import Self
 
+    from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.partitions.subscription import Subscription
 
 
@@ -194,3 +197,38 @@ def _initializer(given: OffsetsInitializer) -> OffsetsInitializer:
     if not isinstance(given, OffsetsInitializer):
         raise refused(f"offsets are given by an OffsetsInitializer, not {given!r}", InvalidTypeError)
     return given
+
+
+class TopicSource(Source[T_co]):
+    """Reads topics, of which every partition is a split.
+
+    Args:
+        topics: what users call them.
+        schema: what records are made of.
+        dead_letter: where messages go that cannot be read; None makes one fail the job.
+        is_bounded: whether it ends.
+    """
+
+    def __init__(
+        self, topics: str, schema: MessageDeserializationSchema, dead_letter: OutputTag | None, *, is_bounded: bool
+    ) -> None:
+        self._topics = topics
+        self._schema = schema
+        self._dead_letter = dead_letter
+        self._is_bounded = is_bounded
+
+    @property
+    def boundedness(self) -> Boundedness:
+        return Boundedness.BOUNDED if self._is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    @property
+    def produced_type(self) -> TypeInformation[T_co]:
+        return self._schema.produced_type
+
+    @property
+    def dead_letter(self) -> OutputTag | None:
+        return self._dead_letter
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return (self._topics,)

@@ -9,15 +9,14 @@ from headrace.common.errors import SourceChangedError
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.partitions.offsets import OffsetsInitializer
-from headrace.connectors.partitions.partitioned_log import topic_made_again
+from headrace.connectors.partitions.subscription import topic_made_again
 from headrace.connectors.ranges import pending_numbers, share
 from headrace.connectors.source import SplitEnumerator, SplitRead
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from headrace.connectors.partitions.partitioned_log import PartitionedLog
-    from headrace.connectors.partitions.subscription import Subscription
+    from headrace.connectors.partitions.subscription import PartitionedLog, Subscription
     from headrace.connectors.source import Json, Pending, ReadBudget
 
 _RECORD_BYTES: Final = 256

@@ -15,7 +15,7 @@ from headrace.common.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.connectors.partitions.partitioned_log import PartitionedLog
+    from headrace.connectors.partitions.subscription import PartitionedLog
 
 
 A_PARTITION: Final = "TopicPartition('orders', 0) and the like (KafkaTopicPartition is the same)"

@@ -14,11 +14,18 @@ would not.
 
 from __future__ import annotations
 
-from headrace.connectors.sink.committables import Json, as_in_a_checkpoint, as_json
-from headrace.connectors.sink.committer import Committer, CommitterContext, RunInTasks, run_here
-from headrace.connectors.sink.guarantee import DeliveryGuarantee
-from headrace.connectors.sink.pre_commit import PreCommit, PreCommitted
-from headrace.connectors.sink.sink import Sink, without_committer
+from headrace.connectors.sink.committer import (
+    Committer,
+    CommitterContext,
+    Json,
+    PreCommit,
+    PreCommitted,
+    RunInTasks,
+    as_in_a_checkpoint,
+    as_json,
+    run_here,
+)
+from headrace.connectors.sink.sink import DeliveryGuarantee, Sink, without_committer
 from headrace.connectors.sink.writer import SinkWriter, WriterContext, WriterEpoch
 
 __all__ = [

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.arguments import refused, with_article
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
-from headrace.connectors.sink.committables import as_in_a_checkpoint, as_json
-from headrace.connectors.sink.committer import Committer
-from headrace.connectors.sink.guarantee import DeliveryGuarantee
-from headrace.connectors.sink.pre_commit import PreCommit, PreCommitted
-from headrace.connectors.sink.supports import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink.committer import Committer, PreCommit, PreCommitted, as_in_a_checkpoint, as_json
+from headrace.connectors.sink.sink import DeliveryGuarantee, StatefulSinkWriter, SupportsWriterState
 from headrace.connectors.sink.writer import SinkWriter
 
 if TYPE_CHECKING:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from headrace.common.errors import InvalidProgramError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.sink.committables import Json
     from headrace.storage.folder import Folder
+
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -111,3 +114,68 @@ class Committer(ABC):
 
     def close(self) -> None:
         """Let go of connections and files."""
+
+
+Json = Any
+
+
+def as_in_a_checkpoint(committables: Iterable[Any]) -> list[Json]:
+    """Committables as they come back from a checkpoint: tuples are lists then, and the keys of dicts are text.
+
+    A committer gets them so at once. Else one that relies on more than JSON would find out after its first crash.
+
+    Raises:
+        InvalidProgramError: when they are no JSON; the message shows the one that is wrong.
+    """
+    return [as_json(committable) for committable in committables]
+
+
+def as_json(value: Any) -> Json:
+    """One committable, or what of the output is in progress, as it comes back from a checkpoint.
+
+    Raises:
+        InvalidProgramError: when it is no JSON.
+    """
+    try:
+        found: Json = json.loads(json.dumps(value))
+    except (TypeError, ValueError) as error:
+        raise InvalidProgramError(
+            f"{value!r:.200} cannot be stored in a checkpoint ({error}): make committables of text, numbers, lists "
+            "and dicts"
+        ) from error
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PreCommitted:
+    """What becomes of the committables of an epoch and of the output that was in progress before.
+
+    Attributes:
+        ready: what the committer is asked to commit.
+        in_progress: what is written, but waits for more before it is committed; JSON, part of the manifest; None when
+            nothing does.
+    """
+
+    ready: tuple[Json, ...]
+    in_progress: Json | None
+
+
+class PreCommit(ABC):
+    """Decides what of a sink's committables is committed now and what stays in progress; keeps nothing itself."""
+
+    @abstractmethod
+    def prepare(
+        self, in_progress: Json | None, committables: Sequence[Json], processing_time: int, *, is_last: bool
+    ) -> PreCommitted:
+        """Called before the manifest of every epoch.
+
+        Args:
+            in_progress: what this gave in the epoch before.
+            committables: what the writers gave in this one.
+            processing_time: the epoch's clock reading in milliseconds.
+            is_last: whether the job ends with this epoch; nothing can stay in progress then.
+        """
+
+    @abstractmethod
+    def due(self, in_progress: Json) -> int | None:
+        """When something in progress becomes ready by itself, in milliseconds of the job's clock; None: never."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.outgoing_messages import Reject
-    from headrace.connectors.sink.committables import Json
+    from headrace.connectors.sink.committer import Json
     from headrace.storage.folder import Folder
 
 
@@ -72,7 +72,7 @@ class SinkWriter(ABC):
 
     It lives as long as the task's instance, usually for many epochs, so that it may keep connections and buffers. What
     it keeps is not state: the next epoch of the subtask may be written by another one. A writer that has to keep
-    something is a :class:`~headrace.connectors.sink.supports.StatefulSinkWriter`.
+    something is a :class:`~headrace.connectors.sink.sink.StatefulSinkWriter`.
 
     In an epoch it is called in the order of the methods below, :meth:`write` and :meth:`write_watermark` in turns.
     """

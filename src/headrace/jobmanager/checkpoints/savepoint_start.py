@@ -15,9 +15,9 @@ from headrace.jobmanager.checkpoints.declared_state import heads_of_manifest, he
 from headrace.jobmanager.checkpoints.renaming import with_renamed_state, written_by_tasks
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
-from headrace.savepoint.retained import CheckpointPlace, read_checkpoint
+from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import copy_in, named_files, put
-from headrace.savepoint.state_files import copy_state_file
+from headrace.savepoint.tables import copy_state_file
 from headrace.savepoint.tasks import Import, tasks_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage

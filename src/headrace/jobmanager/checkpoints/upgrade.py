@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headrace.checkpoint.manifest import FORMAT_VERSION
 from headrace.checkpoint.manifest_folder import ManifestFolder
-from headrace.checkpoint.manifest_formats import FORMAT_VERSION
 from headrace.checkpoint.ownership import Generations
 from headrace.common.errors import CheckpointError, StateCorruptedError
 from headrace.savepoint.metadata import is_savepoint, read_metadata

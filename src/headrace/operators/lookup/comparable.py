@@ -6,7 +6,7 @@ from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from headrace.common.errors import InvalidTypeError
-from headrace.state.keys.nan import NAN, same_nan
+from headrace.state.keys.typed import NAN, same_nan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

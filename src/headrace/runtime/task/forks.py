@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.exchange.merging import merged
+from headrace.exchange.receiver import merged
 from headrace.plan.forks import FORK, forks_of
 from headrace.runtime.task.outputs import ExchangeOutput
 

@@ -10,13 +10,11 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.state.interfaces import MergingState
-from headrace.state.keyed.folding_state import FoldedAggregatingState, FoldedReducingState
 from headrace.state.keyed.list_state import ColumnarListState
 from headrace.state.keyed.map_state import ColumnarMapState
-from headrace.state.keyed.namespaces import NamespaceScope, decoded_pair, namespaced, take_over
-from headrace.state.keyed.scope import KeyScope
+from headrace.state.keyed.namespaces import KeyScope, NamespaceScope, decoded_pair, namespaced, take_over
 from headrace.state.keyed.table import StateTable
-from headrace.state.keyed.value_state import ElementCells, value_state
+from headrace.state.keyed.value_state import ElementCells, FoldedAggregatingState, FoldedReducingState, value_state
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.entries import NO_KEY
 from headrace.state.runs.layout import KEY
@@ -26,8 +24,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import Json
     from headrace.state import descriptors as d
-    from headrace.state.keyed.namespaces import Namespace
-    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.namespaces import Namespace, StateScope
     from headrace.state.keys import KeyCodec
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.runs import RunStore

@@ -12,8 +12,7 @@ from headrace.common.values import handler_of
 from headrace.state.arguments import elements_of
 from headrace.state.copying import copier
 from headrace.state.interfaces import ListState
-from headrace.state.keyed.nested_cells import NestedCells, flat, segments
-from headrace.state.keyed.table import Elements
+from headrace.state.keyed.table import Elements, NestedCells, flat, segments
 from headrace.state.runs import ELEMENT_COUNT
 from headrace.state.runs.layout import CLEAR, EXPIRY, VALUE
 from headrace.state.runs.list_columns import list_columns
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headrace.state.descriptors import ListStateDescriptor
-    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.namespaces import StateScope
     from headrace.state.keyed.table import Match, StateTable
 
 

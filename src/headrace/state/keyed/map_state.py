@@ -20,12 +20,19 @@ from headrace.common.values.handler import CheckSource
 from headrace.state.arguments import entries_of
 from headrace.state.copying import copy_value
 from headrace.state.interfaces import MapState
-from headrace.state.keyed.map_cell import GONE, UNKNOWN, MapCell
-from headrace.state.keyed.map_entries import MAX_INT64, MIN_INT64, EntryRange, Happened, MapEntries
-from headrace.state.keyed.nested_cells import NestedCells
+from headrace.state.keyed.map_entries import (
+    GONE,
+    MAX_INT64,
+    MIN_INT64,
+    UNKNOWN,
+    EntryRange,
+    Happened,
+    MapCell,
+    MapEntries,
+)
+from headrace.state.keyed.table import NestedCells
 from headrace.state.keys.codecs import not_hashable
-from headrace.state.keys.nan import PLAIN, nan_replacer
-from headrace.state.keys.typed import is_declared, is_integer_type
+from headrace.state.keys.typed import PLAIN, is_declared, is_integer_type, nan_replacer
 from headrace.state.runs import ELEMENT_COUNT
 from headrace.state.runs.layout import ACTION, CLEAR, REMOVED
 from headrace.state.runs.list_columns import sorted_lists, with_sorted_entries
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
 
     from headrace.common.values import TypeHandler
     from headrace.state.descriptors import MapStateDescriptor
-    from headrace.state.keyed.scope import StateScope
+    from headrace.state.keyed.namespaces import StateScope
     from headrace.state.keyed.table import Match, StateTable
 
 SMALL_MAP: Final = 256

@@ -8,29 +8,31 @@ the lower half tells the namespaces of a key apart, so that a key may have many.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
+from headrace.state.keys.entries import NO_KEY, KeyEntries
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import HASH
 from headrace.state.runs.layout import KEY
-from headrace.state.runs.lookup import order_of_keys
+from headrace.state.runs.run import order_of_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
     from headrace.common.typeinfo import Json
-    from headrace.state.keyed.scope import KeyScope
     from headrace.state.keys import KeyCodec
     from headrace.state.keys.entries import AnyKeyEntry, NoKey
     from headrace.state.runs import RunStore
+
 
 GivenNamespace = bytes | int | tuple[int, int]
 """What states and timers of one key are told apart by: start and end of a window, say, or its end alone."""
@@ -243,3 +245,75 @@ def _given(namespace: Any) -> GivenNamespace:
         f"state of a key and namespace is used while the namespace is {namespace!r}, "
         "not an int, a pair of them (start and end of a window), or bytes"
     )
+
+
+class Entries(Protocol):
+    """What was met in an epoch: keys, or pairs of key and namespace, numbered by ``ordinal``."""
+
+    @property
+    def all(self) -> Sequence[Any]:
+        """Them, by ordinal."""
+
+    def columns(self, start: int, stop: int) -> KeyColumn:
+        """Those with the ordinals from ``start`` up to ``stop``, as they are stored."""
+
+    def take(self, ordinals: npt.NDArray[Any]) -> KeyColumn:
+        """Those with these ordinals, as they are stored."""
+
+
+class StateScope(Protocol):
+    """What a state is kept by: the keys of an operator, or pairs of key and namespace."""
+
+    @property
+    def current(self) -> Any:
+        """What is being processed; its ``ordinal`` says where a state keeps what it holds for it."""
+
+    @property
+    def clock(self) -> int:
+        """The processing time of the epoch, in milliseconds."""
+
+    @property
+    def event_time(self) -> int:
+        """The event time that what is being processed meets, in milliseconds."""
+
+    @property
+    def entries(self) -> Entries:
+        """What was met in this epoch."""
+
+
+class KeyScope:
+    """The keys of an epoch and the current one.
+
+    Attributes:
+        codec: how keys are stored.
+        current: the key that is being processed; an operator sets it before it calls user code, and to ``NO_KEY``
+            after it.
+        namespace: the namespace that state of a key and namespace is used in.
+        clock: the processing time of the epoch, in milliseconds.
+        event_time: the event time that what is being processed meets; an operator that hands over records with
+            watermarks, or timers, sets it as it goes.
+        entries: the keys of the epoch.
+    """
+
+    def __init__(self, codec: KeyCodec) -> None:
+        self.codec = codec
+        self.current: AnyKeyEntry | NoKey = NO_KEY
+        self.namespace: Namespace = None
+        self.clock = 0
+        self.event_time = MIN_WATERMARK
+        self.entries = KeyEntries(codec)
+
+    def bind(self, keys: KeyColumn) -> list[AnyKeyEntry]:
+        """The entry of each key; equal keys have the same entry throughout an epoch."""
+        return self.entries.bind(keys)
+
+    def expect(self, pairs: Iterable[tuple[AnyKeyEntry, Namespace]]) -> None:
+        """Says which keys will be current in which namespaces; nothing has to come of it."""
+
+    def forget_keys(self) -> None:
+        """Lets go of the keys of the epoch.
+
+        At its end rather than when the next one begins: Spark collects garbage in between, and would look at them all.
+        """
+        self.current = NO_KEY
+        self.entries = KeyEntries(self.codec)

@@ -25,7 +25,7 @@ from headrace.state.state_file import SUFFIX, CompactedName
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.state.rocksdb.settings import RocksDBSettings
+    from headrace.state.rocksdb.table import RocksDBSettings
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")

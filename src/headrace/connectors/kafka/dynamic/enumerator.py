@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.connectors.kafka.dynamic.metadata import ClusterMetadata
     from headrace.connectors.kafka.dynamic.topology import StreamTopology
     from headrace.connectors.partitions.enumerator import ReadingPlan
-    from headrace.connectors.partitions.partitioned_log import PartitionedLog
+    from headrace.connectors.partitions.subscription import PartitionedLog
     from headrace.connectors.source import Json, ReadBudget
 
 

@@ -31,8 +31,8 @@ from headrace.connectors.kafka.dynamic.topology import (
 )
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
 from headrace.connectors.kafka.reader import KafkaReader
+from headrace.connectors.partitions.builder import TopicSource
 from headrace.connectors.partitions.subscription import Topics
-from headrace.connectors.partitions.topic_source import TopicSource
 from headrace.connectors.source import ReaderContext, SourceReader
 
 if TYPE_CHECKING:
