@@ -87,7 +87,7 @@ class Case:
         state = HashMapOperatorStates("w", lambda name: stores.setdefault(name, RunStore(name, ALL_HASHES)))
         state.bind_key_codec(self.codec)
         self.sink = Sink()
-        operator.open(OperatorContext("w", "w", 0, 1, 128, UNKNOWN_CALL_SITE, state=state), self.sink)
+        operator.open(OperatorContext("w", "w", 0, 1, 128, UNKNOWN_CALL_SITE, optional_state=state), self.sink)
         return operator
 
 

@@ -57,7 +57,6 @@ class Bookkeeper(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        assert context.state is not None
         store = context.state.operator_state_store
         self._added = store.list_state(ListStateDescriptor("added", Types.LONG()))
         self._replaced = store.list_state(ListStateDescriptor("replaced", Types.LONG()))

@@ -70,7 +70,6 @@ class LedgerOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        assert context.state is not None
         store = self._store = context.state.operator_state_store
         self._list = store.list_state(ListStateDescriptor("list", Types.LONG()))
         if StateKind.UNION in self._kinds:

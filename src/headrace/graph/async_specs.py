@@ -11,7 +11,7 @@ from headrace.operators.asynchronous.async_operator import AsyncOperator
 from headrace.operators.lookup.lookup_operator import LookupOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema, OperatorParameters
@@ -56,7 +56,7 @@ class LookupSpec(OperatorSpec):
     kind: ClassVar[str] = "Lookup"
     is_timeless: ClassVar[bool] = True
     reader: LookupReader
-    key_of: Any
+    key_of: Callable[[Any], Any]
     value_type: TypeInformation
     settings: LookupSettings
 

@@ -20,8 +20,11 @@ from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.kept_clients import KeptClients
@@ -158,7 +161,7 @@ class OperatorSpec(ABC):
         """Creates the operator of one subtask, which is not open."""
 
     @property
-    def functions(self) -> Sequence[Any]:
+    def functions(self) -> Sequence[object]:
         """The objects of the user that the operator calls, which may have state of the subtask."""
         return ()
 
@@ -228,7 +231,7 @@ class SinkSpec(OperatorSpec):
     sink: Sink
 
     @property
-    def functions(self) -> Sequence[Any]:
+    def functions(self) -> Sequence[object]:
         return (self.sink,)
 
     @property
@@ -319,10 +322,10 @@ class FilterSpec(PassingSpec):
 
     kind: ClassVar[str] = "Filter"
     is_timeless: ClassVar[bool] = True
-    function: Any
+    function: Callable[[Any], bool] | SupportsFilter[Any]
 
     @property
-    def functions(self) -> Sequence[Any]:
+    def functions(self) -> Sequence[object]:
         return (self.function,)
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
@@ -353,10 +356,10 @@ class RollingReduceSpec(FoldingSpec):
     kind: ClassVar[str] = "Reduce"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
-    function: Any
+    function: Callable[[Any, Any], Any] | SupportsReduce[Any]
 
     @property
-    def functions(self) -> Sequence[Any]:
+    def functions(self) -> Sequence[object]:
         return (self.function,)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
@@ -422,11 +425,11 @@ class FunctionSpec(OperatorSpec):
         result_type: the type of its results, as the program declares it or as its annotations say.
     """
 
-    function: Any
+    function: object
     result_type: TypeInformation
 
     @property
-    def functions(self) -> Sequence[Any]:
+    def functions(self) -> Sequence[object]:
         return (self.function,)
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -441,6 +444,7 @@ class MapSpec(FunctionSpec):
         is_hidden: whether it is a step of another operation of the program: then nobody can give it a uid.
     """
 
+    function: Callable[[Any], Any] | SupportsMap[Any, Any]
     is_hidden: bool = False
 
     kind: ClassVar[str] = "Map"
@@ -456,6 +460,8 @@ class MapSpec(FunctionSpec):
 class FlatMapSpec(FunctionSpec):
     """Any number of records for each record."""
 
+    function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap[Any, Any]
+
     kind: ClassVar[str] = "FlatMap"
     is_timeless: ClassVar[bool] = True
 
@@ -468,6 +474,8 @@ class FlatMapSpec(FunctionSpec):
 @dataclass(frozen=True, slots=True)
 class MapBatchesSpec(FunctionSpec):
     """An Arrow batch for each Arrow batch."""
+
+    function: Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
     kind: ClassVar[str] = "MapBatches"
     is_timeless: ClassVar[bool] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
@@ -130,7 +130,7 @@ class RowWindowSpec(TriggeredWindowSpec):
     user_functions: WindowFunctions
 
     @property
-    def functions(self) -> Sequence[Any]:
+    def functions(self) -> Sequence[object]:
         return self.user_functions.objects
 
     def held_records(self, inputs: Sequence[InputSchema]) -> dict[str, TypeInformation]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.common.errors import StateMigrationError
+from headrace.common.errors import StateError, StateMigrationError
 from headrace.metrics.registry import MetricRegistry
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.changed_windows import ChangedWindows
@@ -72,7 +72,7 @@ class OperatorContext:
         parallelism: how many parallel instances there are.
         max_parallelism: how many key groups there are.
         call_site: the line of the user's program that made the operator.
-        state: where the operator keeps its state; None for one that cannot have any.
+        optional_state: where the operator keeps its state; None for one that declares none. See :attr:`state`.
         job_parameters: the job's configuration as the user gave it.
         learnt: by name, what earlier instances of the same subtask have learnt in this process, and where this one
             leaves it for later ones. It is empty where the process is another one, an epoch has failed, or memory is
@@ -91,7 +91,7 @@ class OperatorContext:
     parallelism: int
     max_parallelism: int
     call_site: CallSite
-    state: OperatorStates | None = None
+    optional_state: OperatorStates | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     learnt: dict[str, Learnt] = field(default_factory=dict)
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
@@ -99,6 +99,17 @@ class OperatorContext:
     changed_windows: ChangedWindows = ChangedWindows.FAIL
     renamed_fields: RenamedFields = NOTHING_RENAMED
     counted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def state(self) -> OperatorStates:
+        """The state of an operator whose spec declares some.
+
+        Raises:
+            StateError: when it declares none.
+        """
+        if self.optional_state is None:
+            raise StateError(f"the spec of operator {self.name!r} (uid {self.uid}) declares no state")
+        return self.optional_state
 
 
 def cannot_go_on(context: OperatorContext, error: StateMigrationError) -> StateMigrationError:

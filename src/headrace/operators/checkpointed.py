@@ -206,5 +206,4 @@ def check_checkpointed(functions: Iterable[Any]) -> None:
 
 
 def _without_keys(context: OperatorContext) -> StatesWithoutKeys:
-    assert context.state is not None, "the plan knows that the function has state"
     return context.state.operator_state_store

@@ -73,7 +73,7 @@ def does_nothing(method: F) -> F:
     return method
 
 
-def has_own(function: Any, name: str) -> bool:
+def has_own(function: object, name: str) -> bool:
     """Whether calling the method ``name`` of a function object does anything."""
     method = method_of_object(function, name)
     return method is not None and not getattr(method, _DOES_NOTHING, False)
@@ -85,7 +85,7 @@ def method_of(function: Any, name: str) -> Callable[..., Any]:
     return called
 
 
-def results_made_by(function: Any, name: str) -> Callable[..., Any]:
+def results_made_by(function: object, name: str) -> Callable[..., Any]:
     """The method ``name`` of a function object, for messages: of an adapter that of the function that it adapts."""
     adapted: Callable[[str], Callable[..., Any]] | None = getattr(function, "__headrace_adapted__", None)
     return method_of(function, name) if adapted is None else adapted(name)
@@ -96,7 +96,7 @@ def adapted_function(function: Any) -> Any:
     return function.function if hasattr(type(function), "__headrace_adapted__") else function
 
 
-def objects_of(functions: Iterable[Any]) -> list[Any]:
+def objects_of(functions: Iterable[object]) -> list[Any]:
     """The user's own objects among an operator's functions; plain functions have no fields."""
     own = map(adapted_function, functions)
     return [function for function in own if not isinstance(function, NoneType | FunctionType | BuiltinFunctionType)]
@@ -112,9 +112,8 @@ def keyed_states(context: OperatorContext, method: str) -> KeyedStates:
     Raises:
         InvalidProgramError: when the operator has no keys.
     """
-    if context.state is not None:
-        with suppress(StateError):
-            return context.state.keyed
+    with suppress(StateError):
+        return context.state.keyed
     raise InvalidProgramError(f"{method} in operator {context.name!r} ({context.call_site}): {NO_KEYED_STATE}")
 
 
@@ -183,7 +182,7 @@ class FunctionOperator(Operator):
         functions: objects with or without an ``open`` and a ``close``, callables, None.
     """
 
-    def __init__(self, *functions: Any) -> None:
+    def __init__(self, *functions: object) -> None:
         super().__init__()
         self._functions = functions
 
@@ -197,7 +196,7 @@ class FunctionOperator(Operator):
     def close(self) -> None:
         close_all([partial(self._close, function) for function in reversed(self._functions)])
 
-    def _close(self, function: Any) -> None:
+    def _close(self, function: object) -> None:
         if (closed := method_of_object(function, "close")) is not None:
             with calling_user_code(self.context):
                 closed()

@@ -1,10 +1,12 @@
-"""``KeyedBatch``: records together with their keys, so that each key is found and hashed once."""
+"""Records together with their keys, and operators that take them."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.common.batch import Batch, concat
+from headrace.operators.base import Operator
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:
@@ -14,12 +16,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Stamps
+    from headrace.operators.base import OperatorContext, Output
 
 _AnyBatch = TypeVar("_AnyBatch", bound=Batch)
 
 
 class KeyedBatch(Batch):
-    """A batch of a keyed stream.
+    """A batch of a keyed stream. Each key is found and hashed once, before the first operator that needs it.
 
     Attributes:
         keys: the key of each record, in canonical form, with its hash.
@@ -52,6 +55,33 @@ class KeyedBatch(Batch):
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> KeyedBatch:
         return KeyedBatch.of(super().with_times(timestamps, watermarks), self.keys)
+
+
+def keys_of(batch: Batch) -> KeyColumn:
+    """The keys of the records of a keyed input."""
+    assert isinstance(batch, KeyedBatch), "the graph takes keyed records only"
+    return batch.keys
+
+
+class KeyedOperator(Operator):
+    """An operator of which each input is keyed, as its spec declares.
+
+    Its state is taken up before it is open, so that functions of the user find it in ``open``. Operators of which only
+    some inputs are keyed override :meth:`process`.
+    """
+
+    def open(self, context: OperatorContext, output: Output) -> None:
+        self.take_up(context)
+        super().open(context, output)
+
+    def process(self, input_index: int, batch: Batch) -> None:
+        if len(batch):
+            assert isinstance(batch, KeyedBatch), "the graph takes keyed records only"
+            self.process_keyed(input_index, batch)
+
+    @abstractmethod
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        """Handle records of one input, in order; there is at least one."""
 
 
 def concat_keyed(batches: Sequence[_AnyBatch]) -> _AnyBatch:

@@ -6,7 +6,7 @@ Event-time timers fire between the records of a batch, exactly where the waterma
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.other_names import names_explained
@@ -20,6 +20,7 @@ from headrace.operators.functions import (
     has_own,
     results_made_by,
 )
+from headrace.operators.keyed import keys_of
 from headrace.operators.timer_service import KeyedTimerService, TimeDomain
 from headrace.operators.user_code import record_text, user_error
 from headrace.operators.waiting_batches import MOST_CALLED, WaitingBatches
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.event_time_order.ordered_records import OrderedRecords
-    from headrace.operators.keyed import KeyedBatch
     from headrace.state.protocols import KeyedStates
     from headrace.state.timers import Timer
 
@@ -101,10 +101,9 @@ class KeyedProcessOperator(FunctionOperator):
         self._is_batch = is_batch
         self._is_in_order = is_in_order
         self._watermark = MIN_WATERMARK
-        self._waiting = WaitingBatches["KeyedBatch"](MOST_CALLED)
+        self._waiting: WaitingBatches[Batch] = WaitingBatches(MOST_CALLED)
 
     def take_up(self, context: OperatorContext) -> None:
-        assert context.state is not None
         self._backend = context.state.keyed
         self._timers = context.state.timers
 
@@ -141,7 +140,7 @@ class KeyedProcessOperator(FunctionOperator):
         if len(self._methods) == 1:
             self._call(self._called(input_index, batch))
         # Where branches of a stream meet again, a batch has to be through before the next one.
-        elif self._waiting.add(input_index, cast("KeyedBatch", batch)) or batch.ordinals is not None:
+        elif self._waiting.add(input_index, batch) or batch.ordinals is not None:
             self._call_waiting()
 
     def process_in_order(self, records: OrderedRecords) -> None:
@@ -169,7 +168,7 @@ class KeyedProcessOperator(FunctionOperator):
 
     def _entries(self, input_index: int, batch: Batch) -> Iterable[Any]:
         """The keys of the records of an input."""
-        return self._backend.bind(cast("KeyedBatch", batch).keys)
+        return self._backend.bind(keys_of(batch))
 
     def _call(self, called: Iterable[Called]) -> None:
         """Call a method for each record; timers that are due before it fire before it."""

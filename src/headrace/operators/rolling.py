@@ -15,12 +15,14 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import Types
 from headrace.operators.functions import FunctionOperator, method_of
+from headrace.operators.keyed import KeyedOperator
 from headrace.operators.user_code import check_none, user_error
 from headrace.state.descriptors import ValueStateDescriptor
 
 if TYPE_CHECKING:
+    from headrace.common.function_protocols import SupportsReduce
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch
 
 Fold = Callable[[Any, Any], Any]
@@ -33,12 +35,12 @@ _BATCH_TIMER = MAX_WATERMARK
 class Rolling:
     """A fold, and the function of the user behind it if there is one."""
 
-    def __init__(self, fold: Fold, function: Any = None) -> None:
+    def __init__(self, fold: Fold, function: object = None) -> None:
         self.fold = fold
         self.function = function
 
 
-def rolling_reduce(function: Any) -> Rolling:
+def rolling_reduce(function: Callable[[Any, Any], Any] | SupportsReduce[Any]) -> Rolling:
     """A ``ReduceFunction`` or a function of two records."""
     return Rolling(method_of(function, "reduce"), function)
 
@@ -121,7 +123,7 @@ def _put_into_copy(row: Any, index: int, name: str, value: Any) -> Any:
     return changed
 
 
-class RollingOperator(FunctionOperator):
+class RollingOperator(KeyedOperator, FunctionOperator):
     """Keeps one value for each key. None is a value like any other, of which a mark is kept: as state it would be none.
 
     Args:
@@ -136,12 +138,7 @@ class RollingOperator(FunctionOperator):
         self._type = type_
         self._is_batch = is_batch
 
-    def open(self, context: OperatorContext, output: Output) -> None:
-        self.take_up(context)
-        super().open(context, output)
-
     def take_up(self, context: OperatorContext) -> None:
-        assert context.state is not None
         self._keyed = context.state.keyed
         self._timers = context.state.timers
         values = ValueStateDescriptor("value", self._type)
@@ -153,13 +150,12 @@ class RollingOperator(FunctionOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         self._watermark = scope.watermark
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        keyed = cast("KeyedBatch", batch)
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         values: list[Any] = []
         backend, state, fold = self._keyed, self._state, self._fold
         row = None
         try:
-            for row, entry in zip(batch.rows, backend.bind(keyed.keys), strict=True):
+            for row, entry in zip(batch.rows, backend.bind(batch.keys), strict=True):
                 backend.current = entry
                 held = state.value()
                 value = self._fold_without_value(row) if held is None else fold(held, row)
@@ -170,7 +166,7 @@ class RollingOperator(FunctionOperator):
         except BaseException as error:
             raise user_error(error, self.context, row, function=fold) from error
         if self._is_batch:
-            self._remember_keys(keyed)
+            self._remember_keys(batch)
         else:
             self.output.emit(Batch(self._type, batch.timestamps, batch.watermarks, rows=values))
 

@@ -68,7 +68,6 @@ class SinkOperator(Operator):
 
     def take_up(self, context: OperatorContext) -> None:
         if self._state_type is not None:
-            assert context.state is not None, "the spec declares state"
             descriptor = ListStateDescriptor(_WRITER_STATE, self._state_type)
             descriptor.keep_for_operator("the state of the writers", context.renamed_fields)
             self._state = context.state.operator_state_store.list_state(descriptor)

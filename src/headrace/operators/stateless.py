@@ -15,9 +15,10 @@ from headrace.operators.functions import FunctionOperator, method_of
 from headrace.operators.user_code import calling_user_code, user_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from headrace.common.batch import Batch
+    from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsMap
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -32,7 +33,7 @@ class _StatelessOperator(FunctionOperator):
 
     _makes_records = True
 
-    def __init__(self, function: Any, method: str, output_type: TypeInformation) -> None:
+    def __init__(self, function: object, method: str, output_type: TypeInformation) -> None:
         super().__init__(function)
         self._call: Callable[..., Any] = method_of(function, method)
         self.maker = self._call if self._makes_records else None
@@ -42,7 +43,7 @@ class _StatelessOperator(FunctionOperator):
 class MapOperator(_StatelessOperator):
     """One record for each record, with its timestamp."""
 
-    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+    def __init__(self, function: Callable[[Any], Any] | SupportsMap[Any, Any], output_type: TypeInformation) -> None:
         super().__init__(function, "map", output_type)
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -60,7 +61,9 @@ class MapOperator(_StatelessOperator):
 class FlatMapOperator(_StatelessOperator):
     """Any number of records for each record, with its timestamp."""
 
-    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+    def __init__(
+        self, function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap[Any, Any], output_type: TypeInformation
+    ) -> None:
         super().__init__(function, "flat_map", output_type)
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -89,7 +92,7 @@ class FilterOperator(_StatelessOperator):
 
     _makes_records = False
 
-    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+    def __init__(self, function: Callable[[Any], bool] | SupportsFilter[Any], output_type: TypeInformation) -> None:
         super().__init__(function, "filter", output_type)
 
     def process(self, input_index: int, batch: Batch) -> None:
@@ -111,7 +114,9 @@ class FilterOperator(_StatelessOperator):
 class MapBatchesOperator(_StatelessOperator):
     """An Arrow batch for each Arrow batch; as many rows, or as many as a column of row numbers says."""
 
-    def __init__(self, function: Any, output_type: TypeInformation) -> None:
+    def __init__(
+        self, function: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: TypeInformation
+    ) -> None:
         super().__init__(function, "map_batches", output_type)
 
     def process(self, input_index: int, batch: Batch) -> None:

@@ -137,9 +137,10 @@ def user_error(
     returned_by = None if site or function is None else of_function(function)
     place = OperatorPlace(context.name, context.uid, context.subtask, context.call_site)
     is_of_no_timestamp = timestamp == NO_TIMESTAMP and _is_of_no_timestamp(error, text_of(error))
+    has_state = context.optional_state is not None
     lines = [
         f"{f'{asked_by} behind ' if asked_by else ''}{place} failed",
-        *what_happened(error, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=context.state is not None),
+        *what_happened(error, _NO_TIMESTAMP if is_of_no_timestamp else "", has_state=has_state),
         f"  returned by {returned_by}" if returned_by else "",
         f"  {_A_TUPLE}" if returned_by and label == "result" and _is_of_tuple(record, function) else "",
         "" if record is NO_RECORD else f"  {label}: {record_text(record)}",

@@ -127,7 +127,6 @@ class StoredState:
             states = open_state(self._plan, planned.stage, number, self._blob.state, start)
             try:
                 context = operator_context(self._plan, planned, number, states)
-                assert context.state is not None, "it has keyed state"
                 context.state.begin_epoch(MIN_WATERMARK, self._manifest.processing_time)
                 task = task_parameters(self._plan, self._blob, number, KeptClients())
                 yield _Subtask(planned.create_operator(task), context, watermark)
@@ -137,7 +136,6 @@ class StoredState:
 
 def _timers(subtask: _Subtask) -> Iterator[PendingTimer]:
     """Lets all timers come due; nobody stores that they have."""
-    assert subtask.context.state is not None
     timers, operator = subtask.context.state.timers, subtask.operator
     for domain, queue in ((TimeDomain.EVENT_TIME, timers.event), (TimeDomain.PROCESSING_TIME, timers.processing)):
         for timer in queue.pop_due(MAX_WATERMARK):

@@ -132,7 +132,7 @@ class WindowFunctions:
     accumulator_type: TypeInformation | None = None
 
     @property
-    def objects(self) -> tuple[Any, ...]:
+    def objects(self) -> tuple[object, ...]:
         """The functions, which are opened and closed."""
         return self.reduce_function, self.aggregate_function, self.window_function
 

@@ -171,4 +171,4 @@ class Driver:
 
 
 def context(state: Any) -> OperatorContext:
-    return OperatorContext("window", "w", 0, 1, 128, UNKNOWN_CALL_SITE, state=state)
+    return OperatorContext("window", "w", 0, 1, 128, UNKNOWN_CALL_SITE, optional_state=state)

@@ -76,7 +76,6 @@ class BroadcastStates:
     """
 
     def __init__(self, context: OperatorContext, descriptors: Sequence[MapStateDescriptor]) -> None:
-        assert context.state is not None
         store = context.state.operator_state_store
         self.descriptors = descriptors
         maps = {descriptor.name: store.broadcast_state(descriptor) for descriptor in descriptors}

@@ -81,14 +81,12 @@ class EventTimeOrderOperator(Operator):
         self._operator.take_up(context)
 
     def _take_up_waiting(self, context: OperatorContext) -> None:
-        assert context.state is not None
         self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None
         self._waiting = {number: self._waiting_of(number, context) for number in self._turns}
 
     def _waiting_of(self, number: int, context: OperatorContext) -> WaitingRecords:
         """What keeps the records of an input."""
         state, type_ = context.state, self._input_types[number]
-        assert state is not None
         renamed = context.renamed_fields.of_parts({"": INPUTS[number]})
         if number == self._broadcast:
             return WaitingOfAllSubtasks(state.operator_state_store, type_, renamed)

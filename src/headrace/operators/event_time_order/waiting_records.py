@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.arrays import gather
-from headrace.operators.keyed import KeyedBatch, concat_keyed
+from headrace.operators.keyed import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedTable
@@ -195,7 +195,7 @@ class KeyedWaiting(WaitingInTable):
         super().__init__(state.store(f"{STORE}-{number}"), type_, renamed, state.keyed.codec)
 
     def _identity_of(self, batch: Batch) -> tuple[Any, ...]:
-        keys = cast("KeyedBatch", batch).keys
+        keys = keys_of(batch)
         return keys.hashes, keys.values
 
 

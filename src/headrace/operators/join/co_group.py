@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from headrace.operators.join.elements_of_sides import ElementsOfSides
 from headrace.operators.join.tagged import tagged
@@ -10,7 +10,6 @@ from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.general.window_operator import WindowOperator
 
 if TYPE_CHECKING:
-    from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.ordered_contents import OrderedContents
@@ -34,8 +33,8 @@ class CoGroupOperator(WindowOperator):
         self._waiting.forget()
         super().begin_epoch(scope)
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if len(batch) and self._waiting.add(input_index, cast("KeyedBatch", batch)):
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        if self._waiting.add(input_index, batch):
             self._take_in()
 
     def advance_watermark(self, watermark: int) -> None:
@@ -46,4 +45,4 @@ class CoGroupOperator(WindowOperator):
         """Puts what waits into windows."""
         taken = self._waiting.take()
         if taken.batches:
-            super().process(0, tagged(taken, self._input_type))
+            super().process_keyed(0, tagged(taken, self._input_type))

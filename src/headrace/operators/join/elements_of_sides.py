@@ -130,7 +130,6 @@ class RecordsOfSides:
 
 def _set_apart(context: OperatorContext) -> None:
     """Brings what is stored as tagged records, with room for those of both inputs, into the tables of the sides."""
-    assert context.state is not None
     store = context.state.store(STORE)
     for run in store.runs:
         stored = run.meta.get(TYPES)

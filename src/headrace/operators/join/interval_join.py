@@ -7,7 +7,9 @@ shows a record that nobody has matched when it goes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.functions import FunctionOperator
@@ -17,15 +19,15 @@ from headrace.operators.join.interval import LEFT, RIGHT, SIDES
 from headrace.operators.join.join_log import JoinLog, log_layout
 from headrace.operators.join.outer_pairs import UnmatchedRecords
 from headrace.operators.join.unmatched_log import UnmatchedLog
+from headrace.operators.keyed import KeyedOperator
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.join.arrived import ArrivedRecords
     from headrace.operators.join.find_pairs import Pairs
     from headrace.operators.join.function_results import JoinResults
@@ -43,7 +45,7 @@ _STORES = ("join-left", "join-right")
 _UNMATCHED_STORES = ("join-left-alone", "join-right-alone")
 
 
-class IntervalJoinOperator(FunctionOperator):
+class IntervalJoinOperator(KeyedOperator, FunctionOperator):
     """Joins two keyed inputs.
 
     Args:
@@ -74,12 +76,7 @@ class IntervalJoinOperator(FunctionOperator):
         self._watermark = MIN_WATERMARK
         self._has_shown = False
 
-    def open(self, context: OperatorContext, output: Output) -> None:
-        self.take_up(context)
-        super().open(context, output)
-
     def take_up(self, context: OperatorContext) -> None:
-        assert context.state is not None
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
         layouts = [
             log_layout(
@@ -109,13 +106,13 @@ class IntervalJoinOperator(FunctionOperator):
         if self._unmatched is not None:
             self._unmatched.begin_epoch()
 
-    def process(self, input_index: int, batch: Batch) -> None:
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         check_timestamps(batch, self.context, self._interval.reach, "an interval join", _BEYOND)
         is_late = batch.timestamps < batch.watermarks
         if is_late.any():
             self._late[input_index].send_away(batch, is_late)
-            batch = batch.filter(~is_late)
-        if len(batch) and self._waiting.add(input_index, cast("KeyedBatch", batch)):
+            batch = batch.take(np.flatnonzero(~is_late))
+        if len(batch) and self._waiting.add(input_index, batch):
             self._join(batch.last_watermark)
 
     def advance_watermark(self, watermark: int) -> None:

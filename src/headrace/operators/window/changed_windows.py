@@ -54,7 +54,6 @@ def drop_changed(context: OperatorContext, refused: StateMigrationError) -> None
         context: the operator.
         refused: why it could not go on with it.
     """
-    assert context.state is not None
     rows = context.state.drop_windows(MERGING_WINDOWS)
     context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
     logger.warning(

@@ -137,7 +137,6 @@ def check_has_only(context: OperatorContext, *stores: str, advice: str = ADVICE)
 
 def _drop_states_of_functions(context: OperatorContext, stores: Collection[str]) -> None:
     """Where old windows are dropped, also what their functions and assigners kept by key: here are none any more."""
-    assert context.state is not None
     others = [name for name in context.state.stored() if name not in stores]
     is_asked_for = context.changed_windows is ChangedWindows.DROP
     if is_asked_for and others and all(name.startswith(STORE_PREFIX) for name in others):
@@ -146,7 +145,6 @@ def _drop_states_of_functions(context: OperatorContext, stores: Collection[str])
 
 
 def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = ADVICE) -> None:
-    assert context.state is not None
     for name in context.state.stored():
         if not is_own(name):
             raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), declared, advice)
@@ -162,7 +160,6 @@ def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
     Raises:
         StateMigrationError: when windows of another kind have stored something.
     """
-    assert context.state is not None
     for name in context.state.stored():
         if name in _KEYED_CONTENTS or (name in _KINDS and name not in stores):
             raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), _KINDS[stores[0]])
@@ -174,7 +171,6 @@ def check_has_no_timers(context: OperatorContext) -> None:
     Raises:
         StateMigrationError: when others have left some.
     """
-    assert context.state is not None
     if context.state.timers.event.next_due != NO_TIMER:
         error = _of_others(_OF_THEIR_OWN, "fire at their ends alone")
         raise cannot_go_on(context, error)  # as where one is opened

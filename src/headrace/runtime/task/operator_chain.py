@@ -245,9 +245,9 @@ class OperatorChain:
             member.operator.counters.update(member.context.counted)
             member.context.counted.clear()
             member.valve.records = 0
-            if member.context.state is not None:
+            if (state := member.context.optional_state) is not None:
                 watermark = watermarks.get(node, MIN_WATERMARK)
-                member.context.state.begin_epoch(watermark, context.processing_time)
+                state.begin_epoch(watermark, context.processing_time)
         # Consumers first: a due timer emits at once, and what it emits belongs to the new epoch everywhere.
         for node, member in reversed(self.members.items()):
             scope = EpochScope(
@@ -322,7 +322,8 @@ class OperatorChain:
 
     def _operator_states(self) -> list[OperatorStates]:
         """The state of each operator that has some."""
-        return [member.context.state for member in self.members.values() if member.context.state is not None]
+        states = (member.context.optional_state for member in self.members.values())
+        return [state for state in states if state is not None]
 
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Whether what it holds in memory is what an epoch starts from."""
@@ -457,7 +458,7 @@ def operator_context(
         parallelism=planned.parallelism,
         max_parallelism=planned.max_parallelism,
         call_site=planned.node.call_site,
-        state=state,
+        optional_state=state,
         job_parameters=plan.settings.parameters,
         renamed_fields=planned.renamed_fields,
     )

@@ -77,7 +77,6 @@ class ContentsTable(OrderedContents):
     trims: ClassVar[bool] = False
 
     def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
-        assert context.state is not None
         self._context = context
         self._keyed = context.state.keyed
         self._type = held_as.type

@@ -106,7 +106,6 @@ class OneByOne(Intake):
         merging: MergingWindows[Any] | None,
         time: OperatorTime,
     ) -> None:
-        assert context.state is not None
         self._context = context
         self._keyed = context.state.keyed
         self._timers = context.state.timers.event

@@ -19,6 +19,7 @@ from headrace.metrics.own_names import LATE_DROPPED
 from headrace.operators.base import cannot_go_on
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
+from headrace.operators.keyed import KeyedOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
 from headrace.operators.window.changed_windows import are_of, cannot_move, count_dropped
@@ -55,7 +56,6 @@ from headrace.windowing.trigger import Firing, TriggerResult
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from headrace.windowing.intervals import RegularWindows
 
 
-class WindowOperator(FunctionOperator):
+class WindowOperator(KeyedOperator, FunctionOperator):
     """Functions of the user over windows.
 
     Args:
@@ -118,10 +118,9 @@ class WindowOperator(FunctionOperator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         if context.changed_windows is ChangedWindows.REAGGREGATE:  # functions merge what windows hold
-            super().open(context, output)
+            FunctionOperator.open(self, context, output)
             self.take_up(context)
         else:
-            self.take_up(context)
             super().open(context, output)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
@@ -147,7 +146,6 @@ class WindowOperator(FunctionOperator):
         return next((actual for actual, kept_under in mapping.items() if kept_under == window), window)
 
     def take_up(self, context: OperatorContext) -> None:
-        assert context.state is not None
         self._keyed, self._timers = context.state.keyed, context.state.timers
         of_results = context.renamed_fields.of_parts({"": RESULT})
         retracts = self._definition.accumulation_mode.retracts
@@ -193,16 +191,13 @@ class WindowOperator(FunctionOperator):
             self._fire_processing_time(scope.processing_time, scope.watermark)
             self._flush()
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._is_event_time:
             check_timestamps(batch, self.context, self._reach)
         element: Any = NO_RECORD
-        keyed_batch = cast("KeyedBatch", batch)
-        self._intake.begin_batch(keyed_batch)
+        self._intake.begin_batch(batch)
         try:
-            for element, timestamp, reached, watermark, key, windows in self._intake.of(keyed_batch):
+            for element, timestamp, reached, watermark, key, windows in self._intake.of(batch):
                 if watermark != self._time.watermark:
                     self._advance(watermark, reached)
                 if windows is not None:
