@@ -40,7 +40,7 @@ _ON_STREAMS: Final = {
     "start_new_chain": _CHAINING,
     "set_buffer_timeout": "records travel at the end of an epoch; see headrace.epoch.target-duration",
 }
-"""Those of other streams."""
+"""Settings of streams that have nothing to act on."""
 
 _COLUMNS: Final = 'use select("a", (col("b") * 2).alias("double")) with all columns that are wanted'
 _WINDOW_AGGREGATE: Final = 'use key_by(...).window(...).aggregate(count(), sum("x"))'
@@ -102,7 +102,7 @@ _OF_DATA_STREAMS: Final = {
     "explode": "use flat_map(...)",
     "withWatermark": "use assign_timestamps_and_watermarks(WatermarkStrategy...)",
 }
-"""What streams of PySpark and pandas have, and what a stream has only behind ``key_by``."""
+"""Methods of PySpark and pandas, and those that a stream has only behind ``key_by``."""
 
 _OF_KEYED_STREAMS: Final = {
     **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOWS_FIRST),
@@ -121,7 +121,7 @@ _OF_STREAMS: Final = (
 )
 
 _OF_SINKS: Final = dict.fromkeys(_OF_STREAMS, "a sink is an end: call it of the stream that was written")
-"""Those of streams, behind ``print`` and ``sink_to``."""
+"""Methods of streams, asked of a sink."""
 
 _OF_WINDOWED_STREAMS: Final = {
     **dict.fromkeys(("agg", "count", "sum", "min", "max", "mean", "avg"), _BUILT_IN),
@@ -129,7 +129,7 @@ _OF_WINDOWED_STREAMS: Final = {
     **dict.fromkeys(_OF_STREAMS, _TO_A_STREAM),
     "fold": "use aggregate(...) with an AggregateFunction",
 }
-"""Those of grouped data and of streams, behind ``window``."""
+"""Methods of grouped data and of streams, asked of windows."""
 
 _TWO_STREAMS: Final = "say first what becomes of the records of both: map(...), flat_map(...) or process(...)"
 
@@ -137,38 +137,38 @@ _OF_CONNECTED_STREAMS: Final = {
     **dict.fromkeys(_OF_STREAMS, _TWO_STREAMS),
     **dict.fromkeys(("window", "join"), "windows of two streams: first.join(second) or first.co_group(second)"),
 }
-"""Those of streams, behind ``connect``."""
+"""Methods of streams, asked of two that are connected."""
 
 _OF_BROADCAST_CONNECTED: Final = {
     **_OF_CONNECTED_STREAMS,
     **dict.fromkeys(_OF_STREAMS, "say first what becomes of the records of both: process(...)"),
 }
-"""Those of streams, behind ``connect`` with a stream that is broadcast."""
+"""Methods of streams, asked of one that is connected with a broadcast stream."""
 
 _OF_BROADCAST_STREAMS: Final = dict.fromkeys(
     (*_OF_CONNECTED_STREAMS, "connect", "process"),
     "the other stream takes it: records.connect(rules.broadcast(descriptor)).process(...)",
 )
-"""Those of streams, behind ``broadcast(descriptor)``."""
+"""Methods of streams, asked of a broadcast stream."""
 
 _KEYS_OF_BOTH: Final = "call where(...).equal_to(...) first, for the keys of both"
 _OF_JOINS: Final = ("window", "apply", "process", "select")
 
 _OF_TWO_STREAMS: Final = dict.fromkeys((*_OF_STREAMS, *_OF_JOINS, "equal_to", "on"), _KEYS_OF_BOTH)
-"""What comes later, or is called otherwise elsewhere, behind ``join`` and ``co_group``."""
+"""Methods that come later, or have other names elsewhere, asked behind ``join`` and ``co_group``."""
 
 _OF_WHERE: Final = dict.fromkeys(
     (*_OF_STREAMS, *_OF_JOINS), "call equal_to(...) first, for the key of the second stream"
 )
-"""What comes later, behind ``where``."""
+"""Methods that come later, asked behind ``where``."""
 
 _OF_EQUAL_TO: Final = dict.fromkeys((*_OF_STREAMS, "apply", "process", "select"), "call window(...) first")
-"""What comes later, behind ``equal_to``."""
+"""Methods that come later, asked behind ``equal_to``."""
 
 _OF_WINDOWS_OF_TWO: Final = dict.fromkeys(
     (*_OF_STREAMS, "process", "reduce", "aggregate"), "use apply(...) with a function of both"
 )
-"""What windows of one stream have, and those of two have not."""
+"""Methods of windows of one stream, asked of windows of two."""
 
 _KEYS_ARE_KNOWN: Final = "the keys are those of key_by(...): leave it out"
 
@@ -179,19 +179,19 @@ _OF_INTERVALS: Final = {
     **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
     "window": "between(lower, upper) says what times match; windows are those of first.join(second)",
 }
-"""What comes later, behind ``interval_join``."""
+"""Methods that come later, asked behind ``interval_join``."""
 
 _BEHIND_BETWEEN: Final = {
     **dict.fromkeys((*_OF_STREAMS, "apply"), "use process(...) with a ProcessJoinFunction, or select(...)"),
     **dict.fromkeys(("where", "equal_to", "on"), _KEYS_ARE_KNOWN),
     **dict.fromkeys(("in_event_time", "in_processing_time"), "event time it is; call it before between(...)"),
 }
-"""What window joins and streams have, and interval joins have not."""
+"""Methods of window joins and of streams, asked of an interval join."""
 
 _OF_PARTITIONS: Final = dict.fromkeys(
     _OF_STREAMS, "say first what becomes of each partition: map_partition, sort_partition, reduce or aggregate"
 )
-"""Those of streams, behind ``full_window_partition``."""
+"""Methods of streams, asked behind ``full_window_partition``."""
 
 _OF_AGGREGATES: Final = {
     **dict.fromkeys(("mean", "average"), "use avg(column)"),
@@ -209,7 +209,7 @@ _OF_AGGREGATES: Final = {
     **dict.fromkeys(("last_value", "latest"), "use last(column)"),
     "nunique": "use count_distinct(column)",
 }
-"""Those of SQL, PySpark and pandas, in ``headrace.datastream.aggregates``."""
+"""Functions of SQL, PySpark and pandas, asked of ``headrace.datastream.aggregates``."""
 
 _OF_WINDOW_MODULE: Final = {
     **dict.fromkeys(("window", "Tumble", "TumblingTimeWindows"), "use TumblingEventTimeWindows.of(size)"),
@@ -217,7 +217,7 @@ _OF_WINDOW_MODULE: Final = {
     **dict.fromkeys(("session_window", "Session"), "use EventTimeSessionWindows.with_gap(gap)"),
     "Cumulate": "use CumulatingEventTimeWindows.of(max_size, step)",
 }
-"""Those of PySpark, Flink's tables and Flink 1, in ``headrace.datastream.window``."""
+"""Windows of PySpark, Flink's tables and Flink 1, asked of ``headrace.datastream.window``."""
 
 _OF_ENVIRONMENTS: Final = {
     **dict.fromkeys(("read", "readStream", "read_csv", "read_text_file"), "use from_source(FileSource..., ...)"),
@@ -225,7 +225,7 @@ _OF_ENVIRONMENTS: Final = {
     **dict.fromkeys(("sql", "sql_query", "table"), "there is no SQL yet: use expressions, docs/expressions.md"),
     "range": "use from_sequence(start, end), both included",
 }
-"""Those of a Spark session."""
+"""Methods of a Spark session, asked of an environment."""
 
 # --- columns of PySpark, pandas and Polars ----------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ _EXPRESSION: Final = {
     "asc": _ORDER,
     "desc": _ORDER,
 }
-"""Of expressions."""
+"""Methods of columns, asked of an expression."""
 
 _WHEN: Final = {
     "otherwise": "it wants .then(value) first: when(condition).then(value).otherwise(other)",
@@ -289,7 +289,7 @@ _WHEN: Final = {
     "alias": "it wants .then(value) first: when(condition).then(value).alias(...)",
     "cast": "it wants .then(value) first: when(condition).then(value).cast(...)",
 }
-"""Of ``when(condition)``."""
+"""Methods that come later, asked behind ``when(condition)``."""
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ def names_explained(shown: str, names: Mapping[str, str] = _NOTHING) -> Callable
 
 
 def explained(error: BaseException) -> str:
-    """What to write instead of an attribute that was asked for in vain; empty where it is not known."""
+    """Advice for an attribute that was asked for in vain; empty where there is none."""
     if not isinstance(error, AttributeError) or error.name is None:
         return ""
     if isinstance(error.obj, _FUNCTIONS):  # ctx.window.end
@@ -450,7 +450,7 @@ def alike(name: str, known: Iterable[str]) -> str:
 
 
 def built_in_call(asked: Any) -> str | None:
-    """What to write instead of ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
+    """Advice for ``"sum"``, ``{"amount": "sum"}``, Python's own ``sum``, or ``count`` that is not called.
 
     It begins in lower case.
 

@@ -87,7 +87,7 @@ ENGINE_BASES: Final = frozenset(
         *("ColumnFileFormat", "FileFormat", "LineFormat", "SelfDescribingFormat", "TopicSink", "TopicSource"),
     }
 )
-"""What public classes extend for the engine, which calls it; not public themselves."""
+"""Bases of public classes that are not public themselves: the engine calls their methods."""
 
 ONLY_MADE: Final = frozenset(
     {
@@ -182,7 +182,7 @@ def _is_task_process() -> bool:
 
 
 def answer(module: ModuleType, name: str, asking: FrameType) -> Exception:
-    """What to raise for a name that a module does not have.
+    """The error for a name that a module does not have.
 
     Python replaces an ``AttributeError`` by a text of its own where a program says ``from module import name``, so it
     is an ``ImportError`` there, if there is more to say; everywhere else it has to be an ``AttributeError``, or
@@ -262,7 +262,7 @@ def missing_name(module: str, name: str) -> Missing | None:
 
 
 def _is_importing(frame: FrameType) -> bool:
-    """Whether a frame is in the middle of ``from module import name``."""
+    """Returns True for a frame in the middle of ``from module import name``."""
     return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
 
 

@@ -33,32 +33,32 @@ class Duration:
 
     @staticmethod
     def of_days(days: int) -> Duration:
-        """So many days of 24 hours."""
+        """A duration of ``days`` days of 24 hours."""
         return Duration.of_hours(days * 24)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
-        """So many hours."""
+        """A duration of ``hours`` hours."""
         return Duration.of_minutes(hours * 60)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
-        """So many minutes."""
+        """A duration of ``minutes`` minutes."""
         return Duration.of_seconds(minutes * 60)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
-        """So many seconds."""
+        """A duration of ``seconds`` seconds."""
         return Duration(seconds * NANOS_PER_SECOND)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
-        """So many milliseconds."""
+        """A duration of ``millis`` milliseconds."""
         return Duration(millis * NANOS_PER_MILLI)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
-        """So many nanoseconds."""
+        """A duration of ``nanos`` nanoseconds."""
         return Duration(nanos)
 
     def to_millis(self) -> int:
@@ -87,27 +87,27 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """So many milliseconds."""
+        """A time of ``milliseconds`` milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """So many seconds."""
+        """A time of ``seconds`` seconds."""
         return Time.milliseconds(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """So many minutes."""
+        """A time of ``minutes`` minutes."""
         return Time.seconds(minutes * 60)
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """So many hours."""
+        """A time of ``hours`` hours."""
         return Time.minutes(hours * 60)
 
     @staticmethod
     def days(days: int) -> Time:
-        """So many days of 24 hours."""
+        """A time of ``days`` days of 24 hours."""
         return Time.hours(days * 24)
 
     def __str__(self) -> str:

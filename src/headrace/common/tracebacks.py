@@ -130,7 +130,7 @@ def program_line(error: BaseException) -> CallSite | None:
 
 
 def _is_for_the_author(error: BaseException) -> bool:
-    """Of a ``TypeError`` that is said of the call itself, not of anything behind it: no other frame has seen it."""
+    """A ``TypeError`` is for the author where it is about the call itself: no frame behind the call has seen it."""
     if not isinstance(error, TypeError) or isinstance(error, HeadraceError):
         return True
     return error.__traceback__ is not None and error.__traceback__.tb_next is None

@@ -101,7 +101,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]:
-        """Likewise, with more than one attempt.
+        """Makes records of what a service answers, as :meth:`unordered_wait` does, and asks again where that is wanted.
 
         Args:
             data_stream: as for :meth:`unordered_wait`.
@@ -143,7 +143,7 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: DeclaredType[OUT] | None = None,
     ) -> DataStream[OUT]:
-        """Likewise, with more than one attempt.
+        """Makes records of what a service answers, as :meth:`ordered_wait` does, and asks again where that is wanted.
 
         The arguments, and what is raised, are those of :meth:`unordered_wait_with_retry`.
         """
@@ -212,7 +212,6 @@ def _applied(
 
 
 def _grouping(settings: RequestSettings, size: int, timeout: Any) -> Grouping:
-    """How records share requests."""
     expect(size, int, "batch_size")
     millis = None if timeout is None else to_millis(timeout, "batch_timeout")
     if size <= 0:

@@ -37,7 +37,7 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """So many times 1,048,576 bytes."""
+        """A size of ``mebi_bytes`` MiB."""
         return MemorySize(mebi_bytes * _MEBI)
 
     def get_bytes(self) -> int:

@@ -298,28 +298,23 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
     # Streams ask for others here: their classes cannot import one another.
 
     def _stream(self, edges: tuple[Edge, ...], origin: TypeOrigin) -> DataStream[Any]:
-        """A stream: what most operators give."""
         return DataStream(self, edges, origin=origin)
 
     def _cached(self, stream: DataStream[T_co]) -> CachedDataStream[T_co]:
-        """What ``cache`` gives."""
         return CachedDataStream(stream)
 
     def _keyed(
         self, stream: DataStream[T_co], key: KeySelection, partitioning: Partitioning = HASH
     ) -> KeyedStream[T_co, Any]:
-        """A stream with keys: what ``key_by`` gives."""
         return KeyedStream(stream, key, partitioning)
 
     def _connected(self, first: DataStream[Any], second: Any) -> Any:
-        """What ``connect`` gives for a stream, or for one that is broadcast."""
         if isinstance(second, BroadcastStream):
             return BroadcastConnectedStream(first, second)
         expect(second, DataStream, "connect")
         return ConnectedStreams(first, second)
 
     def _broadcast(self, stream: DataStream[T_co], descriptors: tuple[MapStateDescriptor, ...]) -> Any:
-        """What ``broadcast`` gives: with descriptors the stream is for ``connect``."""
         return BroadcastStream(stream, descriptors) if descriptors else stream
 
     def _from(self, source: Source, name: str, origin: TypeOrigin = TypeOrigin.DECLARED) -> DataStream[Any]:

@@ -72,7 +72,7 @@ class _KeyedFunction(Adapter, KeyedProcessFunction):
 
     @abstractmethod
     def results(self, value: Any) -> Iterable[Any] | None:
-        """What the record becomes."""
+        """The results for a record."""
 
 
 class KeyedMap(_KeyedFunction):

@@ -41,7 +41,7 @@ _WINDOWS: Final[dict[type[Function], str]] = {
     AllWindowFunction: _OF_ALL,
     ProcessAllWindowFunction: _OF_ALL,
 }
-"""Which windows functions are for. Their methods have the same names, and other parameters."""
+"""The windows that functions are for. Their methods have the same names, and other parameters."""
 
 
 def check_function(
@@ -185,7 +185,7 @@ _TIMES: Final = frozenset(
 
 
 def is_needed(strategy: WatermarkStrategy) -> bool:
-    """Whether a strategy does anything: without watermarks there is nothing that a silent split could hold back."""
+    """Returns False for a strategy without effect: without watermarks a silent split holds nothing back."""
     return strategy.timestamp_assigner is not None or not isinstance(strategy.generator, NoWatermarks)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN: Final = 100
-"""How much of an expression the name of an operator shows."""
+"""The number of characters of an expression that the name of an operator shows."""
 
 
 def bound(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
@@ -58,7 +58,7 @@ def type_of_field(record_type: TypeInformation, field: str | int, asked_by: str)
 
 
 def bound_condition(expression: Expression, record_type: TypeInformation, method: str) -> Bound:
-    """The same for an expression that has to be true or false.
+    """A condition over the records of a stream, as :func:`bound`.
 
     Raises:
         InvalidTypeError: also when it is of another type.
@@ -122,7 +122,7 @@ def selected(
 
 
 def _is_no_side(expression: Expression, pair: TypeInformation) -> bool:
-    """Whether it is a plain column that is none of the two records of a pair."""
+    """Returns True for a plain column that is neither of the two records of a pair."""
     return isinstance(expression, Column) and expression.key not in (*pair.field_names, *range(len(pair.field_names)))
 
 
@@ -164,7 +164,7 @@ def as_column(column: Any) -> Expression:
 
 
 def name_of(expression: Expression, record_type: TypeInformation) -> str | None:
-    """What an expression over the records of a type is called; None where only the user could say."""
+    """The name of an expression over the records of a type; None where only the user could say."""
     if isinstance(expression, Column) and record_type.is_composite:
         return record_type.field_names[record_type.field_index(expression.key)]
     return expression.name

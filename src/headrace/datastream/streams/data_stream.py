@@ -499,7 +499,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
         return self._spread(REBALANCE)
 
     def rescale(self) -> DataStream[T_co]:
-        """The same within groups: each subtask before shares its records among some of the next operator alone."""
+        """Has each subtask share its records, in turn, among a group of the next operator's subtasks, and no others."""
         return self._spread(RESCALE)
 
     def shuffle(self) -> DataStream[T_co]:
@@ -630,17 +630,14 @@ class DataStream(Stream[T_co], Generic[T_co]):
         return self
 
     def _converted(self, type_info: TypeInformation) -> DataStream:
-        """The same records under another type."""
         if type_info == self._type:
             return self
         return self._apply(MapSpec(unchanged, type_info, is_hidden=True), "Map")
 
     def _untyped(self) -> DataStream:
-        """The same records; nothing is known of them."""
         return self._converted(Types.PICKLED_BYTE_ARRAY())
 
     def _spread(self, partitioning: Partitioning) -> DataStream[T_co]:
-        """The same records, spread in some way."""
         edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in self._edges)
         return self._environment._stream(edges, self._type_origin)
 

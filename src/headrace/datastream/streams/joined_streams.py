@@ -47,7 +47,7 @@ _OF_SPARK: Final = {
 
 
 def outer_of(how: str, method: str, keys: str) -> Outer:
-    """Of which streams records without a partner are shown as well.
+    """The streams whose records are shown without a partner as well.
 
     Args:
         how: the kind.
@@ -205,7 +205,7 @@ class CoGroupedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]
 
 
 class CoGroupedStreams(TwoStreams[T_co, V_co, CoGroupedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
-    """What ``co_group`` gives.
+    """Two streams behind ``co_group``.
 
     Args:
         first: the stream that it was called on.
@@ -303,7 +303,7 @@ class JoinedWindows(WindowsOfTwo[T_co, V_co, K_co], Generic[T_co, V_co, K_co]):
 
 
 def _is_flat(function: Any) -> bool:
-    """Whether it gives any number of results, and not one."""
+    """Returns True for a function that gives any number of results, and not one."""
     if isinstance(function, FlatJoinFunction):
         return True
     called = method_of_object(function, "join") or function
@@ -311,7 +311,7 @@ def _is_flat(function: Any) -> bool:
 
 
 class JoinedStreams(TwoStreams[T_co, V_co, JoinedWindows[T_co, V_co, Any]], Generic[T_co, V_co]):
-    """What ``join`` gives.
+    """Two streams behind ``join``.
 
     Args:
         first: the stream that it was called on.

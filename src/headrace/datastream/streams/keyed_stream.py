@@ -171,7 +171,7 @@ class IntervalJoined(Generic[T_co, V_co, K_co]):
         return self._send_late(LEFT, output_tag, "side_output_left_late_data")
 
     def side_output_right_late_data(self, output_tag: OutputTag[Any]) -> Self:
-        """The same for the right stream."""
+        """Sends records of the right stream that are late to a side output; otherwise they are dropped and counted."""
         return self._send_late(RIGHT, output_tag, "side_output_right_late_data")
 
     @overload

@@ -53,7 +53,7 @@ class FieldSelector:
 
 
 def key_of(record_type: TypeInformation, key_selector: Any, more: tuple[Any, ...], key_type: Any) -> KeySelection:
-    """How records are keyed, from all that ``key_by`` may be given.
+    """The keys of records, from all that ``key_by`` may be given.
 
     Args:
         record_type: the type of the records.
@@ -85,7 +85,7 @@ def _as_column(given: Any) -> Expression:
 
 
 def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any) -> KeySelection:
-    """How records of a type are keyed.
+    """The keys of records of a type.
 
     Args:
         record_type: the type of the records.
@@ -124,7 +124,7 @@ def key_selection(record_type: TypeInformation, key_selector: Any, key_type: Any
 
 
 def selector_of(record_type: TypeInformation, selector: Any, method: str) -> Callable[[Any], Any]:
-    """What is called with a record, given the name or position of a field, a ``KeySelector`` or a function.
+    """The function that is called with a record, for the name or position of a field, a ``KeySelector`` or a function.
 
     Args:
         record_type: the type of the records.
@@ -144,7 +144,7 @@ def selector_of(record_type: TypeInformation, selector: Any, method: str) -> Cal
 
 
 def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key_type: Any) -> KeySelection:
-    """How records are keyed by expressions: one is the key, several are the fields of a tuple."""
+    """Keys that expressions compute: one is the key, several are the fields of a tuple."""
     plain = [column.key for column in columns if isinstance(column, Column) and record_type.is_composite]
     if len(plain) == len(columns) == 1:
         return key_selection(record_type, plain[0], key_type)
@@ -163,7 +163,7 @@ def _computed(record_type: TypeInformation, columns: tuple[Expression, ...], key
 
 
 def _names_of(columns: tuple[Expression, ...], record_type: TypeInformation) -> tuple[str, ...]:
-    """What windows call the columns of a computed key: each by its name when all have one, else all of it ``key``."""
+    """The names that windows give to the columns of a computed key: their own when all have one, else ``key``."""
     names = [name_of(column, record_type) for column in columns]
     known = tuple(name for name in names if name is not None)
     return known if len(known) == len(names) else ("key",)
@@ -221,7 +221,7 @@ def _function_of(key_selector: Any) -> Callable[[Any], Any]:
 
 
 def _called(key_selector: Any) -> Callable[[Any], Any]:
-    """What is called with a record to get its key.
+    """The function that is called with a record to get its key.
 
     Raises:
         UnsupportedOperationError: when the selector wants to be opened.
@@ -339,7 +339,7 @@ def _fields_of_code(code: CodeType, before: tuple[object, ...]) -> tuple[Field, 
 
 
 def _is_straight(code: CodeType, arguments: int) -> bool:
-    """Whether the code takes so many arguments, has no other variables or functions, and never goes another way.
+    """Returns True for code that takes so many arguments, has no other variables or functions, and never branches.
 
     A field that is given a name, if only that of the argument, could be asked for twice, and compared with ``is``.
     """

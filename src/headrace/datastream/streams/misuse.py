@@ -1,4 +1,4 @@
-"""What the source of a method shows, read when a program is built: what it is sure to call, and what it may call.
+"""Misuse that the source of a function shows, told when the program is built, with the line.
 
 What cannot be read, a lambda or what a decorator has made, say, is left to the errors of the running job.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MAY_LEAVE: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _APART: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Try)
-"""What is within need not be called, or its errors are caught."""
+"""Code inside these need not run, or its errors are caught."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class MethodSource:
         return refused(f"{self.name} ({self.code.co_filename}:{line}): {text}")
 
     def is_asked(self, node: ast.AST, getter: str) -> bool:
-        """Whether an expression is a call of the context's own method of this name."""
+        """Returns True for a call of the context's own method of this name."""
         return (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
@@ -111,7 +111,7 @@ def source_of(function: Any, name: str, asks_for: str, parameters: int = 2) -> M
 
 
 def _assigned(body: Iterable[ast.stmt], name: str) -> list[ast.AST]:
-    """Where a name is given a value, or taken away."""
+    """The nodes that assign or delete a name."""
     nodes = (node for statement in body for node in ast.walk(statement))
     return [n for n in nodes if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)]
 
@@ -311,7 +311,7 @@ def _is_getter(node: Any, method: MethodSource) -> bool:
 
 
 def _changed(node: ast.AST) -> ast.expr | None:
-    """What an expression changes as a map, if it does: by a method, or as ``state[key] = value``."""
+    """The map that an expression changes, by a method or as ``state[key] = value``; None where it changes none."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.value if node.func.attr in _CHANGES else None
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -320,7 +320,7 @@ def _changed(node: ast.AST) -> ast.expr | None:
 
 
 def _value(node: ast.expr, method: MethodSource, function: Any) -> Any:
-    """What an expression stands for whenever the method is called, where that is certain."""
+    """The value that an expression has at each call of the method; ``_UNKNOWN`` where that is not certain."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):

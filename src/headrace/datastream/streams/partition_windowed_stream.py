@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Order(Enum):
-    """Which records come first.
+    """The order of sorted records.
 
     Examples:
         >>> from headrace.datastream import Order
@@ -57,7 +57,7 @@ class Order(Enum):
 
 
 class RecordsOf(Enum):
-    """What stands for a record in a partition."""
+    """The form that records have in a partition."""
 
     RECORDS = "itself"
     """A record itself, where partitions are keys of the program."""

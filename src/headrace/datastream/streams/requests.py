@@ -88,7 +88,7 @@ def lookup_spec(
     misses: Any,
     requests: RequestSettings,
 ) -> LookupSpec:
-    """What the operator does; the arguments but the first are those of ``enrich``."""
+    """The spec of a lookup; the arguments but the first are those of ``enrich``."""
     if lookup is Lookup:
         raise refused(
             "enrich takes a Lookup, not the class: Lookup.function(f), Lookup.table(...), say", InvalidTypeError
@@ -111,7 +111,6 @@ def lookup_spec(
 
 
 def _key_of(record_type: TypeInformation, on: Any) -> Any:
-    """What gives the key of a record."""
     if isinstance(on, tuple) and len(on) != 1:
         return SeveralSelectors(tuple(_key_of(record_type, one) for one in on))
     on = on[0] if isinstance(on, tuple) else on

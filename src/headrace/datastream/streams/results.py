@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.stream import Stream
 
 _EPOCHS_HELD: Final = 4
-"""How many epochs' records wait for the program before the job waits for it."""
+"""The number of epochs whose records wait for the program before the job waits for it."""
 
 _NO_RECORD: Final = object()
 
@@ -123,7 +123,6 @@ class Handover:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the program wants no more."""
         return self._is_closed
 
     def end(self, error: BaseException | None) -> None:
@@ -230,7 +229,7 @@ class CloseableIterator(Generic[T_co]):
         return f"{type(self).__name__}({'no job yet' if self._client is None else repr(self._client)})"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the job whose records these are."""
+        """HTML for notebooks: the job whose records these are."""
         job = "no job yet" if self._client is None else self._client._repr_html_()
         return framed(type(self).__name__, {}, job)
 

@@ -40,7 +40,7 @@ class SupportsPreWriteTopology(ABC):
 
     @abstractmethod
     def add_pre_write_topology(self, input_data_stream: DataStream[Any]) -> DataStream[Any]:
-        """What the writers get of a stream; called once, by ``sink_to()``.
+        """The stream that the writers get; called once, by ``sink_to()``.
 
         What the operators that it adds do not say themselves, of uid and parallelism, follows from the sink: with the
         uid ``totals`` they are ``totals/pre-write-0`` and so on, in the order in which they are added.
@@ -78,7 +78,7 @@ class PreWriteTopology:
 
 
 NO_TOPOLOGY: Final = PreWriteTopology({})
-"""That of most sinks."""
+"""Most sinks add no operators."""
 
 
 def before_writers(sink: Sink, stream: DataStream[Any]) -> DataStream[Any]:

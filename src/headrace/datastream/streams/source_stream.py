@@ -79,7 +79,7 @@ class DataStreamSource(DataStream[T_co]):
 
 
 def _derived(changes: dict[str, Any]) -> dict[str, Any]:
-    """What a change of the source means for the node that assigns its timestamps."""
+    """The change of the node that assigns timestamps, which follows from a change of its source."""
     derived = {key: value for key, value in changes.items() if key in ("parallelism", "max_parallelism")}
     if "name" in changes:
         derived["name"] = _watermarks_name(changes["name"])
@@ -93,7 +93,7 @@ def _watermarks_name(source_name: str) -> str:
 
 
 class CachedDataStream(DataStream[T_co]):
-    """What ``cache()`` gives: the same stream, which is computed once.
+    """The stream behind ``cache()``, which is computed once.
 
     The first job of the environment that uses it, and that finishes, keeps its records in temporary files of the
     driver; later ones read them there, with their timestamps. They are gone with the program.

@@ -134,13 +134,13 @@ class OperatorHandle:
         return self
 
     def _repr_html_(self) -> str:
-        """What notebooks show: all that comes before."""
+        """HTML for notebooks: the graph up to here."""
         from headrace.datastream.notebook import stream_html
 
         return stream_html(type(self).__name__, self._facts(), self._transformations.graph, self._operator_ids())
 
     def _facts(self) -> dict[str, object]:
-        """What there is to say about it beside its graph, by name."""
+        """The facts that notebooks show beside the graph, by name."""
         raise NotImplementedError
 
     def _operator_ids(self) -> set[int]:
@@ -264,7 +264,7 @@ class Stream(OperatorHandle, Generic[T_co]):
         raise NotImplementedError
 
     def _unkeyed_edges(self) -> tuple[Edge, ...]:
-        """Where its records come from, without their keys."""
+        """The edges that its records come by, without their keys."""
         return self._edges
 
     def _facts(self) -> dict[str, object]:
@@ -285,7 +285,7 @@ class Stream(OperatorHandle, Generic[T_co]):
 def side_stream(
     environment: StreamExecutionEnvironment, operator: OperatorHandle, output_tag: OutputTag
 ) -> DataStream[Any]:
-    """What an operator writes to a side output, of the type that the tag says.
+    """The stream of a side output of an operator, of the type that the tag says.
 
     Raises:
         InvalidProgramError: when the handle stands for no operator, or for one that never writes to it.

@@ -119,7 +119,7 @@ _ITERABLES: Final = frozenset(
 
 
 def _element(hint: Any) -> Any:
-    """What one gets when iterating over a value with that hint."""
+    """The hint of what a value with that hint yields when it is iterated over."""
     present = [member for member in _members(hint) if member is not type(None)]
     if len(present) != 1:
         return Any
@@ -154,17 +154,17 @@ def weakest(origins: Iterable[TypeOrigin]) -> TypeOrigin:
 
 
 def unchanged(record: Any) -> Any:
-    """The same record; a function for streams whose records stay while their type does not."""
+    """A function for streams whose records stay while their type changes."""
     return record
 
 
 def one_key(_record: Any) -> int:
-    """The same key for all records."""
+    """A function that gives all records one key."""
     return 0
 
 
 def never_fits(given: TypeInformation, wanted: TypeInformation) -> bool:
-    """Whether no record of one type can become one of another; only where that is certain."""
+    """Returns True where it is certain that no record of one type can become one of another."""
     if given.is_composite and wanted.is_composite:
         pairs = list(zip(given.field_types, wanted.field_types, strict=False))
         return len(given.field_types) != len(wanted.field_types) or any(never_fits(*pair) for pair in pairs)
@@ -173,7 +173,7 @@ def never_fits(given: TypeInformation, wanted: TypeInformation) -> bool:
 
 
 def _kind(type_: TypeInformation) -> str | None:
-    """Which values a type has; None where those of others may fit as well."""
+    """The kind of a type's values; None where values of other kinds may fit as well."""
     arrow = type_.arrow_type
     if arrow is None:
         return None
@@ -205,5 +205,5 @@ def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInfo
 
 
 def is_untyped(type_info: TypeInformation) -> bool:
-    """Whether nothing is known about the values."""
+    """Returns True where nothing is known about the values."""
     return type_info.arrow_type is None

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WindowSettings:
-    """What has been said of windows so far.
+    """The settings of windows, as far as the program has made them.
 
     Attributes:
         assigner: puts records into windows.
@@ -133,7 +133,7 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return f"{type(self).__name__}({self.get_input_type()}, {self._settings.assigner})"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the windows, and all that comes before."""
+        """HTML for notebooks: the windows, and the graph up to here."""
         from headrace.datastream.notebook import stream_html
 
         stream = self._keyed_stream
@@ -234,7 +234,7 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
     """The root of windows of one stream: by key, and of all records, which differ in the functions that they take."""
 
     _function_kinds: ClassVar[tuple[type[Function], type[Function]]]
-    """What ``apply`` takes, and what ``process`` does."""
+    """The classes of functions that ``apply`` and ``process`` take."""
 
     _has_key: ClassVar[bool] = True
 
