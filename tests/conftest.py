@@ -12,8 +12,12 @@ import pytest
 from rich.console import Console
 
 from tests.draws import draws
+from tests.forks import Forks, launcher_of_forks
+from tests.processes import Launcher, launcher
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
     from headrace.broker.cluster import KafkaCluster
@@ -57,6 +61,20 @@ def spark() -> Iterator[SparkSession]:
     handle = acquire_session(settings, master="local[2]")
     yield handle.session
     handle.stop()
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Launcher]:
+    """Starts programs; ends what is left of them after the test."""
+    with launcher(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def forks(tmp_path: Path) -> Iterator[Forks]:
+    """Starts programs whose start is not the point, nor their end; ends what is left of them after the test."""
+    with launcher_of_forks(tmp_path) as started:
+        yield started
 
 
 @pytest.fixture

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
-
-import headrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,21 +51,3 @@ def script(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts the command line in a process of its own."""
-
-    def begin(*arguments: object) -> subprocess.Popen[str]:
-        source = str(Path(headrace.__file__).parent.parent)
-        return subprocess.Popen(
-            [sys.executable, "-m", "headrace", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"},
-        )
-
-    return begin

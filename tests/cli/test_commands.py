@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rich.console import Console
+
+    from tests.forks import Forks
 
 runner = CliRunner()
 
@@ -101,7 +101,7 @@ def test_no_progress_still_says_how_jobs_begin_and_end(script: Callable[..., Pat
     assert len(result.stderr.splitlines()) == 2
 
 
-def test_lines_of_json_have_nothing_plain_between_them(script: Callable[..., Path]) -> None:
+def test_lines_of_json_have_nothing_plain_between_them(forks: Forks, script: Callable[..., Path]) -> None:
     program = script("""
         import logging
 
@@ -109,9 +109,8 @@ def test_lines_of_json_have_nothing_plain_between_them(script: Callable[..., Pat
         graph.update(1, spec=specs.MapSpec(lambda value: logging.getLogger("shop").info("seen") or value, Types.LONG()))
         execute(graph)
     """)
-    arguments = ["run", "--runtime", "local", "-D", "headrace.log.format=json", str(program)]
-    ran = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, check=True)
-    lines = [json.loads(line) for line in ran.stderr.splitlines()]
+    ended = forks.start_command("run", "--runtime", "local", "-D", "headrace.log.format=json", program).wait()
+    lines = [json.loads(line) for line in ended.errors.splitlines()]
     assert len([line for line in lines if "starts afresh" in line["message"]]) == 1
     assert len({line["job_id"] for line in lines if line["message"] == "seen"} - {None}) == 1
     assert lines[-1]["logger"] == "headrace.client.progress.listener"
@@ -128,13 +127,12 @@ def test_lines_of_json_have_nothing_plain_between_them(script: Callable[..., Pat
     ids=["headrace", "program", "no job"],
 )
 def test_the_error_that_ends_the_command_is_a_line_of_json(
-    script: Callable[..., Path], text: str, said: str, has_traceback: bool
+    forks: Forks, script: Callable[..., Path], text: str, said: str, has_traceback: bool
 ) -> None:
     program = script(text)
-    arguments = ["run", "--runtime", "local", "-D", "headrace.log.format=json", str(program)]
-    ran = subprocess.run([sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    last = [json.loads(line) for line in ran.stderr.splitlines()][-1]
+    ended = forks.start_command("run", "--runtime", "local", "-D", "headrace.log.format=json", program).wait()
+    assert ended.code == 1
+    last = [json.loads(line) for line in ended.errors.splitlines()][-1]
     assert (last["level"], last["logger"]) == ("ERROR", "headrace.cli.failures")
     assert said in last["message"]
     assert (f'File "{program}"' in last.get("exception", "")) == has_traceback

@@ -10,47 +10,60 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
 
 import headrace
+from tests.forks import Forks
+from tests.processes import Launcher
 
 pytestmark = pytest.mark.timeout(240)
 
-Start = Callable[..., subprocess.Popen[str]]
+
+def begin(folder: Path, *arguments: str, errors: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
+    """Start Python, with a pipe to read what it prints from."""
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent), "PYTHONUNBUFFERED": "1"},
+    )
 
 
-def wait_for_output(process: subprocess.Popen[str]) -> None:
-    """Until the job has printed something: it runs."""
+def stop_reading(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
-    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
 
 
 def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
-    start: Start, script: Callable[..., Path], tmp_path: Path
+    programs: Launcher, forks: Forks, script: Callable[..., Path]
 ) -> None:
     path = script("execute(doubling(10**9, rate=2000)); print('the program went on')\n")
     arguments = ("run", "--runtime", "local", "-D", "execution.checkpointing.dir=checkpoints", path)
-    process = start(*arguments)
-    wait_for_output(process)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 130
-    assert "stopping at the end of the running epoch" in errors
-    assert "run the same command again to go on from there" in errors
-    assert "Traceback" not in errors
-    assert output.endswith("the program went on\n")
+    process = programs.start_command(*arguments)
+    process.wait_for_output()
+    process.interrupt()
+    ended = process.wait()
+    assert ended.code == 130
+    assert "stopping at the end of the running epoch" in ended.errors
+    assert "run the same command again to go on from there" in ended.errors
+    assert "Traceback" not in ended.errors
+    assert ended.output.endswith("the program went on\n")
 
-    again = start(*arguments)
-    wait_for_output(again)
-    again.send_signal(signal.SIGINT)
-    _, errors = again.communicate(timeout=200)
-    assert "restored epoch" in errors
-    assert again.returncode == 130
+    again = forks.start_command(*arguments)
+    again.wait_for_output()
+    again.interrupt()
+    ended = again.wait()
+    assert "restored epoch" in ended.errors
+    assert ended.code == 130
 
 
-def test_a_program_that_goes_on_gets_an_error_in_place_of_results(start: Start, script: Callable[..., Path]) -> None:
+def test_a_program_that_goes_on_gets_an_error_in_place_of_results(forks: Forks, script: Callable[..., Path]) -> None:
     """Not the records that there are by chance: none, say."""
     path = script(
         """
@@ -69,24 +82,24 @@ def test_a_program_that_goes_on_gets_an_error_in_place_of_results(start: Start, 
         print("the end")
         """
     )
-    process = start("run", "--runtime", "local", path)
-    wait_for_output(process)
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-    assert "[]" not in output
-    assert output.count("was stopped by a signal (Ctrl-C, SIGTERM) after epoch 0") == 2
-    assert not output.endswith("the end\n")
+    process = forks.start_command("run", "--runtime", "local", path)
+    process.wait_for_output()
+    process.interrupt()
+    ended = process.wait()
+    assert ended.code == 130
+    assert "Traceback" not in ended.errors
+    assert "[]" not in ended.output
+    assert ended.output.count("was stopped by a signal (Ctrl-C, SIGTERM) after epoch 0") == 2
+    assert not ended.output.endswith("the end\n")
 
 
-def test_ctrl_c_without_checkpoints_says_what_would_help(start: Start, script: Callable[..., Path]) -> None:
-    process = start("run", "--runtime", "local", script("execute(doubling(10**9, rate=2000))\n"))
-    wait_for_output(process)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 130
-    assert "--checkpoint-dir" in errors
+def test_ctrl_c_without_checkpoints_says_what_would_help(forks: Forks, script: Callable[..., Path]) -> None:
+    process = forks.start_command("run", "--runtime", "local", script("execute(doubling(10**9, rate=2000))\n"))
+    process.wait_for_output()
+    process.interrupt()
+    ended = process.wait()
+    assert ended.code == 130
+    assert "--checkpoint-dir" in ended.errors
 
 
 def waiting(folder: Path) -> Path:
@@ -96,14 +109,14 @@ def waiting(folder: Path) -> Path:
     return path
 
 
-def test_ctrl_c_ends_a_program_that_runs_no_job(start: Start, tmp_path: Path) -> None:
-    process = start("run", waiting(tmp_path))
-    wait_for_output(process)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 130
-    assert "interrupted" in errors
-    assert "Traceback" not in errors
+def test_ctrl_c_ends_a_program_that_runs_no_job(forks: Forks, tmp_path: Path) -> None:
+    process = forks.start_command("run", waiting(tmp_path))
+    process.wait_for_output()
+    process.interrupt()
+    ended = process.wait()
+    assert ended.code == 130
+    assert "interrupted" in ended.errors
+    assert "Traceback" not in ended.errors
 
 
 ENDLESS = """
@@ -124,57 +137,55 @@ ENDLESS = """
 
 @pytest.mark.parametrize(("body", "number"), [("while True: pass", signal.SIGINT), ("time.sleep(1e9)", signal.SIGTERM)])
 def test_the_second_signal_ends_a_function_that_never_returns(
-    start: Start, script: Callable[..., Path], body: str, number: signal.Signals
+    forks: Forks, script: Callable[..., Path], body: str, number: signal.Signals
 ) -> None:
-    process = start("run", "--runtime", "local", script(ENDLESS.format(body=body)))
-    wait_for_output(process)
-    process.send_signal(number)
-    assert process.stderr is not None
-    while "stopping at the end of the running epoch" not in process.stderr.readline():
-        assert process.poll() is None
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 128 + number
-    assert "giving up the running epoch" in errors
-    assert "Traceback" not in errors
+    process = forks.start_command("run", "--runtime", "local", script(ENDLESS.format(body=body)))
+    process.wait_for_output()
+    os.kill(process.pid, number)
+    process.wait_until("stopping at the end of the running epoch")
+    os.kill(process.pid, number)
+    ended = process.wait()
+    assert ended.code == 128 + number
+    assert "giving up the running epoch" in ended.errors
+    assert "Traceback" not in ended.errors
 
 
-def test_sigterm_stops_at_an_epoch_like_ctrl_c(start: Start, script: Callable[..., Path]) -> None:
+def test_sigterm_stops_at_an_epoch_like_ctrl_c(forks: Forks, script: Callable[..., Path]) -> None:
     path = script("execute(doubling(10**9, rate=2000)); print('the program went on')\n")
-    process = start("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
-    wait_for_output(process)
+    process = forks.start_command("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
+    process.wait_for_output()
     process.terminate()
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 143
-    assert "stopping at the end of the running epoch; send SIGTERM again to give it up" in errors
-    assert "run the same command again to go on from there" in errors
-    assert output.endswith("the program went on\n")
+    ended = process.wait()
+    assert ended.code == 143
+    assert "stopping at the end of the running epoch; send SIGTERM again to give it up" in ended.errors
+    assert "run the same command again to go on from there" in ended.errors
+    assert ended.output.endswith("the program went on\n")
 
 
-def test_sigterm_ends_a_program_that_runs_no_job(start: Start, tmp_path: Path) -> None:
-    process = start("run", waiting(tmp_path))
-    wait_for_output(process)
+def test_sigterm_ends_a_program_that_runs_no_job(forks: Forks, tmp_path: Path) -> None:
+    process = forks.start_command("run", waiting(tmp_path))
+    process.wait_for_output()
     process.terminate()
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode == 143
-    assert "Traceback" not in errors
+    ended = process.wait()
+    assert ended.code == 143
+    assert "Traceback" not in ended.errors
 
 
-def test_a_job_ends_when_nobody_reads_what_it_prints(start: Start, script: Callable[..., Path]) -> None:
+def test_a_job_ends_when_nobody_reads_what_it_prints(forks: Forks, script: Callable[..., Path], tmp_path: Path) -> None:
     path = script("execute(doubling(10**9, rate=2000))\n")
-    process = start("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
-    wait_for_output(process)
+    arguments = ("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", str(path))
+    process = begin(tmp_path, "-m", "headrace", *arguments)
     assert process.stdout is not None
-    process.stdout.close()
-    process.stdout = None
+    assert process.stdout.readline()
+    stop_reading(process)
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 141
     assert "error" not in errors
     assert "failed" not in errors
-    again = start("run", "--runtime", "local", "--checkpoint-dir", "checkpoints", path)
-    wait_for_output(again)
+    again = forks.start_command(*arguments)
+    again.wait_for_output()
     again.terminate()
-    assert "restored epoch" in again.communicate(timeout=200)[1]
+    assert "restored epoch" in again.wait().errors
 
 
 PROGRAM = """
@@ -197,18 +208,10 @@ print("the program went on")
 def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
     """Without the command line; the epoch that runs is completed, so nothing is printed twice."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    source = str(Path(headrace.__file__).parent.parent)
     printed: list[str] = []
     for _ in range(2):
         errors = (tmp_path / "errors").open("w+")
-        process = subprocess.Popen(
-            [sys.executable, "program.py"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": source, "PYTHONUNBUFFERED": "1"},
-        )
+        process = begin(tmp_path, "program.py", errors=errors)
         assert process.stdout is not None
         printed.append(process.stdout.readline().strip())
         process.terminate()
@@ -227,18 +230,10 @@ def test_sigterm_stops_a_program_that_waits_for_its_job(tmp_path: Path) -> None:
 def test_a_program_ends_quietly_when_nobody_reads_what_it_prints(tmp_path: Path) -> None:
     """Without the command line, as in ``python program.py | head -1``."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    process = subprocess.Popen(
-        [sys.executable, "program.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent)},
-    )
+    process = begin(tmp_path, "program.py")
     assert process.stdout is not None
     assert process.stdout.readline() == "0\n"
-    process.stdout.close()
-    process.stdout = None
+    stop_reading(process)
     assert "Error" not in process.communicate(timeout=200)[1]
     assert process.returncode == 141
 
@@ -274,15 +269,9 @@ finally:
 
 def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(TWO_JOBS)
-    process = subprocess.Popen(
-        [sys.executable, "program.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent), "PYTHONUNBUFFERED": "1"},
-    )
-    wait_for_output(process)
+    process = begin(tmp_path, "program.py")
+    assert process.stdout is not None
+    assert process.stdout.readline()
     process.terminate()
     _, errors = process.communicate(timeout=200)
     assert process.returncode == 143
@@ -292,22 +281,23 @@ def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> No
 
 @pytest.mark.spark
 @pytest.mark.timeout(240)
-def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callable[..., Path]) -> None:
+def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(programs: Launcher, script: Callable[..., Path]) -> None:
     """PySpark sets a handler of its own when a session starts; it must not have the last word.
 
     The Java of the session is the one that was started beside the program.
     """
-    process = start("run", "--master", "local[2]", "-p", 1, script("execute(doubling(10**9, rate=2000))\n"))
+    path = script("execute(doubling(10**9, rate=2000))\n")
+    process = programs.start_command("run", "--master", "local[2]", "-p", 1, path)
     children = psutil.Process(process.pid).children
     wait_for(children, is_of_spark)
     early = [child.pid for child in children() if is_of_spark(child)]
-    wait_for_output(process)
+    process.wait_for_output()
     assert [child.pid for child in children() if is_of_spark(child)] == early
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
-    assert "stopping at the end of the running epoch" in errors
-    assert "job 'doubling' stopped at epoch" in errors
-    assert process.returncode == 130
+    os.kill(process.pid, signal.SIGINT)
+    ended = process.wait()
+    assert "stopping at the end of the running epoch" in ended.errors
+    assert "job 'doubling' stopped at epoch" in ended.errors
+    assert ended.code == 130
 
 
 @pytest.mark.spark
@@ -320,20 +310,20 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(start: Start, script: Callabl
     ],
 )
 def test_a_signal_while_spark_starts_leaves_no_process_behind(
-    start: Start, script: Callable[..., Path], moment: str, number: signal.Signals, expected: str
+    programs: Launcher, script: Callable[..., Path], moment: str, number: signal.Signals, expected: str
 ) -> None:
-    process = start("run", "--master", "local[1]", script("execute(doubling(10**9, rate=2000))\n"))
+    process = programs.start_command("run", "--master", "local[1]", script("execute(doubling(10**9, rate=2000))\n"))
     children = psutil.Process(process.pid).children
     wait_for(children, is_of_spark)
     if moment == "Java is up":
         wait_for(children, lambda child: child.name() == "java" and bool(child.net_connections()))
     started = children(recursive=True)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 128 + number
-    assert expected in errors
-    assert "Traceback" not in errors
-    assert "Exception" not in errors
+    os.kill(process.pid, number)
+    ended = process.wait()
+    assert ended.code == 128 + number
+    assert expected in ended.errors
+    assert "Traceback" not in ended.errors
+    assert "Exception" not in ended.errors
     gone, alive = psutil.wait_procs(started, timeout=30)
     assert gone
     assert not alive

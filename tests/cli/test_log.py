@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -18,6 +16,7 @@ from headrace.common.errors import ProducerFencedError
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
+from tests.forks import Forks
 
 
 @pytest.fixture
@@ -53,15 +52,14 @@ def test_tail_shows_the_last_of_all_partitions(place: Path) -> None:
     assert len(invoke("tail", place, "words", "--from-beginning").stdout.split()) == 20
 
 
-def test_tail_follows(place: Path) -> None:
-    command = [sys.executable, "-m", "headrace", "log", "tail", str(place), "words", "-f"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tail:
-        assert tail.stdout is not None
-        invoke("append", place, "words", text="one\ntwo\n")
-        assert {tail.stdout.readline(), tail.stdout.readline()} == {"one\n", "two\n"}
-        invoke("append", place, "words", text="three\n")
-        assert tail.stdout.readline() == "three\n"
-        tail.terminate()
+def test_tail_follows(place: Path, forks: Forks) -> None:
+    tail = forks.start_command("log", "tail", place, "words", "-f")
+    invoke("append", place, "words", text="one\ntwo\n")
+    tail.wait_until("one\n")
+    tail.wait_until("two\n")
+    invoke("append", place, "words", text="three\n")
+    tail.wait_until("three\n")
+    assert sorted(tail.output.split()) == ["one", "three", "two"]
 
 
 def test_describe_and_groups(place: Path) -> None:

@@ -1,41 +1,30 @@
-"""Runs examples as users do: through the command line, in a process of its own."""
+"""Runs examples as users do: through the command line."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import headrace
+from tests.forks import Forks
+from tests.processes import Ended
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., Ended]
 
 
 @pytest.fixture
-def run_example(tmp_path: Path) -> Run:
+def run_example(forks: Forks) -> Run:
     """Runs an example; fails the test when the example fails."""
 
-    def run(name: str, *arguments: object, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "headrace", "run", "--traceback", *options, str(EXAMPLES / name)]
-        source = str(Path(headrace.__file__).parent.parent)
-        finished = subprocess.run(
-            [*command, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env=os.environ | {"PYTHONPATH": source},
-        )
-        assert finished.returncode == 0, finished.stderr
-        return finished
+    def run(name: str, *arguments: object, options: tuple[str, ...] = ()) -> Ended:
+        ended = forks.start_command("run", "--traceback", *options, EXAMPLES / name, *arguments).wait()
+        assert ended.code == 0, ended
+        return ended
 
     return run
 

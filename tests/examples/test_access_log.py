@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.examples.access_log_oracle import Oracle
-
-if TYPE_CHECKING:
-    import subprocess
+from tests.processes import Ended
 
 LOG = Path(__file__).parents[2] / "examples" / "data" / "apache_access.log.gz"
 LOCAL = ("--runtime", "local", "-p", "2")
 SPARK = ("--master", "local[2]", "-p", "2")
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., Ended]
 Read = Callable[[Path], list[Any]]
 
 
@@ -51,7 +49,7 @@ def test_all_results_are_exact(
         ("late-requests", expected.late_requests()),
     ):
         assert in_any_order(read_records(tmp_path / "results" / name)) == in_any_order(records), name
-    assert f"{expected.dropped():>8,}  requests came too late for a window" in finished.stdout
+    assert f"{expected.dropped():>8,}  requests came too late for a window" in finished.output
 
 
 def test_the_two_bounds_are_worth_testing() -> None:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
-import signal
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import headrace
 from headrace.log import Log
 from tests.docs.documents import README
+from tests.processes import Ended, Launcher
 
 DEMO = Path(__file__).parents[2] / "examples" / "card_fraud" / "demo.py"
-PAYMENTS, THEFTS = 50_000, 3
+PAYMENTS, THEFTS, CAREFUL_THEFTS = 100_000, 4, 1
 LOCAL = ("--runtime", "local", "-p", "2")
 SPARK = ("--master", "local[2]", "-p", "2")
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., Ended]
 
 
 def values(run: Path, topic: str) -> list[dict[str, Any]]:
@@ -51,6 +47,7 @@ def shown_in_the_readme() -> list[str]:
     [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=[pytest.mark.spark, pytest.mark.slow])],
 )
 def test_every_payment_is_counted_once(options: tuple[str, ...], run_example: Run, tmp_path: Path) -> None:
+    """And a new version, which finds careful thieves too, catches up from the beginning."""
     finished = run_example("card_fraud/demo.py", "--payments", PAYMENTS, "--rate", 0, options=options)
     run = tmp_path / "headrace-demo/run-1"
     totals, late, alerts = (values(run, topic) for topic in ("totals", "late", "alerts"))
@@ -60,44 +57,20 @@ def test_every_payment_is_counted_once(options: tuple[str, ...], run_example: Ru
     assert [alert["amount"] for alert in alerts] == [899.0] * THEFTS
     assert len({alert["card"] for alert in alerts}) == THEFTS
 
-    lines = finished.stdout.splitlines()
+    lines = finished.output.splitlines()
     assert sum(line.startswith("  alert: card-") for line in lines) == THEFTS
     assert f"{THEFTS:>11,} alerts, {THEFTS} of them seen by the other process" in lines
     assert "  Nothing is missing, nothing is there twice." in lines
     assert {shape(line) for line in lines} == {shape(line) for line in shown_in_the_readme()} - {"..."}
 
-
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=[pytest.mark.spark, pytest.mark.slow])],
-)
-def test_a_new_version_catches_up_from_the_beginning(
-    options: tuple[str, ...], run_example: Run, tmp_path: Path
-) -> None:
-    run_example("card_fraud/demo.py", "--payments", 120_000, "--rate", 0, options=LOCAL)
-    run = tmp_path / "headrace-demo/run-1"
-    old = values(run, "alerts")
-    for _ in range(2):  # the second time there is nothing left to read
-        finished = run_example("card_fraud/replay.py", run / "log", options=options)
-        assert finished.stdout.splitlines()[-1].strip() == "6 alerts: 5 of the 5 of the old version, and 1 others"
+    ended = run_example("card_fraud/replay.py", run / "log", options=options)
+    said = f"{THEFTS + CAREFUL_THEFTS} alerts: {THEFTS} of the {THEFTS} of the old version, and {CAREFUL_THEFTS} others"
+    assert ended.output.splitlines()[-1].strip() == said
     new = values(run, "alerts-v2")
-    assert len(new) == 6
-    assert all(alert in new for alert in old)
+    assert len(new) == THEFTS + CAREFUL_THEFTS
+    assert all(alert in new for alert in alerts)
     assert sum(total["payments"] for total in values(run, "totals-v2")) > 80_000
-    assert values(run, "alerts") == old
-
-
-@contextmanager
-def started(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "headrace", "run", *LOCAL, str(DEMO), "--output", str(folder), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(Path(headrace.__file__).parent.parent), "PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    assert values(run, "alerts") == alerts
 
 
 def processes_at(folder: Path) -> list[str]:
@@ -105,25 +78,25 @@ def processes_at(folder: Path) -> list[str]:
     return [line for line in shown.stdout.splitlines() if str(folder) in line]
 
 
-def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    with started(tmp_path, "--payments", "100000", "--rate", "2000") as process:  # it is not done for most of a minute
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("  alert: card-00000")
-        assert processes_at(tmp_path)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        printed, errors = process.communicate(timeout=240)
-        assert process.returncode == 130, errors
-    assert "Nothing is missing" not in printed
-    assert "Traceback" not in errors
-    assert "stopped after epoch" in errors
+def test_ctrl_c_ends_all_processes_and_the_same_command_goes_on(
+    programs: Launcher, run_example: Run, tmp_path: Path
+) -> None:
+    demo = ("--output", tmp_path / "runs", "--payments", 50_000)
+    running = programs.start_command("run", *LOCAL, DEMO, *demo, "--rate", 1000)  # it is not done for most of a minute
+    running.wait_until("  alert: card-00000")
+    assert processes_at(tmp_path)
+    running.interrupt()
+    ended = running.wait()
+    assert ended.code == 130, ended
+    assert "Nothing is missing" not in ended.output
+    assert "Traceback" not in ended.errors
+    assert "stopped after epoch" in ended.errors
     assert processes_at(tmp_path) == []
 
-    with started(tmp_path, "--payments", "100000", "--rate", "0") as process:
-        printed, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, printed + errors
-    assert "goes on" in errors or "restored epoch" in errors
-    assert "Nothing is missing, nothing is there twice." in printed
-    assert [run.name for run in tmp_path.iterdir()] == ["run-1"]
+    ended = run_example("card_fraud/demo.py", *demo, "--rate", 0, options=LOCAL)
+    assert "goes on" in ended.errors or "restored epoch" in ended.errors
+    assert "Nothing is missing, nothing is there twice." in ended.output
+    assert [run.name for run in (tmp_path / "runs").iterdir()] == ["run-1"]
 
 
 def test_what_is_missing_or_there_twice_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    import subprocess
+from tests.processes import Ended
 
+if TYPE_CHECKING:
     from headrace.broker.cluster import KafkaCluster
 
 EVENTS = 3000
@@ -27,7 +27,7 @@ def sum_of_amounts() -> int:
 pytestmark = pytest.mark.integration
 
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., Ended]
 
 
 def test_every_payment_is_in_one_total(run_example: Run, kafka: KafkaCluster) -> None:
@@ -44,7 +44,7 @@ def test_so_it_is_on_spark_with_a_kafka_of_its_own(run_example: Run) -> None:
 
 def check(run_example: Run, *options: str, servers: tuple[str, ...] = ()) -> None:
     finished = run_example("kafka_totals.py", "--events", EVENTS, *servers, options=options)
-    totals = [json.loads(line) for line in finished.stdout.splitlines()]
+    totals = [json.loads(line) for line in finished.output.splitlines()]
     assert Counter(each["merchant"] for each in totals) == {f"merchant-{number}": 5 for number in range(5)}  # minutes
-    assert sum(each["payments"] for each in totals) == EVENTS, finished.stderr
+    assert sum(each["payments"] for each in totals) == EVENTS, finished.errors
     assert sum(each["total"] for each in totals) == sum_of_amounts()

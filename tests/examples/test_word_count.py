@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    import subprocess
+from tests.processes import Ended
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Run = Callable[..., Ended]
 
 
 @pytest.mark.parametrize(
@@ -21,7 +19,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
     ],
 )
 def test_words_are_counted(options: tuple[str, ...], run_example: Run) -> None:
-    lines = run_example("word_count.py", options=("-p", "1", *options)).stdout.splitlines()
+    lines = run_example("word_count.py", options=("-p", "1", *options)).output.splitlines()
     assert len(lines) == 15
     assert "('to', 4)" in lines
     assert "('be', 2)" in lines

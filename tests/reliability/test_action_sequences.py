@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.support.forked import Forks
+from tests.forks import Forks
 from tests.reliability.support.world_actions import ACTIONS, Actor
 from tests.reliability.support.worlds import World
 

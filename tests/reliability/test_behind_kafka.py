@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 
 from headrace.broker.cluster import KafkaCluster
 from tests.connectors.kafka.topics import Topic
-from tests.reliability.support.processes import Launcher, Running
+from tests.processes import Launcher, Running
 
 MINUTES = float(os.environ.get("HEADRACE_BEHIND_MINUTES", "3"))
 PARTITIONS = 4

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.processes import PROGRAMS, Launcher
 from tests.reliability.programs import dying_workers
 from tests.reliability.support import canonical
 from tests.reliability.support.checkpoints import wait_for_manifest
 from tests.reliability.support.dying_workers import IN_A_RECORD, IN_A_TIMER, IN_CLOSE, expected
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import PROGRAMS, Launcher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

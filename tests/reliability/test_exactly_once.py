@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
+from tests.processes import Ended, Launcher
 from tests.reliability.support import canonical, doubles
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 from tests.reliability.support.outputs import hidden_files, parts
-from tests.reliability.support.processes import Ended, Launcher
 
 
 def arm(plan: FaultPlan) -> FaultPlan:

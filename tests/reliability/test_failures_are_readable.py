@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
+from tests.processes import PROGRAMS, Ended
 from tests.reliability.support.outputs import lines
-from tests.reliability.support.processes import PROGRAMS, Ended, Launcher
 
 LOCAL = ["--runtime", "local"]
 SPARK = ["--master", "local[2]"]
 FOREIGN = ("java", "scala", "py4j", "Traceback", "pyspark", "Caused by", "org.apache")
 
 
-def run(programs: Launcher, runtime: list[str], program: str, *arguments: object) -> Ended:
-    return programs.start_command("run", *runtime, "-p", "2", PROGRAMS / program, *arguments).wait()
+def run(forks: Forks, runtime: list[str], program: str, *arguments: object) -> Ended:
+    return forks.start_command("run", *runtime, "-p", "2", PROGRAMS / program, *arguments).wait()
 
 
 def line_of(program: str, text: str) -> str:
@@ -33,17 +34,17 @@ def line_of(program: str, text: str) -> str:
         pytest.param(SPARK, id="spark", marks=[pytest.mark.integration, pytest.mark.timeout(900)]),
     ],
 )
-def test_a_failing_function_behind_a_shuffle(runtime: list[str], programs: Launcher) -> None:
-    check_failing_function(runtime, "second", "behind", programs)
+def test_a_failing_function_behind_a_shuffle(runtime: list[str], forks: Forks) -> None:
+    check_failing_function(runtime, "second", "behind", forks)
 
 
 @pytest.mark.slow
-def test_a_failing_function_beside_the_source(programs: Launcher) -> None:
-    check_failing_function(LOCAL, "first", "before", programs)
+def test_a_failing_function_beside_the_source(forks: Forks) -> None:
+    check_failing_function(LOCAL, "first", "before", forks)
 
 
-def check_failing_function(runtime: list[str], place: str, name: str, programs: Launcher) -> None:
-    ended = run(programs, runtime, "failing_function.py", place)
+def check_failing_function(runtime: list[str], place: str, name: str, forks: Forks) -> None:
+    ended = run(forks, runtime, "failing_function.py", place)
     assert ended.code == 1, ended
     assert ended.errors.count("error:") == 1
     for said in (
@@ -76,9 +77,9 @@ def rows(tmp_path: Path) -> Path:
     ],
 )
 def test_a_bad_row_fails_the_job_naming_file_and_line(
-    runtime: list[str], rows: Path, programs: Launcher, tmp_path: Path
+    runtime: list[str], rows: Path, forks: Forks, tmp_path: Path
 ) -> None:
-    ended = run(programs, runtime, "bad_rows.py", rows, tmp_path / "output")
+    ended = run(forks, runtime, "bad_rows.py", rows, tmp_path / "output")
     assert ended.code == 1, ended
     assert ended.errors.count("error:") == 1
     assert f"{rows}:4" in ended.errors, ended
@@ -87,8 +88,8 @@ def test_a_bad_row_fails_the_job_naming_file_and_line(
     assert list(lines(tmp_path / "output")) == []
 
 
-def test_bad_rows_go_to_the_dead_letter_output(rows: Path, programs: Launcher, tmp_path: Path) -> None:
-    ended = run(programs, LOCAL, "bad_rows.py", rows, tmp_path / "output", tmp_path / "bad")
+def test_bad_rows_go_to_the_dead_letter_output(rows: Path, forks: Forks, tmp_path: Path) -> None:
+    ended = run(forks, LOCAL, "bad_rows.py", rows, tmp_path / "output", tmp_path / "bad")
     assert ended.code == 0, ended
     good = [f"({number},{number * 10})" for number in range(1, 11) if number not in (4, 8)]
     assert sorted(lines(tmp_path / "output")) == sorted(good)

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import Launcher, Running
 from tests.reliability.support.checkpoints import left_overs, manifests, newest_manifest
 from tests.reliability.support.growing_folder import INPUT, Output, expected
 from tests.reliability.support.odd_files import OddFile, OddFiles, clutter
-from tests.reliability.support.processes import Launcher, Running
 from tests.reliability.support.reporting import said
 
 KILLS = 100

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
+from tests.processes import PROGRAMS
 from tests.reliability.support import canonical
 from tests.reliability.support.checkpoints import newest_manifest, wait_for_manifest
 from tests.reliability.support.outputs import hidden_files
-from tests.reliability.support.processes import PROGRAMS, Launcher
 
 
 @pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=[pytest.mark.integration, pytest.mark.slow])])
-def test_ctrl_c_stops_at_an_epoch_boundary(runtime: str, programs: Launcher, tmp_path: Path) -> None:
+def test_ctrl_c_stops_at_an_epoch_boundary(runtime: str, forks: Forks, tmp_path: Path) -> None:
     command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", runtime, "local[2]", 0.1
-    running = programs.start_command(*command)
+    running = forks.start_command(*command)
     wait_for_manifest(3, running, tmp_path)
     running.interrupt()
     ended = running.wait()
@@ -28,7 +29,7 @@ def test_ctrl_c_stops_at_an_epoch_boundary(runtime: str, programs: Launcher, tmp
     written = canonical.verify(tmp_path / "output")
     assert written.outputs == manifest.counters["numRecordsRead"] < canonical.EXACT.outputs
     assert (written.duplicates, written.unknown, written.out_of_order) == (0, 0, 0)
-    ended = programs.start_command(*command).wait()
+    ended = forks.start_command(*command).wait()
     assert ended.code == 0, ended
     assert canonical.verify(tmp_path / "output") == canonical.EXACT
     assert not hidden_files(tmp_path / "output")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import Running, Starter
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Running, Starter
 from tests.reliability.support.storages import CheckpointDirectory
 
 _COUNT = re.compile(r"\((w\d+),(\d+)\)")

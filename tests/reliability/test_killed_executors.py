@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import Launcher
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Launcher
 from tests.reliability.support.two_sinks import COUNT, MARKS, SPLITS, point
 
 

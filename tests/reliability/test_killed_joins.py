@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
+from tests.processes import Ended, Launcher, Starter
 from tests.reliability.support import doubles
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 from tests.reliability.support.joins import BEFORE_JOINS, DYING_NUMBERS, WAYS, expected, point_of
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Ended, Launcher, Starter
 
 FEW = ["interval join", "window join in columns"]
 NO_JOINS = ["connected", "broadcast"]

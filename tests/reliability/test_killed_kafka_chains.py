@@ -22,7 +22,7 @@ from headrace.broker.cluster import KafkaCluster
 from headrace.client.running import TERMINATED
 from tests.connectors.kafka.steady_writer import SteadyWriter
 from tests.connectors.kafka.topics import Topic
-from tests.reliability.support.forked import Forked, Forks
+from tests.forks import Forked, Forks
 from tests.reliability.support.kafka_chain import PARTITIONS, check_chain
 from tests.reliability.support.kafka_sinks import committed, staged_files
 

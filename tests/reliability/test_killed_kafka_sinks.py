@@ -16,10 +16,10 @@ pytest.importorskip("jgo")
 from headrace.broker.cluster import KafkaCluster
 from headrace.common.errors import JobSupersededError
 from tests.connectors.kafka.topics import Topic
+from tests.forks import Forks
+from tests.processes import Launcher
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 from tests.reliability.support.kafka_sinks import IN_TASKS, OFTEN, STEPS, Place, check, kafka_job, staged_files
-from tests.reliability.support.processes import Launcher
 from tests.reliability.support.small_jobs import SmallJob
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)]

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
+from tests.processes import Launcher
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 from tests.reliability.support.killed_logs import (
     AFTER,
     BEFORE,
@@ -27,7 +28,6 @@ from tests.reliability.support.killed_logs import (
     make_logs,
     point,
 )
-from tests.reliability.support.processes import Launcher
 
 STEPS = 50
 """Among how many steps of a life the one is at which it ends."""

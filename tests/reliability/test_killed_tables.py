@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.forks import Forks
 from tests.reliability.support import canonical, doubles
 from tests.reliability.support.dying_tables import AFTER_TABLE, BEFORE_TABLE
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 
 
 def test_processes_die_while_tables_are_made(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import Forks
 from tests.invariance.window_ways import WAYS
+from tests.processes import Ended, Launcher, Starter
 from tests.reliability.support import doubles
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 from tests.reliability.support.outputs import hidden_files, lines
-from tests.reliability.support.processes import Ended, Launcher, Starter
 from tests.reliability.support.window_paths import (
     ASKING_THE_CLOCK,
     BEFORE_WINDOWS,

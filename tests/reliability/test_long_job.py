@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from tests.reliability.support.forked import Forks
+from tests.forks import Forks
+from tests.processes import Launcher, Running
 from tests.reliability.support.kill_points import COMPACTION, OUTPUT, KillPoint
-from tests.reliability.support.processes import Launcher, Running
 from tests.reliability.support.worlds import World
 
 SEED = int(os.environ.get("HEADRACE_SEED", "20"))
@@ -50,7 +50,7 @@ class Story:
         kills: how often it is killed.
         runtime: what runs it.
         seconds: how long a life is at most, once it has started.
-        per_branch: how many lives there are before it starts from a savepoint again.
+        per_branch: how many lives there are before it starts from a savepoint again, at least.
     """
 
     kills: int
@@ -59,27 +59,32 @@ class Story:
     per_branch: int
 
     def tell(self, world: World, chance: random.Random) -> None:
-        """Live, until the job was killed so often."""
+        """Live, until the job was killed so often and has started from a savepoint.
+
+        On a slow machine no life comes as far as that at first; then lives become longer.
+        """
         lives = 0
-        while world.lives["killed"] < self.kills:
+        while world.lives["killed"] < self.kills or len(world.branches) == 1:
             lives += 1
-            if lives % self.per_branch == 0 and world.branch.has_begun:
-                _start_from_one(world, chance)
+            if lives >= self.per_branch and world.branch.has_begun and _start_from_one(world, chance):
+                lives = 0
                 world.check()
             action = chance.choices(list(ACTIONS), list(ACTIONS.values()))[0]
             kind, most = chance.choice(POINTS[action.partition(":")[0]])
             point = KillPoint(kind, chance.randint(0, most))
-            seconds = self.seconds if kind else chance.uniform(0, self.seconds)
+            longest = self.seconds * max(1, lives - self.per_branch)
+            seconds = longest if kind else chance.uniform(0, longest)
             world.live(chance.choice((1, 4, 3)), point, action, seconds)
 
 
-def _start_from_one(world: World, chance: random.Random) -> None:
-    """From the newest savepoint, or from one that is not much older."""
+def _start_from_one(world: World, chance: random.Random) -> bool:
+    """From the newest savepoint, or from one that is not much older; False when there is none."""
     found = world.savepoints()[-4:]
     if found:
         savepoint = found[-1] if chance.random() < 0.6 else chance.choice(found)
         backend = chance.choice(BACKENDS) if savepoint.format == "canonical" else savepoint.branch.backend
         world.restore(savepoint, backend, claims=chance.random() < 0.3)
+    return bool(found)
 
 
 def told(story: Story, launch: Callable[[str, str], Running], folder: Path) -> World:
@@ -94,14 +99,13 @@ def told(story: Story, launch: Callable[[str, str], Running], folder: Path) -> W
         error.add_note(f"seed {SEED} ({again}), in {world.branch.folder}, after {dict(world.lives)}")
         raise
     print(f"seed {SEED}: {dict(world.lives)}, {len(world.branches)} branches, {world.input.rounds} rounds of input")
-    assert killed == story.kills
+    assert killed >= story.kills
     return world
 
 
 @pytest.mark.timeout(600)
 def test_10_kills(forks: Forks, tmp_path: Path) -> None:
-    world = told(Story(10, "local", 1.5, 4), forks.start, tmp_path)
-    assert len(world.branches) > 1
+    told(Story(10, "local", 1.5, 4), forks.start, tmp_path)
 
 
 @pytest.mark.slow

@@ -16,10 +16,10 @@ pytest.importorskip("jgo")
 
 from headrace.broker.cluster import KafkaCluster
 from tests.connectors.kafka.topics import Topic
+from tests.forks import Forks
+from tests.processes import PATIENCE, Launcher, Running
 from tests.reliability.support.faults import FaultPlan
-from tests.reliability.support.forked import Forks
 from tests.reliability.support.kafka_sinks import IN_TASKS, OFTEN, Place, check, kafka_job, staged_files
-from tests.reliability.support.processes import PATIENCE, Launcher, Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(3600)]
 

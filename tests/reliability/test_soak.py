@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.reliability.support.processes import Launcher, Running
+from tests.processes import Launcher, Running
 
 MINUTES = float(os.environ.get("HEADRACE_SOAK_MINUTES", "2"))
 

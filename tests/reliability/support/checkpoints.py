@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.manifest import Manifest
-from tests.reliability.support.processes import PATIENCE
+from tests.processes import PATIENCE
 
 if TYPE_CHECKING:
-    from tests.reliability.support.processes import Running
+    from tests.processes import Running
 
 
 def manifests(folder: Path) -> list[Path]:

@@ -19,10 +19,10 @@ from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.savepoint.requests import JobAnswer, JobRequest, ask
 from headrace.storage.locations import open_storage
+from tests.processes import PATIENCE, Ended, Running
 from tests.reliability.support.kill_points import KillPoint
 from tests.reliability.support.long_job import Input
 from tests.reliability.support.outputs import hidden_files, parts
-from tests.reliability.support.processes import PATIENCE, Ended, Running
 from tests.reliability.support.reporting import said as said_so_far
 
 PROGRAM: Final = "long_job"

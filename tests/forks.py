@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import io
 import multiprocessing
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.reliability.support.processes import SOURCES, TESTS, Running, Starter
+from tests.processes import SOURCES, TESTS, Running, Starter
 
 _PROGRAMS: Final = "tests.reliability.programs."
 _IMPORTED: Final = (
@@ -29,25 +31,31 @@ _IMPORTED: Final = (
     "window_paths",
     "word_count",
 )
+_IMPORTED_BY_COMMANDS: Final = (
+    "headrace.__main__",
+    "headrace.cli.run",
+    "headrace.runtime.local.runtime",
+    "pyarrow.pandas_compat",
+)
 
 
 class Forked(Running):
-    """A program that runs in a process of its own; its ``main`` is called with its arguments.
+    """A program that runs in a process of its own, as long as a function does.
 
     Args:
-        program: the name of its module.
+        run: the function.
         arguments: its arguments.
         folder: where it runs; its output is kept there.
     """
 
-    def __init__(self, program: str, arguments: tuple[str, ...], folder: Path) -> None:
+    def __init__(self, run: Callable[..., None], arguments: tuple[object, ...], folder: Path) -> None:
         self._output = folder / f"output-{time.monotonic_ns()}.txt"
         self._errors = self._output.with_suffix(".errors")
         self._output.touch()
         self._errors.touch()
         context = multiprocessing.get_context("forkserver")
-        told = (_PROGRAMS + program, arguments, self._output, self._errors)
-        self._fork = context.Process(target=_run, args=told)
+        told = (run, tuple(map(str, arguments)), dict(os.environ), self._output, self._errors)
+        self._fork = context.Process(target=_begin, args=told)
         self._fork.start()
         assert self._fork.pid is not None
         self._pid = self._fork.pid
@@ -66,7 +74,13 @@ class Forks(Starter):
     """Starts programs as forks."""
 
     def start(self, program: str, *arguments: object) -> Forked:
-        running = Forked(program, tuple(map(str, arguments)), self.folder)
+        return self._start(_run_program, program, *arguments)
+
+    def start_command(self, *arguments: object) -> Forked:
+        return self._start(_run_command, *arguments)
+
+    def _start(self, run: Callable[..., None], *arguments: object) -> Forked:
+        running = Forked(run, arguments, self.folder)
         self._started.append(running)
         return running
 
@@ -76,7 +90,8 @@ def launcher_of_forks(folder: Path) -> Iterator[Forks]:
     """A launcher that leaves no program behind; the process that is forked stays until the tests end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCES), str(TESTS)]))
-        multiprocessing.set_forkserver_preload([_PROGRAMS + name for name in _IMPORTED])
+        patch.setenv("COLUMNS", "200")
+        multiprocessing.set_forkserver_preload([*_IMPORTED_BY_COMMANDS, *(_PROGRAMS + name for name in _IMPORTED)])
         started = Forks(folder)
         try:
             yield started
@@ -84,12 +99,32 @@ def launcher_of_forks(folder: Path) -> Iterator[Forks]:
             started.clean_up()
 
 
-def _run(module: str, arguments: tuple[str, ...], output: Path, errors: Path) -> None:
+def _begin(
+    run: Callable[..., None], arguments: tuple[str, ...], environment: dict[str, str], output: Path, errors: Path
+) -> None:
     os.setsid()
     for path, descriptor in ((output, 1), (errors, 2)):
         opened = os.open(path, os.O_WRONLY | os.O_APPEND)
         os.dup2(opened, descriptor)
         os.close(opened)
+    for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, io.TextIOWrapper)
+        stream.reconfigure(line_buffering=True)
+    os.environ.update(environment)
     os.chdir(output.parent)
+    try:
+        run(*arguments)
+    finally:
+        atexit._run_exitfuncs()  # multiprocessing leaves them out
+
+
+def _run_program(program: str, *arguments: str) -> None:
+    module = _PROGRAMS + program
     sys.argv = [module, *arguments]
     importlib.import_module(module).main(*arguments)
+
+
+def _run_command(*arguments: str) -> None:
+    from headrace.cli.main import app
+
+    app(list(arguments), prog_name="headrace")

@@ -19,11 +19,11 @@ import psutil
 import headrace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 SOURCES = Path(headrace.__file__).parents[1]
-TESTS = Path(__file__).parents[3]
-PROGRAMS = Path(__file__).parents[1] / "programs"
+TESTS = Path(__file__).parents[1]
+PROGRAMS = Path(__file__).parent / "reliability" / "programs"
 
 PATIENCE = 240.0
 """Seconds after which a program hangs, also on a machine that has a lot else to do."""
@@ -111,10 +111,17 @@ class Running:
 
     def wait_until(self, text: str, times: int = 1, timeout: float = PATIENCE) -> None:
         """Until it has said something so many times."""
+        self._wait_for(lambda: max(self.output.count(text), self.errors.count(text)) >= times, repr(text), timeout)
+
+    def wait_for_output(self) -> None:
+        """Until it has printed something: its job runs."""
+        self._wait_for(lambda: self.output != "", "anything")
+
+    def _wait_for(self, is_said: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
         end = time.monotonic() + timeout
-        while max(self.output.count(text), self.errors.count(text)) < times:
+        while not is_said():
             if self.code is not None or time.monotonic() > end:
-                raise AssertionError(f"the program never said {text!r}: {self.kill()}")
+                raise AssertionError(f"the program never said {what}: {self.kill()}")
             time.sleep(0.02)
 
     def interrupt(self) -> None:
@@ -177,6 +184,10 @@ class Starter(ABC):
     def start(self, program: str, *arguments: object) -> Running:
         """Start a program, which is a module of the package ``programs``."""
 
+    @abstractmethod
+    def start_command(self, *arguments: object) -> Running:
+        """Start the ``headrace`` command."""
+
     def run_until_it_succeeds(self, program: str, *arguments: object, most: int) -> list[Ended]:
         """Run a program again and again; gives the runs that failed."""
         return self.run_in_turns(program, [arguments], most=most)
@@ -205,7 +216,6 @@ class Launcher(Starter):
         return self._start([sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, arguments)])
 
     def start_command(self, *arguments: object) -> Running:
-        """Start the ``headrace`` command."""
         return self._start([sys.executable, "-m", "headrace", *map(str, arguments)])
 
     def _start(self, command: list[str]) -> Running:
