@@ -61,7 +61,7 @@ class LookupSpec(OperatorSpec):
     settings: LookupSettings
 
     @property
-    def is_deterministic(self) -> bool:  # type: ignore[override]
+    def is_deterministic(self) -> bool:
         return self.reader.never_changes
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:

@@ -119,15 +119,15 @@ class CoProcessSpec(TwoInputSpec):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
 
     @property
-    def is_timeless(self) -> bool:  # type: ignore[override]
+    def is_timeless(self) -> bool:
         return not self.sees_time
 
     @property
-    def wants_common_time(self) -> bool:  # type: ignore[override]
+    def wants_common_time(self) -> bool:
         return self.sees_time
 
     @property
-    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+    def state_kinds(self) -> StateKinds:
         return _LIST if self.in_event_time_order else NO_STATE
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
@@ -170,7 +170,7 @@ class BroadcastProcessSpec(TwoInputSpec):
     wants_common_time: ClassVar[bool] = True
 
     @property
-    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+    def state_kinds(self) -> StateKinds:
         return _BROADCAST | _LIST if self.in_event_time_order else _BROADCAST
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
@@ -186,7 +186,7 @@ class KeyedBroadcastProcessSpec(BroadcastProcessSpec):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED, InputKind.ANY)
 
     @property
-    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+    def state_kinds(self) -> StateKinds:
         return _BROADCAST | KEYED
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:

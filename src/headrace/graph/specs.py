@@ -127,23 +127,40 @@ class OperatorParameters:
 class OperatorSpec(ABC):
     """The root of all specs.
 
+    Properties are the same for all specs of a class where the class has an attribute in their place.
+
     Class attributes:
         kind: the kind of operator, as shown in plans.
         inputs: what each of its inputs has to be; empty for a source.
-        state_kinds: the kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs.
-        is_timeless: whether it does the same whatever the event time is.
-        wants_common_time: whether it cannot run where every split has an event time of its own, before any shuffle.
-        event_time_lag: by how many milliseconds its event time is behind that of its inputs.
-        is_deterministic: whether it gives the same for the same records whenever it runs; a service need not.
     """
 
     kind: ClassVar[str] = "Operator"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY,)
-    state_kinds: ClassVar[StateKinds] = NO_STATE
-    is_timeless: ClassVar[bool] = False
-    wants_common_time: ClassVar[bool] = False
-    event_time_lag: ClassVar[int] = 0
-    is_deterministic: ClassVar[bool] = True
+
+    @property
+    def state_kinds(self) -> StateKinds:
+        """The kinds of state that the operator may hold; keyed state belongs to the keys of its keyed inputs."""
+        return NO_STATE
+
+    @property
+    def is_timeless(self) -> bool:
+        """Whether it does the same whatever the event time is."""
+        return False
+
+    @property
+    def wants_common_time(self) -> bool:
+        """Whether it cannot run where every split has an event time of its own, before any shuffle."""
+        return False
+
+    @property
+    def event_time_lag(self) -> int:
+        """By how many milliseconds its event time is behind that of its inputs."""
+        return 0
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it gives the same for the same records whenever it runs; a service need not."""
+        return True
 
     @abstractmethod
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -235,15 +252,15 @@ class SinkSpec(OperatorSpec):
         return (self.sink,)
 
     @property
-    def state_kinds(self) -> StateKinds:  # type: ignore[override]
+    def state_kinds(self) -> StateKinds:
         return NO_STATE if writer_state_type(self.sink) is None else _LIST
 
     @property
-    def is_timeless(self) -> bool:  # type: ignore[override]
+    def is_timeless(self) -> bool:
         return not self.sink.takes_watermarks
 
     @property
-    def wants_common_time(self) -> bool:  # type: ignore[override]
+    def wants_common_time(self) -> bool:
         return self.sink.takes_watermarks
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:

@@ -50,7 +50,7 @@ class TriggeredWindowSpec(WindowSpec):
     definition: WindowDefinition
 
     @property
-    def event_time_lag(self) -> int:  # type: ignore[override]
+    def event_time_lag(self) -> int:
         return self.definition.event_time_lag
 
     def element_type(self, inputs: Sequence[InputSchema]) -> TypeInformation:
