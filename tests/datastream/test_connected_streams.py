@@ -122,8 +122,8 @@ def test_a_map_needs_no_common_time_and_stays_with_its_sources(env: StreamExecut
     connected(env).map(Spelled()).print()
     graph = env.transformations.next_job()
     spec = next(node.spec for node in graph if isinstance(node.spec, CoProcessSpec))
-    assert spec.is_timeless
-    assert not spec.wants_common_time
+    assert spec.ignores_event_time
+    assert not spec.requires_aligned_watermark
 
 
 def job_of_times(harness: JobHarness) -> None:

@@ -35,7 +35,7 @@ class AsyncSpec(FunctionSpec):
     grouping: Grouping | None = None
 
     kind: ClassVar[str] = "AsyncWait"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
     is_deterministic: ClassVar[bool] = False
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
@@ -54,7 +54,7 @@ class LookupSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Lookup"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
     reader: LookupReader
     key_of: Callable[[Any], Any]
     value_type: TypeInformation

@@ -119,11 +119,11 @@ class CoProcessSpec(TwoInputSpec):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
 
     @property
-    def is_timeless(self) -> bool:
+    def ignores_event_time(self) -> bool:
         return not self.sees_time
 
     @property
-    def wants_common_time(self) -> bool:
+    def requires_aligned_watermark(self) -> bool:
         return self.sees_time
 
     @property
@@ -167,7 +167,7 @@ class BroadcastProcessSpec(TwoInputSpec):
 
     kind: ClassVar[str] = "BroadcastProcess"
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.ANY, InputKind.ANY)
-    wants_common_time: ClassVar[bool] = True
+    requires_aligned_watermark: ClassVar[bool] = True
 
     @property
     def state_kinds(self) -> StateKinds:

@@ -143,12 +143,12 @@ class OperatorSpec(ABC):
         return NO_STATE
 
     @property
-    def is_timeless(self) -> bool:
+    def ignores_event_time(self) -> bool:
         """Whether it does the same whatever the event time is."""
         return False
 
     @property
-    def wants_common_time(self) -> bool:
+    def requires_aligned_watermark(self) -> bool:
         """Whether it cannot run where every split has an event time of its own, before any shuffle."""
         return False
 
@@ -256,11 +256,11 @@ class SinkSpec(OperatorSpec):
         return NO_STATE if writer_state_type(self.sink) is None else _LIST
 
     @property
-    def is_timeless(self) -> bool:
+    def ignores_event_time(self) -> bool:
         return not self.sink.takes_watermarks
 
     @property
-    def wants_common_time(self) -> bool:
+    def requires_aligned_watermark(self) -> bool:
         return self.sink.takes_watermarks
 
     def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
@@ -338,7 +338,7 @@ class FilterSpec(PassingSpec):
     """Keeps the records for which a function is true."""
 
     kind: ClassVar[str] = "Filter"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
     function: Callable[[Any], bool] | SupportsFilter[Any]
 
     @property
@@ -359,7 +359,7 @@ class ColumnFilterSpec(PassingSpec):
     """Keeps the records for which an expression is true."""
 
     kind: ClassVar[str] = "Filter"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
     condition: Bound
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
@@ -419,7 +419,7 @@ class SelectSpec(OperatorSpec):
     """
 
     kind: ClassVar[str] = "Map"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
     columns: tuple[Bound, ...]
     result_type: TypeInformation
 
@@ -465,7 +465,7 @@ class MapSpec(FunctionSpec):
     is_hidden: bool = False
 
     kind: ClassVar[str] = "Map"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.stateless import MapOperator
@@ -480,7 +480,7 @@ class FlatMapSpec(FunctionSpec):
     function: Callable[[Any], Iterable[Any] | None] | SupportsFlatMap[Any, Any]
 
     kind: ClassVar[str] = "FlatMap"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.stateless import FlatMapOperator
@@ -495,7 +495,7 @@ class MapBatchesSpec(FunctionSpec):
     function: Callable[[pa.RecordBatch], pa.RecordBatch | None]
 
     kind: ClassVar[str] = "MapBatches"
-    is_timeless: ClassVar[bool] = True
+    ignores_event_time: ClassVar[bool] = True
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         from headrace.operators.stateless import MapBatchesOperator

@@ -43,13 +43,13 @@ def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
         graph: the graph, with the partitionings that follow from the numbers of subtasks.
         is_batch: in batch mode nothing is late, so no merging is needed.
     """
-    timed = graph.needed_by(node.id for node in graph if not node.spec.is_timeless)
+    timed = graph.needed_by(node.id for node in graph if not node.spec.ignores_event_time)
 
     def place(node: Node, places: Mapping[int, Place]) -> Place:
         producers = [places[edge.source].stage for edge in node.inputs]
         behind = zip(producers, node.inputs, strict=True)
         stage = max((number + edge.partitioning.redistributes for number, edge in behind), default=0)
-        if node.spec.wants_common_time:
+        if node.spec.requires_aligned_watermark:
             stage = max(stage, 1)
         is_merging = bool(stage) and not is_batch and node.id in timed
         if is_merging and _ways(node, stage, places) > 1:
