@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.config_values import duration
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.cloud_credentials import check_credentials
-from headrace.storage.hdfs_settings import is_of_hdfs
+from headrace.storage.credentials import check_credentials
+from headrace.storage.hdfs_connection import is_of_hdfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
