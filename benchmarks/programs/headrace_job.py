@@ -17,7 +17,7 @@ from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.parquet import ParquetFormat
-from headrace.jobmanager.progress import EpochStatistics, JobListener, JobStart
+from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot, JobStart
 
 if TYPE_CHECKING:
     from headrace.datastream.data_stream import DataStream
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _TASKS = 2
 
 
-class EpochTimes(JobListener):
+class EpochTimes:
     """Takes the time from the end of one epoch to the end of the next, so nothing in between is left out.
 
     Attributes:
@@ -59,6 +59,13 @@ class EpochTimes(JobListener):
     def summary(self) -> dict[str, Any]:
         """The median parts of the second half of the run."""
         return {"seconds": medians(self.parts[len(self.parts) // 2 :])}
+
+    def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
+        """Something has happened to the job."""
+        if isinstance(event, JobStart):
+            self.job_started(event)
+        elif isinstance(event, EpochStatistics):
+            self.epoch_completed(event)
 
     def job_started(self, start: JobStart) -> None:
         self._last = time.monotonic()

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from headrace.cli.script import run_script
+from headrace.cli.run import run_script
 from headrace.client.defaults import submission_defaults
 from headrace.client.progress.job_progress import JobProgress
 from headrace.client.progress.listener import ProgressListener

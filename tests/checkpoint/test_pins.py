@@ -10,8 +10,7 @@ import pytest
 from headrace.checkpoint.pins import PINS, Pin
 from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import CheckpointError
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.posix import PosixFolder
 from tests.checkpoint.manifests import manifest
 
 FILES = ("1-0-1-0-aa.state", "1-0-1-1-bb.state")
@@ -20,7 +19,7 @@ NEWER = "2-0-1-0-cc.state"
 
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
-    store = CheckpointStore(posix_folder(tmp_path / "checkpoints"))
+    store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
     for name in (*FILES, NEWER):
         store.state.write(name, [b"state"])
     store.write(manifest(1, *FILES))
@@ -116,15 +115,15 @@ def test_one_that_is_removed_just_now_keeps_nothing(store: CheckpointStore, monk
     store.pin("savepoint-two", Pin("/savepoints/two", FILES[:1], lasts=True))
     store.write(manifest(2, NEWER))
     store.collect_garbage()
-    listed = Folder.names
+    listed = PosixFolder.names
 
-    def removed_behind(folder: Folder) -> list[str]:
+    def removed_behind(folder: PosixFolder) -> list[str]:
         names = listed(folder)
-        if folder.path.endswith(f"/{PINS}"):
+        if folder.path.name == PINS:
             folder.remove("savepoint-one")
         return names
 
-    monkeypatch.setattr(Folder, "names", removed_behind)
+    monkeypatch.setattr(PosixFolder, "names", removed_behind)
     other = CheckpointStore(store.storage)
     mine = other.take_over(manifest(2, NEWER))
     other.remove_leftovers(mine.generation)

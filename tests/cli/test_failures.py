@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.cli.failures import report
-from headrace.cli.script import run_script
+from headrace.cli.run import run_script
 from headrace.common.errors import UserFunctionError
 
 if TYPE_CHECKING:

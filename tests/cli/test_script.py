@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.script import run_script
+from headrace.cli.run import run_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from headrace.client.progress.panel import panel
 from headrace.client.progress.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
-from headrace.jobmanager.sources.progress import SourceProgress
+from headrace.jobmanager.sources.progress import SourceProgress, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import (
     CommitsAcknowledged,
     EpochFailed,
@@ -29,7 +29,6 @@ from headrace.jobmanager.status import (
     RuntimeStarting,
     SubmissionFailed,
 )
-from headrace.jobmanager.watermark_progress import SplitProgress, WatermarkProgress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -258,9 +258,11 @@ MAY = {
     "runtime/spark/payload_files.py",
     "common/java.py",
     "state/rocksdb/local_tables.py",
-    "storage/remote.py",
+    "storage/fetched_files.py",
     # Not the machine's files
     "storage/hdfs.py",
+    "storage/hdfs_client.py",
+    "storage/hdfs_output.py",
 }
 
 

@@ -14,10 +14,9 @@ from headrace.checkpoint import manifest
 from headrace.checkpoint.manifest import Manifest
 from headrace.cli.main import app
 from headrace.common.errors import CheckpointError
-from headrace.jobmanager.checkpoints import upgrade as upgrade_module
-from headrace.jobmanager.checkpoints.upgrade import upgrade
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.savepoint import upgrade as upgrade_module
+from headrace.savepoint.upgrade import upgrade
+from headrace.storage.posix import PosixFolder
 from headrace.testing import Checkpoint, JobHarness
 from tests.golden.archives import ARCHIVES, MOST_BYTES, names, unpack
 from tests.golden.earlier_job import job
@@ -117,9 +116,9 @@ class Killed(BaseException):
 @pytest.mark.parametrize("step", ["before", "after"])
 def test_a_crash_leaves_the_one_or_the_other(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = unpack("format-2-in-files", tmp_path)
-    write = Folder.write
+    write = PosixFolder.write
 
-    def killed(self: Folder, name: str, *arguments: Any, **options: Any) -> None:
+    def killed(self: PosixFolder, name: str, *arguments: Any, **options: Any) -> None:
         if name.endswith(".json") and self.locate("").rstrip("/").endswith("manifests"):
             if step == "after":
                 write(self, name, *arguments, **options)
@@ -127,12 +126,12 @@ def test_a_crash_leaves_the_one_or_the_other(step: str, tmp_path: Path, monkeypa
         write(self, name, *arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Folder, "write", killed)
+        patched.setattr(PosixFolder, "write", killed)
         with pytest.raises(Killed):
-            upgrade(posix_folder(directory), 0)
+            upgrade(PosixFolder(directory), 0)
     assert Manifest.from_bytes(newest(directory).read_bytes(), "left").format == (2 if step == "before" else 5)
     assert results(directory) == WANTED
-    upgrade(posix_folder(directory), 0)
+    upgrade(PosixFolder(directory), 0)
     assert results(directory) == WANTED
 
 
@@ -159,12 +158,12 @@ def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     directory = unpack("format-5-in-files", tmp_path)
     monkeypatch.setattr(manifest, "FORMAT_VERSION", 4)
     with pytest.raises(CheckpointError, match="has format 5, this headrace reads formats 2 to 4"):
-        upgrade(posix_folder(directory), 0)
+        upgrade(PosixFolder(directory), 0)
 
 
 def test_where_there_is_nothing_it_is_told_and_nothing_is_made(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no checkpoints"):
-        upgrade(posix_folder(tmp_path), 0)
+        upgrade(PosixFolder(tmp_path), 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -182,7 +181,7 @@ def test_a_job_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monke
     place.write("a", {1: 1})
     client = start(place, "job", 1)
     wait_for_records(client, 1)
-    directory = posix_folder(tmp_path / "job")
+    directory = PosixFolder(tmp_path / "job")
     with monkeypatch.context() as patched:
         next_release(patched)
         with pytest.raises(CheckpointError, match=r"the job 'totals' runs in .*: stop it first"):

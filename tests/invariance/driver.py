@@ -37,8 +37,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.failover.restart import FixedDelay, NoRestart
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.planned_job import PlannedJob
-from headrace.jobmanager.settings import job_settings
+from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions

@@ -19,8 +19,7 @@ from headrace.connectors.source import Boundedness, ReadBudget, Source, SourceRe
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.planned_job import PlannedJob
-from headrace.jobmanager.settings import job_settings
+from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.time.clock import ManualClock
 

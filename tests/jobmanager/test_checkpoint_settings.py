@@ -15,7 +15,7 @@ from headrace.common.errors import CheckpointFailedError
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.planned_job import PlannedJob
+from headrace.jobmanager.settings import PlannedJob
 from headrace.jobmanager.status import EpochStatistics
 from tests.jobmanager.test_settings import settings
 from tests.reliability.support.file_sinks import KINDS

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.checkpoint.manifest import Manifest
-from headrace.jobmanager.metrics import PARTS, MetricKey, Rate, by_shown_name, counters_of
+from headrace.jobmanager.metrics import MetricKey, by_shown_name, counters_of
+from headrace.metrics.measurements import PARTS, Rate
 
 SPAN = 60_000
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
-from headrace.jobmanager.checkpoints.retention import Retention
 from headrace.jobmanager.run_end import RunEnd
+from headrace.jobmanager.settings import Retention
 
 
 class Checkpoints:

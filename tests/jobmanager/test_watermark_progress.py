@@ -9,8 +9,8 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.metrics import by_shown_name
+from headrace.jobmanager.sources.progress import SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import EpochStatistics, JobStatusStore
-from headrace.jobmanager.watermark_progress import SplitProgress, WatermarkProgress
 from tests.jobmanager.steady import SHARE, TIMES, Driven, Steady
 
 BACKLOG = 100 * SHARE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.cli.script import run_script
+from headrace.cli.run import run_script
 from headrace.client.defaults import submission_defaults
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from headrace.client.progress import wording
 from headrace.client.progress.job_progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError, HeadraceError
-from headrace.jobmanager.checkpoints.upgrade import upgrade
+from headrace.savepoint.upgrade import upgrade
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:

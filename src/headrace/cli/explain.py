@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from headrace.cli.failures import OK, report, without_job
-from headrace.cli.script import run_script
+from headrace.cli.run import run_script
 from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.common.errors import shows_all

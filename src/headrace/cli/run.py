@@ -1,15 +1,17 @@
-"""``headrace run``: runs a program and shows what its jobs do."""
+"""``headrace run``: runs a program as Python itself would, and shows what its jobs do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import runpy
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from headrace.cli.failures import OK, report, without_job
 from headrace.cli.interrupts import InterruptGuard
-from headrace.cli.script import run_script
 from headrace.client.defaults import submission_defaults
 from headrace.client.progress.listener import ProgressListener, listener_for
 from headrace.common import options
@@ -98,3 +100,21 @@ def _how_to_go_on(last_epochs: Mapping[str, int], settings: Mapping[str, str]) -
         f"stopped after {where}; the same command goes on from there if the program sets a checkpoint directory, "
         "else give one with --checkpoint-dir"
     )
+
+
+def run_script(script: Path, arguments: Sequence[str]) -> None:
+    """Run a program to its end; whatever it raises comes through."""
+    with _surroundings(script, arguments):
+        runpy.run_path(str(script), run_name="__main__")
+
+
+@contextmanager
+def _surroundings(script: Path, arguments: Sequence[str]) -> Iterator[None]:
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv = argv
+        sys.path[:] = path

@@ -6,6 +6,7 @@ import atexit
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -14,7 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.client.pip import install
 from headrace.common import options
 from headrace.common.cached_files import cached_files
 from headrace.common.errors import ConfigurationError, InvalidProgramError
@@ -30,8 +30,11 @@ from headrace.runtime.task.dependencies import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.common.config_options import ConfigOption
     from headrace.common.configuration import Configuration
+
 
 _PACKED: Final = (".zip", ".egg", ".whl")
 """Modules and packages in one file."""
@@ -216,3 +219,26 @@ def _bundle(folder: Path) -> Archive:
 def _identity(python: str) -> tuple[str, str]:
     """Two environments may share one program file, but not the folder that it is started from."""
     return os.path.realpath(python), os.path.realpath(Path(python).parent)
+
+
+_QUIETLY: Final = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
+
+
+def install(listing: str, folder: Path, asked_by: str, options: Sequence[str] = (), python: str | None = None) -> None:
+    """Install what a file of requirements lists.
+
+    Args:
+        listing: the file.
+        folder: where the packages go; made where nothing is required, too.
+        asked_by: who wants them, for an error.
+        options: more options of ``pip install``.
+        python: the interpreter whose pip does it, and for which packages are chosen; this one when left out.
+
+    Raises:
+        InvalidProgramError: when pip cannot install them; the message holds what pip says.
+    """
+    command = [python or sys.executable, "-m", "pip", "install", *_QUIETLY, "--target", str(folder)]
+    done = subprocess.run([*command, "--requirement", listing, *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InvalidProgramError(f"{asked_by}: pip could not install what {listing} asks for\n{done.stderr.strip()}")
+    folder.mkdir(exist_ok=True)

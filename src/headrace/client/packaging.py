@@ -15,7 +15,7 @@ from py_compile import PycInvalidationMode
 from typing import TYPE_CHECKING, Final
 
 import headrace
-from headrace.client.pip import install
+from headrace.client.dependencies import install
 from headrace.common.errors import InvalidProgramError
 from headrace.common.temporary import TemporaryFolder, writing
 

@@ -27,8 +27,7 @@ from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
 from headrace.connectors.driver_sink import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
-from headrace.jobmanager.planned_job import PlannedJob
-from headrace.jobmanager.settings import job_settings
+from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobStatusStore, RuntimeStarting, SubmissionFailed
 from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings

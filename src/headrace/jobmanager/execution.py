@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Self
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.manifests import next_manifest
-from headrace.jobmanager.epochs.broadcast_check import check_broadcast_state
-from headrace.jobmanager.epochs.outcome import committables_by_sink, raise_reported, records_read
+from headrace.jobmanager.checkpoints.coordinator import next_manifest
 from headrace.jobmanager.epochs.planner import EpochPlanner
-from headrace.jobmanager.epochs.run import EpochRun
+from headrace.jobmanager.epochs.run import (
+    EpochRun,
+    check_broadcast_state,
+    committables_by_sink,
+    raise_reported,
+    records_read,
+)
 from headrace.jobmanager.sinks.commits import CommitCoordinator
 from headrace.jobmanager.sources.coordinator import SourceCoordinator, restore_sources
+from headrace.jobmanager.sources.progress import WatermarkProgress
 from headrace.jobmanager.status import EpochStatistics
-from headrace.jobmanager.watermark_progress import WatermarkProgress
 
 if TYPE_CHECKING:
     import threading

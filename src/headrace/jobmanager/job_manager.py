@@ -14,21 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.common.errors import JobCancelledError, JobSupersededError, SavepointError, UnsupportedOperationError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
+from headrace.jobmanager import status as events
 from headrace.jobmanager.checkpoints.recovery import holds_state
-from headrace.jobmanager.commands.control import CommandQueue
-from headrace.jobmanager.commands.request_watch import RequestWatch
-from headrace.jobmanager.commands.rescaling import SlotWatcher
+from headrace.jobmanager.commands.control import CommandQueue, RequestWatch, SlotWatcher
 from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
 from headrace.jobmanager.metrics import by_shown_name, counters_of
 from headrace.jobmanager.run_end import RunEnd
-from headrace.jobmanager.status import (
-    CommitsAcknowledged,
-    JobCancelling,
-    JobEnd,
-    JobFailing,
-    JobStart,
-    JobStatusStore,
-)
+from headrace.jobmanager.status import JobEnd, JobStatusStore
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
 from headrace.time.clock import SystemClock
@@ -42,12 +34,11 @@ if TYPE_CHECKING:
     from headrace.common.completable_future import CompletableFuture
     from headrace.jobmanager.commands.savepoints import SavepointRequest
     from headrace.jobmanager.metrics import MetricKey
-    from headrace.jobmanager.planned_job import PlannedJob, Replan
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.settings import JobSettings
+    from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
     from headrace.jobmanager.sources.coordinator import SourceCoordinator
+    from headrace.jobmanager.sources.progress import WatermarkProgress
     from headrace.jobmanager.status import EpochStatistics, JobSnapshot
-    from headrace.jobmanager.watermark_progress import WatermarkProgress
     from headrace.plan.job_plan import JobPlan
     from headrace.time.clock import Clock
 
@@ -80,11 +71,10 @@ class JobManager:
         clock: Clock | None = None,
         replan: Replan | None = None,
     ) -> None:
-        self._name = job.plan.name
         self._runtime = runtime
         self._store = store
-        self._status = status or JobStatusStore(self._name)
-        self._log_fields = LogFields(self._name)
+        self._status = status or JobStatusStore(job.plan.name)
+        self._log_fields = LogFields(job.plan.name)
         self._replan = replan
         self._slots = _slot_watcher(job.settings, runtime)
         self._stop = threading.Event()
@@ -100,8 +90,7 @@ class JobManager:
         self._end = RunEnd(self._supervisor, self._cancelled)
         self._savepoints = SavepointCoordinator(self._status.publish)
         self._last_savepoint = ""
-        self._savepoint_directory = job.settings.savepoint_directory
-        self._requests = RequestWatch(store.storage, self._savepoint_directory)
+        self._requests = RequestWatch(store.storage, job.settings.savepoint_directory)
         self._supervisor.meanwhile = partial(self._requests.look, self, only_stops=True)
         self._has_unseen_state = False
         self._active_at = 0.0
@@ -114,7 +103,7 @@ class JobManager:
     @property
     def savepoint_directory(self) -> str | None:
         """Where savepoints are made unless who asks for one says it; None for nowhere."""
-        return self._savepoint_directory
+        return self._supervisor.settings.savepoint_directory
 
     def status(self) -> JobSnapshot:
         """All that is known of this run."""
@@ -177,7 +166,7 @@ class JobManager:
 
     def cancel(self) -> None:
         """Give up the epoch that runs and stop; from any thread."""
-        self._status.publish(JobCancelling())
+        self._status.publish(events.JobCancelling())
         self._cancelled.set()
         self.stop()
         self._runtime.cancel()
@@ -227,7 +216,7 @@ class JobManager:
         self._has_unseen_state = holds_state(manifest)
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
-        self._status.publish(JobStart.of(self.plan, manifest, restored_epoch))
+        self._status.publish(events.JobStart.of(self.plan, manifest, restored_epoch))
         self._requests.begin(manifest.generation)
         # Without a manifest it is not fenced off from one that began before, which may still write the first.
         self._supervisor.begin(recovers=restored is not None)
@@ -282,7 +271,7 @@ class JobManager:
         if self._replan is None:
             raise UnsupportedOperationError(f"job {self.plan.name!r} cannot be planned anew, so it cannot be rescaled")
         self._supervisor.replan(self._replan(parallelism))
-        logger.info("job %r goes on at parallelism %d", self._name, parallelism)
+        logger.info("job %r goes on at parallelism %d", self.plan.name, parallelism)
 
     def _adapt(self) -> None:
         """In reactive mode, go on at the parallelism that the cluster offers."""
@@ -305,7 +294,7 @@ class JobManager:
         except BaseException as failure:
             error = self._end.explained(failure)
             if self._job_end(error).status is JobStatus.FAILED:
-                self._status.publish(JobFailing())
+                self._status.publish(events.JobFailing())
             if error is failure:
                 raise
             raise error from failure
@@ -366,7 +355,7 @@ class JobManager:
             self._checkpoints.check_owner()
             if time.monotonic() - self._active_at >= ACKNOWLEDGE_SECONDS and execution.acknowledge_commits():
                 manifest = self._checkpoints.known()
-                self._status.publish(CommitsAcknowledged(manifest.epoch, manifest.pending_by_sink()))
+                self._status.publish(events.CommitsAcknowledged(manifest.epoch, manifest.pending_by_sink()))
         return statistics
 
     def _epoch(self, *, force: bool = False) -> EpochStatistics | None:

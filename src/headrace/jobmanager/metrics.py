@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from headrace.metrics.measurements import EVENTS, Summary
+from headrace.metrics.measurements import EVENTS, Rate, Summary
 from headrace.metrics.own_names import RECORDS_IN
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from headrace.runtime.task.messages import TaskReport
 
 N = TypeVar("N", bound=float)
-
-PARTS: Final = 1000
-"""Events that are no further apart than this part of a time span are kept as one number."""
 
 
 class MetricKey(NamedTuple):
@@ -87,35 +84,6 @@ def _counted(plan: JobPlan, reports: Iterable[TaskReport]) -> Iterator[tuple[str
                 yield uids[node], report.partition, name, amount
             for name, (events, _) in measured.meters.items():
                 yield uids[node], report.partition, name + EVENTS, events
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """The events of a meter in the last so many milliseconds, at most ``PARTS`` and one numbers of them.
-
-    Attributes:
-        millis: over how long it is the mean.
-        events: numbers of events, each with the reading of the clock when the first of them came.
-    """
-
-    millis: int
-    events: tuple[tuple[int, int], ...] = ()
-
-    def after(self, now: int, count: int) -> Rate:
-        """So many events have come by a reading of the clock."""
-        kept = self._kept(now)
-        if kept and (now - kept[-1][0]) * PARTS < self.millis:
-            since, before = kept[-1]
-            return Rate(self.millis, (*kept[:-1], (since, before + count)))
-        return Rate(self.millis, (*kept, (now, count)))
-
-    def per_second(self, now: int) -> float:
-        """The rate at a reading of the clock."""
-        return sum(count for _, count in self._kept(now)) * 1000 / self.millis
-
-    def _kept(self, now: int) -> tuple[tuple[int, int], ...]:
-        start = next((n for n, (since, _) in enumerate(self.events) if since > now - self.millis), len(self.events))
-        return self.events[start:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import EXITS, JobCancelledError, JobExecutionError, JobSupersededError
+from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.retention import Ending
+from headrace.jobmanager.status import JobEnd
 
 if TYPE_CHECKING:
     import threading
@@ -63,17 +64,12 @@ class RunEnd:
             error: why the run has ended; None where nothing failed.
             has_run: whether it has completed an epoch.
         """
-        ending = self._ending(error, has_run)
-        if ending is not None and self._supervisor.settings.retention.deletes(ending):
+        finished = error is None and self._supervisor.checkpoints.known().finished
+        status = JobEnd(None, finished, error).status  # without the savepoint of a stop, which may refer to them
+        if status is JobStatus.FAILED and not has_run:  # it may have failed because they are somebody else's
+            return
+        if self._supervisor.settings.retention.deletes(status):
             try:
                 self._supervisor.checkpoints.discard()
             except Exception:
                 logger.warning("job %r: deleting its checkpoints failed", self._supervisor.plan.name, exc_info=True)
-
-    def _ending(self, error: BaseException | None, has_run: bool) -> Ending | None:
-        """How the run ended; None when the checkpoints are somebody else's, or it failed before it had an epoch."""
-        if error is None:
-            return Ending.FINISHED if self._supervisor.checkpoints.known().finished else Ending.STOPPED
-        if isinstance(error, JobCancelledError):
-            return Ending.CANCELLED
-        return None if isinstance(error, JobSupersededError) or not has_run else Ending.FAILED

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from headrace.common import options
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
+from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.retention import Retention
 from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
 from headrace.jobmanager.epochs.size import EpochLimits
 from headrace.jobmanager.failover.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
     from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
+    from headrace.runtime.task.messages import JobBlob
+
+
+class Retention(Enum):
+    """After which last statuses of a job its checkpoints are deleted; names as in Flink."""
+
+    RETAIN_ON_CANCELLATION = frozenset[JobStatus]()
+    DELETE_ON_CANCELLATION = frozenset({JobStatus.CANCELED})
+    NO_EXTERNALIZED_CHECKPOINTS = frozenset({JobStatus.CANCELED, JobStatus.FAILED, JobStatus.FINISHED})
+
+    def deletes(self, status: JobStatus) -> bool:
+        """Whether checkpoints go when a job has ended like that."""
+        return status in self.value
+
 
 logger = get_logger(__name__)
 
@@ -265,3 +280,29 @@ def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
 def _would_fail_in_flink(configuration: Configuration) -> bool:
     """Flink never restarts a job without checkpoints unless a strategy is named."""
     return configuration.get(options.RESTART_STRATEGY) is None and configuration.get(options.CHECKPOINT_DIR) is None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A job at one parallelism.
+
+    Attributes:
+        plan: its plan.
+        blob: the same, as it travels to the tasks.
+        settings: how it is run.
+    """
+
+    plan: JobPlan
+    blob: JobBlob
+    settings: JobSettings
+
+
+class Replan(Protocol):
+    """Plans a job anew."""
+
+    def __call__(self, parallelism: int) -> PlannedJob:
+        """The job with so many subtasks of each operator that does not say otherwise.
+
+        Raises:
+            InvalidProgramError: when it cannot be planned so.
+        """

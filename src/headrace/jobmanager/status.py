@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorCounters
     from headrace.common.job_failure import JobFailure
     from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
-    from headrace.jobmanager.sources.progress import SourceProgress
-    from headrace.jobmanager.watermark_progress import WatermarkProgress
+    from headrace.jobmanager.sources.progress import SourceProgress, WatermarkProgress
     from headrace.plan.job_plan import JobPlan
 
 logger = get_logger(__name__)
@@ -28,20 +27,26 @@ _EPOCHS_KEPT: Final = 40
 _SAVEPOINTS_KEPT: Final = 20
 
 
+class JobEvent:
+    """Something that has happened to a job."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class RuntimeStarting:
+class RuntimeStarting(JobEvent):
     """The job waits until something that takes seconds has started: Spark, say."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
-class SubmissionFailed:
+class SubmissionFailed(JobEvent):
     """The job does not begin; whoever submits it gets the error."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobStart:
+class JobStart(JobEvent):
     """A job is open, and about to run its first epoch.
 
     Attributes:
@@ -65,15 +70,8 @@ class JobStart:
     @staticmethod
     def of(plan: JobPlan, manifest: Manifest, restored_epoch: int | None) -> JobStart:
         """The start of a job from a manifest; ``restored_epoch`` is that of the one that was found, if any."""
-        return JobStart(
-            plan.name,
-            manifest.job_id,
-            restored_epoch,
-            manifest.generation,
-            manifest.finished,
-            manifest.restored_from,
-            plan,
-        )
+        known = manifest.job_id, restored_epoch, manifest.generation, manifest.finished, manifest.restored_from
+        return JobStart(plan.name, *known, plan)
 
     def __str__(self) -> str:
         """Whether the job starts afresh or goes on."""
@@ -87,7 +85,7 @@ class JobStart:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochStatistics:
+class EpochStatistics(JobEvent):
     """An epoch is complete: its manifest exists.
 
     Attributes:
@@ -174,7 +172,7 @@ class EpochStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitsAcknowledged:
+class CommitsAcknowledged(JobEvent):
     """While nothing is to be read, a manifest with a number of its own says what is still to be committed."""
 
     epoch: int
@@ -182,7 +180,7 @@ class CommitsAcknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class EpochFailed:
+class EpochFailed(JobEvent):
     """Something failed that may pass; the epoch is run again in so many seconds."""
 
     epoch: int
@@ -191,14 +189,14 @@ class EpochFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class FailuresRecorded:
+class FailuresRecorded(JobEvent):
     """The latest failures of the job, of earlier runs too, the last one at the end."""
 
     failures: tuple[JobFailure, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class JobRestart:
+class JobRestart(JobEvent):
     """The job goes on from an epoch, after a failure or with another plan."""
 
     epoch: int
@@ -206,7 +204,7 @@ class JobRestart:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointStatus:
+class SavepointStatus(JobEvent):
     """A savepoint was begun, is complete, or has failed.
 
     Attributes:
@@ -225,17 +223,17 @@ class SavepointStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class JobCancelling:
+class JobCancelling(JobEvent):
     """Somebody has given the job up."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobFailing:
+class JobFailing(JobEvent):
     """The job has failed for good, and lets go of what it holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class JobEnd:
+class JobEnd(JobEvent):
     """A job is over; it may not have started.
 
     Attributes:
@@ -269,22 +267,6 @@ class JobEnd:
             state = "was cancelled" if isinstance(self.error, JobCancelledError) else "failed"
         where = state if self.epoch is None else f"{state} at epoch {self.epoch}"
         return f"{where} by {self.stopped_by}" if self.stopped_by and self.error is None else where
-
-
-JobEvent = (
-    RuntimeStarting
-    | SubmissionFailed
-    | JobStart
-    | EpochStatistics
-    | CommitsAcknowledged
-    | EpochFailed
-    | FailuresRecorded
-    | JobRestart
-    | SavepointStatus
-    | JobCancelling
-    | JobFailing
-    | JobEnd
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from headrace.jobmanager.checkpoints.coordinator import CheckpointCoordinator
 from headrace.jobmanager.checkpoints.recovery import check_compatible
 from headrace.jobmanager.epochs.size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
-from headrace.jobmanager.failover.handler import FailureHandler, FailureRules
-from headrace.jobmanager.failover.recorder import FailureRecorder
+from headrace.jobmanager.failover.handler import FailureHandler, FailureRecorder, FailureRules
 from headrace.jobmanager.metrics import FunctionMetrics
 from headrace.jobmanager.runtime import run_in_tasks
 from headrace.jobmanager.sinks.job_sinks import JobSinks
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
-    from headrace.jobmanager.planned_job import PlannedJob
     from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.settings import PlannedJob
     from headrace.jobmanager.status import JobStatusStore
     from headrace.runtime.task.messages import JobBlob
     from headrace.time.clock import Clock

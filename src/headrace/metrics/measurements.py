@@ -19,6 +19,9 @@ EVENTS: Final = ".count"
 OF_DISTRIBUTIONS: Final = (".count", ".sum", ".mean", ".min", ".max")
 """What a distribution is shown as, behind its name."""
 
+PARTS: Final = 1000
+"""Events that are no further apart than this part of a time span are kept as one number."""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -73,6 +76,35 @@ def as_number(value: object) -> float | None:
     if isinstance(value, Real | Decimal):
         return float(value)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The events of a meter in the last so many milliseconds, at most ``PARTS`` and one numbers of them.
+
+    Attributes:
+        millis: over how long it is the mean.
+        events: numbers of events, each with the reading of the clock when the first of them came.
+    """
+
+    millis: int
+    events: tuple[tuple[int, int], ...] = ()
+
+    def after(self, now: int, count: int) -> Rate:
+        """So many events have come by a reading of the clock."""
+        kept = self._kept(now)
+        if kept and (now - kept[-1][0]) * PARTS < self.millis:
+            since, before = kept[-1]
+            return Rate(self.millis, (*kept[:-1], (since, before + count)))
+        return Rate(self.millis, (*kept, (now, count)))
+
+    def per_second(self, now: int) -> float:
+        """The rate at a reading of the clock."""
+        return sum(count for _, count in self._kept(now)) * 1000 / self.millis
+
+    def _kept(self, now: int) -> tuple[tuple[int, int], ...]:
+        start = next((n for n, (since, _) in enumerate(self.events) if since > now - self.millis), len(self.events))
+        return self.events[start:]
 
 
 @dataclass(frozen=True, slots=True)

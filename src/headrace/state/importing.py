@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from headrace.state.backend import NewVersion
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
+    from headrace.storage.folder import Folder, MappedFile
 
 
 PIECE_BYTES: Final = SLICE_BYTES // 2

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from headrace.state.runs import Run
     from headrace.state.runs.sections import Section
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
+    from headrace.storage.folder import Folder, MappedFile
 
     StoredRun = tuple[str, Run]
     """A run, and the store that it is in."""

@@ -46,11 +46,10 @@ from headrace.jobmanager.epochs.size import EpochLimits
 from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
-from headrace.jobmanager.planned_job import PlannedJob
-from headrace.jobmanager.settings import job_settings
+from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.storage.locations import options_for_tasks
-from headrace.storage.posix import posix_folder
+from headrace.storage.posix import PosixFolder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.pushed import PushedInput, RecordingSink, Records, check_millis, check_new, stamped, unknown
 from headrace.testing.stored_state import Checkpoint, StoredState, temporary_folder
@@ -399,7 +398,7 @@ class JobHarness:
     def _make_manager(self, parallelism: int) -> JobManager:
         configuration = effective_configuration(self.env.get_configuration())
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
-        store = CheckpointStore(posix_folder(self._folder))
+        store = CheckpointStore(PosixFolder(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
         storage_options = options_for_tasks(configuration.storage_options())
         self._blob = blob_of(plan, store.storage, gather(configuration), storage_options)

@@ -40,7 +40,7 @@ from headrace.datastream.state import (
     ValueStateDescriptor,
 )
 from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from headrace.jobmanager.commands import request_watch
+from headrace.jobmanager.commands import control
 from tests.reliability.support.canonical import row_sink
 from tests.reliability.support.file_sinks import A_FILE_AN_EPOCH, ROLLED_BY_SIZE
 from tests.reliability.support.kill_points import KillPoint
@@ -178,7 +178,7 @@ def main(given: str) -> None:
     for module in (headrace.state.compaction, headrace.state.runs.merging):
         module.INLINE_ROWS = 0
     headrace.jobmanager.checkpoints.compaction.EPOCHS_BETWEEN_LOOKS = 3
-    request_watch._LOOK_SECONDS = 0.02
+    control._LOOK_SECONDS = 0.02
     env = StreamExecutionEnvironment.get_execution_environment(configuration(settings))
     build(env, settings)
     Path(settings["output"]).mkdir(parents=True, exist_ok=True)

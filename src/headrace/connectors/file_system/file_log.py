@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.connectors.source import Json
-    from headrace.storage.file_system import Log
-    from headrace.storage.folder import Folder
+    from headrace.storage.folder import Folder, Log
 
 _KEPT_LOGS: Final = 8
 """How many older logs are kept, for restarts from older manifests."""

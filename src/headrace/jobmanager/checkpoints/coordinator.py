@@ -1,30 +1,44 @@
-"""The chain of a job's manifests as its job manager knows it: which is the newest, and whose the job is."""
+"""The chain of a job's manifests: how each is made, which is the newest, and whose the job is."""
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.checkpoint.manifest import (
+    Manifest,
+    OperatorProgress,
+    OperatorSnapshot,
+    PartitionSnapshot,
+    SourceSnapshot,
+    StageSnapshot,
+)
 from headrace.common import options
 from headrace.common.errors import CheckpointError, ConfigurationError, JobSupersededError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.declared_state import check_declared, heads_of_manifest
-from headrace.jobmanager.checkpoints.manifests import first_manifest
-from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
-from headrace.jobmanager.checkpoints.renaming import copy_source_files, with_renamed_state
+from headrace.jobmanager.checkpoints.recovery import (
+    check_compatible,
+    check_declared,
+    heads_of_manifest,
+    without_unclaimed,
+)
+from headrace.jobmanager.checkpoints.savepoint_start import copy_source_files, with_renamed_state
+from headrace.jobmanager.metrics import next_operator_counters
 from headrace.savepoint.uid_mapping import SAME_UIDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from headrace.checkpoint.manifest import Manifest, PendingCommit
+    from headrace.checkpoint.manifest import PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.sinks.job_sinks import JobSinks
-    from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import JobBlob
+    from headrace.jobmanager.sinks.job_sinks import JobSinks, SinkOutput
+    from headrace.plan.job_plan import JobPlan, Stage
+    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
     from headrace.savepoint.uid_mapping import UidMapping
 
 
@@ -224,3 +238,74 @@ class CheckpointCoordinator:
 def _epochs(manifest: Manifest) -> int:
     """How many epochs a job has completed; manifests of job managers that took over do not count."""
     return manifest.counters.get("numEpochs", 0)
+
+
+def first_manifest(plan: JobPlan) -> Manifest:
+    """What a job begins with that has never run before; it is not written."""
+    return Manifest(
+        epoch=0,
+        generation=0,
+        job_id=uuid.uuid4().hex,
+        job_name=plan.name,
+        max_parallelism=plan.settings.max_parallelism,
+        state_backend=plan.settings.state_backend.name,
+        processing_time=0,
+    )
+
+
+def next_manifest(
+    manifest: Manifest,
+    plan: JobPlan,
+    context: EpochContext,
+    reports: Sequence[TaskReport],
+    *,
+    sources: Mapping[str, SourceSnapshot],
+    sinks: SinkOutput,
+    read: int,
+) -> Manifest:
+    """The manifest of an epoch that has succeeded; ``sinks`` have all of this to commit, of earlier epochs too."""
+    by_task = {(report.stage, report.partition): report for report in reports}
+    return Manifest(
+        epoch=context.epoch,
+        generation=context.generation,
+        job_id=manifest.job_id,
+        job_name=plan.name,
+        max_parallelism=plan.settings.max_parallelism,
+        state_backend=plan.settings.state_backend.name,
+        processing_time=context.processing_time,
+        sources=sources,
+        stages=tuple(_stage(stage, by_task) for stage in plan.stages),
+        pending=sinks.commits,
+        in_progress=sinks.in_progress,
+        finished=context.is_last,
+        counters=_counters(manifest.counters, reports, read),
+        operator_counters=next_operator_counters(manifest.operator_counters, plan, reports),
+        state_bytes=sum(report.state.size for report in reports),
+    )
+
+
+def _stage(stage: Stage, reports: Mapping[tuple[int, int], TaskReport]) -> StageSnapshot:
+    kept = [operator for operator in stage.operators if stage.index or operator.state_kinds]
+    operators = {op.uid: OperatorSnapshot(op.parallelism, op.max_parallelism, op.state_kinds) for op in kept}
+    uids = {operator.node.id: operator.uid for operator in kept}
+    partitions = []
+    for number in range(stage.parallelism if kept else 0):
+        report = reports[stage.index, number]
+        progress = {
+            uids[node]: OperatorProgress(watermark, report.outputs[node], report.generators.get(node))
+            for node, watermark in report.watermarks.items()
+        }
+        partitions.append(PartitionSnapshot(report.state.version, progress, report.state.earliest_timer))
+    return StageSnapshot(operators, tuple(partitions))
+
+
+def _counters(totals: Mapping[str, int], reports: Sequence[TaskReport], read: int) -> dict[str, int]:
+    """Totals of the job: what its own counters have come to in all operators together."""
+    counters = Counter(totals)
+    counters["numRecordsRead"] += read
+    counters["numEpochs"] += 1
+    for report in reports:
+        for counts in report.counters.values():
+            for name, amount in counts.items():
+                counters[name] += amount
+    return dict(counters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -9,16 +10,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.checkpoint.directory import source_folder
-from headrace.common.errors import CheckpointError, SavepointError, SavepointMissingError, StateCorruptedError
+from headrace.common.errors import (
+    CheckpointError,
+    InfrastructureError,
+    SavepointError,
+    SavepointMissingError,
+    StateCorruptedError,
+)
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.declared_state import heads_of_manifest, heads_of_tables
-from headrace.jobmanager.checkpoints.renaming import with_renamed_state, written_by_tasks
+from headrace.jobmanager.checkpoints.recovery import heads_of_manifest, heads_of_tables
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import copy_in, named_files, put
 from headrace.savepoint.tables import copy_state_file
-from headrace.savepoint.tasks import Import, tasks_of, with_versions
+from headrace.savepoint.tasks import Import, Rename, tasks_of, versions_of, with_versions
 from headrace.savepoint.uid_mapping import UidMapping
 from headrace.storage.locations import open_storage
 
@@ -32,7 +38,11 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
     from headrace.state.backend import StateBackend
     from headrace.state.run_entries import RunHead
+    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
+
+    Store = CheckpointStore | TemporaryStore
+
 
 T = TypeVar("T")
 
@@ -209,3 +219,51 @@ def _copy_file(source: Folder, target: Folder, told: str, name: str) -> None:
         copy_state_file(source, target, name)
     except StateCorruptedError as error:
         raise SavepointError(f"{source.locate(name)} is missing, {told}") from error
+
+
+def with_renamed_state(
+    known: Manifest, manifest: Manifest, uids: UidMapping, plan: JobPlan, runtime: Runtime, store: Store
+) -> Manifest:
+    """A manifest with state under the program's uids; of the files that hold it all but the indexes stay.
+
+    Args:
+        known: the job with the uids that state has.
+        manifest: the same with the program's; what is written has its epoch and generation.
+        uids: which are which.
+        plan: the job.
+        runtime: its tasks write.
+        store: the job's directory, which has the state files.
+
+    Raises:
+        SavepointError: when something cannot be written, or a file is missing.
+    """
+    threshold = plan.settings.inline_threshold
+    tasks = list(versions_of(known, manifest.epoch, manifest.generation, threshold))
+    work = Rename(plan.settings.state_backend, store.state, uids.new_by_old)
+    return with_versions(manifest, written_by_tasks(work, tasks, runtime))
+
+
+def copy_source_files(known: Manifest, uids: UidMapping, store: Store) -> None:
+    """Give sources with other uids what they keep beside their positions; it stays where it was for older manifests.
+
+    Args:
+        known: the job with the uids that there were.
+        uids: which are which.
+        store: the job's directory.
+    """
+    for old, source in known.sources.items():
+        if uids.of(old) != old:
+            for name, content in named_files(source, store.source_folder(old)):
+                put(name, content, store.source_folder(uids.of(old)))
+
+
+def written_by_tasks(work: Callable[[T], VersionRef], tasks: Sequence[T], runtime: Runtime) -> list[VersionRef]:
+    """The versions that tasks of a runtime write.
+
+    Raises:
+        SavepointError: when one cannot be written.
+    """
+    try:
+        return runtime.run_background(work, tasks).result() if tasks else []
+    except InfrastructureError as error:
+        raise SavepointError(f"state could not be brought in: {error}") from error

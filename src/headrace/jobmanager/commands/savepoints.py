@@ -53,6 +53,8 @@ NO_PLACE: Final = f"where is the savepoint to be made? Give a directory, or set 
 
 EMPTY_PLACE: Final = "the place of the savepoint is empty (was it to come from a variable that is not set?)"
 
+_GOES_ON: Final = "The job goes on"
+
 _ENDED: Final = "The job has ended; its checkpoint directory, if it has one, holds what the savepoint would have held"
 """What is told of a run that has ended, for whatever reason."""
 
@@ -108,6 +110,7 @@ class SavepointCoordinator:
         request: SavepointRequest,
         outcome: CompletableFuture[str],
         completed: Callable[[str], None] | None = None,
+        then: str = _GOES_ON,
     ) -> None:
         """Begin to take a savepoint of the newest manifest; only between two epochs.
 
@@ -116,8 +119,16 @@ class SavepointCoordinator:
             request: what is wanted.
             outcome: gets the place of the savepoint once it is complete, or what went wrong.
             completed: ends the job, which does nothing that the savepoint does not hold; called with its place.
+            then: what the job does when that fails, for the error.
         """
-        self._begin(execution, request, outcome, completed, then="The job goes on")
+        status = SavepointStatus(next(self._numbers), request.directory, execution.job.checkpoints.known().epoch)
+        try:
+            running = _begun(execution.job, execution.publish_output(), request, outcome, status, completed)
+        except (HeadraceError, OSError) as error:
+            self._fail(status, outcome, _told(request.directory, error, then))
+        else:
+            self._running.append(running)
+            self._publish(status)
 
     @property
     def holds_epochs(self) -> bool:
@@ -128,32 +139,12 @@ class SavepointCoordinator:
         """Take a savepoint when the job has come to its end; none when it is stopped before."""
         self._at_end.append((request, outcome))
 
-    def look(self, execution: JobExecution) -> None:
-        """Complete what can be completed; between two epochs."""
-        self._look(execution, then="The job goes on")
-
-    def _begin(
-        self,
-        execution: JobExecution,
-        request: SavepointRequest,
-        outcome: CompletableFuture[str],
-        completed: Callable[[str], None] | None,
-        then: str,
-    ) -> None:
-        status = SavepointStatus(next(self._numbers), request.directory, execution.job.checkpoints.known().epoch)
-        try:
-            running = _begun(execution.job, execution.publish_output(), request, outcome, status, completed)
-        except (HeadraceError, OSError) as error:
-            self._fail(status, outcome, _told(request.directory, error, then))
-        else:
-            self._running.append(running)
-            self._publish(status)
-
     def _fail(self, status: SavepointStatus, outcome: CompletableFuture[str], error: SavepointError) -> None:
         self._publish(replace(status, error=str(error)))
         outcome.set_exception(error)
 
-    def _look(self, execution: JobExecution, then: str) -> None:
+    def look(self, execution: JobExecution, then: str = _GOES_ON) -> None:
+        """Complete what can be completed; between two epochs."""
         for running in list(self._running):
             if running.tables is not None and not running.tables.done():
                 continue
@@ -181,12 +172,12 @@ class SavepointCoordinator:
         at_end, self._at_end = self._at_end, []
         for request, outcome in at_end:
             if execution.job.checkpoints.known().finished:
-                self._begin(execution, request, outcome, None, then=_ENDED)
+                self.begin(execution, request, outcome, then=_ENDED)
             else:
                 outcome.set_exception(SavepointError(f"no savepoint was taken in {request.directory}: {_NOT_DRAINED}"))
         while self._running:
             execution.commits.check()
-            self._look(execution, then=_ENDED)
+            self.look(execution, then=_ENDED)
             if execution.job.cancelled.is_set():
                 raise JobCancelledError("the job was cancelled before its savepoints were complete")
             time.sleep(LOOK_SECONDS if self._running else 0)

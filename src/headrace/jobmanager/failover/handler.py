@@ -1,9 +1,10 @@
-"""What becomes of a failure: the job begins again after a while, or it ends."""
+"""What becomes of a failure: it is recorded, and the job begins again after a while, or it ends."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,16 +17,21 @@ from headrace.common.errors import (
     UserFunctionError,
     WorkerDiedError,
 )
+from headrace.common.job_failure import JobFailure
 from headrace.common.logs import get_logger
-from headrace.jobmanager.status import EpochFailed
+from headrace.jobmanager.failure_enricher import FailureContext, labels_of
+from headrace.jobmanager.status import EpochFailed, FailuresRecorded
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from headrace.jobmanager.failover.recorder import FailureRecorder
+    from headrace.checkpoint.failure_history import FailureHistory
+    from headrace.checkpoint.manifest import Manifest
     from headrace.jobmanager.failover.restart import Restarts
+    from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.jobmanager.status import JobEvent
+
 
 logger = get_logger(__name__)
 
@@ -180,3 +186,67 @@ class FailureHandler:
 
     def _is_misconfigured(self, error: BaseException | None) -> bool:
         return isinstance(error, _MISCONFIGURED) and not self.is_begun
+
+
+class FailureRecorder:
+    """Records the failures of one run of a job. Whatever goes wrong with that is logged: it never hides the failure.
+
+    Args:
+        history: where they are kept.
+        enrichers: what labels them.
+        manifest: the newest one; says which job it is.
+        now: the clock's reading in milliseconds.
+        limit: how many of the latest failures are known.
+        publish: is told of them.
+    """
+
+    def __init__(
+        self,
+        history: FailureHistory,
+        enrichers: Sequence[FailureEnricher],
+        manifest: Manifest,
+        now: Callable[[], int],
+        limit: int,
+        publish: Callable[[JobEvent], None],
+    ) -> None:
+        self._history = history
+        self._enrichers = enrichers
+        self._manifest = manifest
+        self._now = now
+        self._recent: deque[JobFailure] = deque(maxlen=limit)
+        self._publish = publish
+        try:
+            self._recent.extend(history.read())
+        except Exception:
+            logger.warning("the job's former failures cannot be read", exc_info=True)
+        publish(FailuresRecorded(tuple(self._recent)))
+
+    def record(self, error: Exception, epoch: int, *, restarts: int, restart_in: float | None) -> None:
+        """Note a failure.
+
+        Args:
+            error: what was raised.
+            epoch: the epoch that was at work, or about to be.
+            restarts: how often the job has begun again before.
+            restart_in: after how many seconds it begins again; None when it does not.
+        """
+        origin = error.origin if isinstance(error, HeadraceError) else None
+        known = self._manifest
+        context = FailureContext(known.job_id, known.job_name, epoch, restart_in is None, origin)
+        failure = JobFailure(
+            number=self._recent[-1].number + 1 if self._recent else 1,
+            time=self._now(),
+            epoch=epoch,
+            error=type(error).__name__,
+            message=str(error),
+            restarts=restarts,
+            restart_in=restart_in,
+            origin=origin,
+            labels=labels_of(self._enrichers, error, context),
+        )
+        try:
+            failure = self._history.add(failure)
+        except Exception:
+            logger.warning("a failure cannot be kept in the job's history", exc_info=True)
+        self._recent.append(failure)
+        self._publish(FailuresRecorded(tuple(self._recent)))

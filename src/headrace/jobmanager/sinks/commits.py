@@ -9,9 +9,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common import options
-from headrace.common.errors import CommitRefusedError, HeadraceError, JobCancelledError
+from headrace.common.call_site import of_traceback
+from headrace.common.errors import (
+    CommitRefusedError,
+    ConfigurationError,
+    HeadraceError,
+    InfrastructureError,
+    InvalidProgramError,
+    JobCancelledError,
+    LogError,
+    UserFunctionError,
+)
 from headrace.common.logs import get_logger, with_fields
-from headrace.jobmanager.sinks.failures import label_of, told
+from headrace.operators.user_code import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import Committer
 
     _Step = Callable[[], None]
+
 
 logger = get_logger(__name__)
 
@@ -264,3 +275,29 @@ class CommitCoordinator:
 
     def _label(self, sink: str) -> str:
         return label_of(self._names.get(sink, sink), sink)
+
+
+def label_of(name: str, uid: str) -> str:
+    """What a sink is called in messages."""
+    return f"sink {name!r} (uid {uid})"
+
+
+def told(what: str, error: Exception) -> Exception:
+    """What to raise in the place of an error.
+
+    What headrace says itself stays what it is; a fault of a machine or a connection may pass; anything else is the
+    failure of a function of the user.
+
+    Args:
+        what: what was done, with the sink.
+        error: what was raised.
+    """
+    if isinstance(error, ConfigurationError | LogError) or type(error) in (InfrastructureError, InvalidProgramError):
+        return type(error)(f"{what} failed: {error}")
+    if isinstance(error, HeadraceError):
+        return error
+    if isinstance(error, OSError):
+        return InfrastructureError(f"{what} failed: {error}")
+    site = of_traceback(error.__traceback__)
+    where = f"\n  at {site}" if site else ""
+    return UserFunctionError(f"{what} failed\n  {type(error).__name__}: {text_of(error)}{where}")

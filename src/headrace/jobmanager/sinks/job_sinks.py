@@ -12,7 +12,7 @@ from headrace.common.errors import CheckpointError, HeadraceError, InvalidProgra
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, without_committer
 from headrace.connectors.sink.checks import checked_committer, checked_pre_committed, checked_time
 from headrace.graph.specs import SinkSpec
-from headrace.jobmanager.sinks.failures import label_of, told
+from headrace.jobmanager.sinks.commits import label_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.checkpoint.manifest import SourceSnapshot, SplitSnapshot
+from headrace.checkpoint.manifest import SourceIdentity, SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.connectors.source import EnumeratorContext, ReadBudget
-from headrace.graph.specs import SourceSpec
-from headrace.jobmanager.sources.alignment import FIRST_RECORDS
-from headrace.jobmanager.sources.downstream import has_to_be_read_whole, timestamps_operators
-from headrace.jobmanager.sources.identity import identity_of
-from headrace.jobmanager.sources.progress import ReadingHistory, SourceProgress
-from headrace.jobmanager.sources.splits import Pace, Split, SplitPlan
-from headrace.jobmanager.watermark_progress import SplitProgress
+from headrace.common.logs import get_logger
+from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget
+from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.jobmanager.sources.progress import ReadingHistory, SourceProgress, SplitProgress
+from headrace.jobmanager.sources.splits import FIRST_RECORDS, Pace, Split, SplitPlan
 from headrace.operators.source_failures import NamingSource
+from headrace.plan.forks import forks_of
 from headrace.runtime.task.messages import SplitAssignment
+from headrace.storage.locations import usual_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Set
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
+    from headrace.connectors.source import Source
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport, TaskReport
-    from headrace.time.watermark_strategy import WatermarkAlignment
+    from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+
+
+logger = get_logger(__name__)
 
 
 class SourceCoordinator:
@@ -369,3 +373,126 @@ def restore_sources(
             folder = store.source_folder(planned.uid)
             context = EnumeratorContext(planned.parallelism, folder, known, storage_options)
             yield SourceCoordinator(planned, plan, context, snapshot, channels, now)
+
+
+def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
+    """Whether one task has to read the pieces of a split, one after the other.
+
+    That is where records meet state before any shuffle, or a generator of watermarks that has a memory: these have to
+    see them in their order. And where the pieces cannot be told apart by number where their records come together
+    again: where branches meet that have watermarks of their own, one number is not enough to lift what a later piece
+    says; and where records meet what was made of them behind another shuffle, that has no pieces any more.
+    """
+    found = forks_of(plan.stages[0])
+    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in found):
+        return True
+    reached = {source.node.id}
+    for planned in plan.operators():
+        if any(edge.source in reached for edge in planned.inputs) and _goes_by_order(planned, plan):
+            return True
+        edges = [edge for edge in planned.inputs if edge.source in reached]
+        stages = {plan.operator(edge.source).stage for edge in edges if edge.is_exchange}
+        if 0 in stages and len(stages) > 1:
+            return True
+        if edges:
+            reached.add(planned.node.id)
+    return False
+
+
+def _goes_by_order(planned: PlannedOperator, plan: JobPlan) -> bool:
+    """Whether an operator of stage 0 has to see the records of a split in their order."""
+    spec = planned.node.spec
+    has_memory = isinstance(spec, TimestampsSpec) and spec.strategy.has_memory and not plan.settings.is_batch
+    return planned.stage == 0 and (bool(planned.state_kinds) or has_memory)
+
+
+def timestamps_operators(plan: JobPlan, source: PlannedOperator) -> dict[int, WatermarkStrategy]:
+    """The watermark-making operators of stage 0 that records of a source reach, by node id, with their strategies."""
+    reached = {source.node.id}
+    found: dict[int, WatermarkStrategy] = {}
+    for planned in plan.stages[0].operators:
+        if any(edge.source in reached for edge in planned.inputs):
+            reached.add(planned.node.id)
+            if isinstance(planned.node.spec, TimestampsSpec):
+                found[planned.node.id] = planned.node.spec.strategy
+    return found
+
+
+_MOST_LOCATIONS: Final = 8
+"""How many a manifest lists, which is written in every epoch; of more the rest becomes a number and a checksum."""
+
+
+def identity_of(source: Source) -> SourceIdentity:
+    """What a manifest says of a source, to know it again."""
+    locations = sorted(set(map(usual_spelling, source.locations)))
+    rest = locations[_MOST_LOCATIONS:]
+    if rest:
+        checksum = zlib.crc32("\n".join(rest).encode())
+        locations[_MOST_LOCATIONS:] = [f"{len(rest)} more ({checksum:08x})"]
+    return SourceIdentity(source.position_kind, tuple(locations))
+
+
+def misplaced_positions(manifest: Manifest, plan: JobPlan) -> dict[str, str]:
+    """What the program must not go on from, though it has a source with the same uid: by uid, in words.
+
+    That is the position of a source of another kind. And under a derived uid that of one which has another uid in the
+    program, or where the program's source had another uid: a source that is put before others, or taken from there,
+    shifts the uids of those behind it.
+    """
+    own_of = {operator.uid: identity_of(source) for operator, source in _sources(plan)}
+    changed = {o.uid: o for o, _ in _sources(plan) if _known(manifest, o.uid) != own_of[o.uid]}
+    derived = {uid for uid, operator in changed.items() if not operator.has_explicit_uid}
+    are_now = {own_of[uid] for uid in changed}
+    were = {_known(manifest, uid) for uid in manifest.sources if uid in derived or uid not in own_of}
+    found = {}
+    for uid, operator in changed.items():
+        known, own = _known(manifest, uid), own_of[uid]
+        if known is None:
+            continue
+        is_shifted = (known.locations and known in are_now) or (own.locations and own in were)
+        if known.kind != own.kind or (is_shifted and uid in derived):
+            found[uid] = (
+                f"the position of {known} (its uid {uid} is now that of {own}, {operator.node.name!r} at "
+                f"{operator.node.call_site}{_advice_on_kinds(known, own)})"
+            )
+    return found
+
+
+def warn_of_moved_sources(manifest: Manifest, plan: JobPlan) -> None:
+    """Say which sources read somewhere else than before; they go on from their positions all the same."""
+    for operator, source in _sources(plan):
+        known, own = _known(manifest, operator.uid), identity_of(source)
+        if known is None or known.kind != own.kind or not known.locations or not own.locations:
+            continue
+        if known != own:
+            is_bounded = source.boundedness is Boundedness.BOUNDED
+            logger.warning(
+                "source %s is %s now, and goes on from the position of %s: what that had found is still read%s",
+                operator.label,
+                own,
+                known,
+                "; as it ends, it looks for nothing new" if is_bounded else "",
+            )
+
+
+def _sources(plan: JobPlan) -> Iterator[tuple[PlannedOperator, Source]]:
+    for operator in plan.operators():
+        if isinstance(operator.node.spec, SourceSpec):
+            yield operator, operator.node.spec.source
+
+
+def _known(manifest: Manifest, uid: str) -> SourceIdentity | None:
+    """Which source the manifest has a position of under a uid, if it says so."""
+    snapshot = manifest.sources.get(uid)
+    if snapshot is None or not snapshot.is_begun or snapshot.identity is None:
+        return None
+    known = snapshot.identity
+    listed, rest = known.locations[:_MOST_LOCATIONS], known.locations[_MOST_LOCATIONS:]
+    # Earlier versions wrote what the program had.
+    return SourceIdentity(known.kind, (*sorted(set(map(usual_spelling, listed))), *rest))
+
+
+def _advice_on_kinds(known: SourceIdentity, own: SourceIdentity) -> str:
+    if known.kind == own.kind:
+        return ""
+    return f"; if that is the same class under another name, have its position_kind be {known.kind!r}"

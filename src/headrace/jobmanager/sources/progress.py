@@ -1,17 +1,23 @@
-"""How far a source is behind: in records, and in time, under the names of Flink's metrics."""
+"""How far a job has come: event time split by split and operator by operator, and how far each source is behind."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from headrace.checkpoint.manifest import OperatorProgress
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.connectors.source import Pending
+from headrace.graph.specs import TimestampsSpec
 from headrace.jobmanager.metrics import MetricKey
-from headrace.metrics.own_names import WATERMARK_LAG
+from headrace.metrics.own_names import ALIGNMENT_DRIFT, INPUT_WATERMARK, OUTPUT_WATERMARK, WATERMARK_LAG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from headrace.checkpoint.manifest import Manifest
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
+
 
 _NO_TIMES = (MIN_WATERMARK, MAX_WATERMARK)
 
@@ -130,3 +136,155 @@ class ReadingHistory:
         if size is None or not self._bytes:
             return found
         return replace(found, records=round(size * self._records / self._bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgress:
+    """One split at the end of an epoch.
+
+    Attributes:
+        source: the name of its source.
+        split_id: the enumerator's id for it.
+        watermarks: by node id of the operators that make them.
+        idle: those of these operators that do not wait for it.
+        is_held_back: whether it waits for others that it is aligned with.
+        uid: the uid of its source.
+    """
+
+    source: str
+    split_id: str
+    watermarks: Mapping[int, int]
+    idle: frozenset[int] = frozenset()
+    is_held_back: bool = False
+    uid: str = ""
+
+    @property
+    def watermark(self) -> int:
+        """The lowest one."""
+        return min(self.watermarks.values(), default=MIN_WATERMARK)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for it."""
+        return bool(self.watermarks) and self.idle >= self.watermarks.keys()
+
+    def __str__(self) -> str:
+        """``orders[3]``."""
+        return f"{self.source}[{self.split_id}]"
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkProgress:
+    """Event time in all of a job at the end of an epoch.
+
+    Attributes:
+        plan: the job.
+        manifest: of the epoch.
+        splits: those from which something may still come.
+        ended: by node id, the operators that make watermarks of sources that have ended.
+    """
+
+    plan: JobPlan
+    manifest: Manifest
+    splits: tuple[SplitProgress, ...] = ()
+    ended: frozenset[int] = frozenset()
+
+    def slowest(self) -> SplitProgress | None:
+        """The split that holds event time; None where there is no split with event time that counts."""
+        counting = (split for split in self.splits if split.watermarks and not split.is_idle)
+        return min(counting, key=lambda split: split.watermark, default=None)
+
+    def metrics(self) -> dict[MetricKey, int]:
+        """Milliseconds by key: of each operator, of its subtasks behind a shuffle, and of each split of a source.
+
+        ``currentInputWatermark`` and ``currentOutputWatermark``, of an operator those of its slowest subtask.
+        ``watermarkLag``: how far the output is behind the job's clock, where there is a watermark.
+        ``<split>.currentWatermark``. ``watermarkAlignmentDrift``: how far the fastest split is ahead of the slowest
+        one of its group.
+        """
+        found: dict[MetricKey, int] = {}
+        for planned, operator in self._operators():
+            found |= self._of(MetricKey(planned.uid, None, ""), operator)
+            if planned.stage:
+                for subtask, reached in self._of_subtasks(planned):
+                    found |= self._of(MetricKey(planned.uid, subtask, ""), reached)
+        for split in self.splits:
+            if split.watermarks:
+                found[MetricKey(split.uid, None, f"{split.split_id}.currentWatermark")] = split.watermark
+        return found | dict(self._drifts())
+
+    def _of(self, key: MetricKey, reached: OperatorProgress) -> dict[MetricKey, int]:
+        told = {INPUT_WATERMARK: reached.watermark, OUTPUT_WATERMARK: reached.output}
+        if reached.output not in (MIN_WATERMARK, MAX_WATERMARK):
+            told[WATERMARK_LAG] = self.manifest.processing_time - reached.output
+        return {key._replace(name=name): millis for name, millis in told.items()}
+
+    def of_operator(self, uid: str) -> OperatorProgress | None:
+        """The slowest subtask of an operator; None before it has begun, and for sources."""
+        return next((found for planned, found in self._operators() if planned.uid == uid), None)
+
+    def _operators(self) -> Iterator[tuple[PlannedOperator, OperatorProgress]]:
+        """Operators and their progress, in topological order.
+
+        There are none behind a source that waits for its next split, and none at all before the first epoch.
+        """
+        if not self.manifest.stages:
+            return
+        reached: dict[int, OperatorProgress] = {}
+        for planned in self.plan.operators():
+            found = self._of_later_stage(planned) if planned.stage else self._of_first_stage(planned, reached)
+            if found is not None:
+                reached[planned.node.id] = found
+                if planned.inputs:
+                    yield planned, found
+
+    def _of_first_stage(
+        self, planned: PlannedOperator, reached: Mapping[int, OperatorProgress]
+    ) -> OperatorProgress | None:
+        """Event time is kept by split there."""
+        if not planned.inputs:
+            return OperatorProgress()
+        if any(edge.source not in reached for edge in planned.inputs):
+            return None
+        entered = min(reached[edge.source].output for edge in planned.inputs)
+        if not isinstance(planned.node.spec, TimestampsSpec):
+            return OperatorProgress(entered, entered)
+        made = self._made(planned.node.id)
+        return None if made is None else OperatorProgress(entered, made)
+
+    def _made(self, node: int) -> int | None:
+        """The watermark that an operator makes of all its splits; that of the fastest one where all are idle."""
+        splits = [split for split in self.splits if node in split.watermarks]
+        if not splits:
+            return MAX_WATERMARK if node in self.ended else None
+        counting = [split.watermarks[node] for split in splits if node not in split.idle]
+        return min(counting) if counting else max(split.watermarks[node] for split in splits)
+
+    def _of_later_stage(self, planned: PlannedOperator) -> OperatorProgress | None:
+        known = [reached for _, reached in self._of_subtasks(planned)]
+        if not known:
+            return None
+        return OperatorProgress(min(each.watermark for each in known), min(each.output for each in known))
+
+    def _of_subtasks(self, planned: PlannedOperator) -> Iterator[tuple[int, OperatorProgress]]:
+        if planned.stage >= len(self.manifest.stages):  # before the first epoch of a program that has changed
+            return
+        for subtask, partition in enumerate(self.manifest.stages[planned.stage].partitions):
+            reached = partition.progress.get(planned.uid)
+            if reached is not None:
+                output = reached.watermark if planned.node.is_sink else reached.output
+                yield subtask, OperatorProgress(reached.watermark, output)
+
+    def _drifts(self) -> Iterator[tuple[MetricKey, int]]:
+        groups: dict[str, dict[int, list[int]]] = {}
+        for planned in self.plan.stages[0].operators:
+            spec, node = planned.node.spec, planned.node.id
+            if isinstance(spec, TimestampsSpec) and spec.strategy.alignment is not None:
+                counting = [s.watermarks[node] for s in self.splits if node in s.watermarks and node not in s.idle]
+                if counting:
+                    groups.setdefault(spec.strategy.alignment.group, {})[node] = counting
+        for members in groups.values():
+            slowest = min(map(min, members.values()))
+            if slowest > MIN_WATERMARK:
+                for node, reached in members.items():
+                    yield MetricKey(self.plan.operator(node).uid, None, ALIGNMENT_DRIFT), max(reached) - slowest

@@ -1,16 +1,17 @@
-"""A split as the driver sees it, and what an epoch does with it."""
+"""The splits of a source: how far each was read, what an epoch reads of it, and which wait for others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from headrace.connectors.source import SplitRead
+    from headrace.time.watermark_strategy import WatermarkAlignment
 
 
 @dataclass(slots=True)
@@ -86,3 +87,106 @@ class SplitPlan:
     def changes_something(self) -> bool:
         """Whether the split alone is a reason to run an epoch."""
         return self.read is not None or self.ends or self.idle != self.split.idle
+
+
+FIRST_RECORDS: Final = 100
+"""So many records an epoch are read at most of a split of a group as long as its pace is not known: in two epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A split in one of its groups, and how far it comes with what is planned."""
+
+    split: Split
+    node: int
+    alignment: WatermarkAlignment
+    expected: int
+    counts: bool
+
+
+class WatermarkAligner:
+    """Watermark alignment: splits that run ahead of the others of their group wait for them.
+
+    What an epoch reads has fixed ends, so how far it brings event time is bounded before it runs: by the event time
+    that the last share of a split had for each record. A split that is further ahead than its group allows all the
+    same is not read.
+
+    Args:
+        alignments: by node id of the operators that make watermarks, those that are in a group.
+    """
+
+    def __init__(self, alignments: Mapping[int, WatermarkAlignment]) -> None:
+        self._alignments = alignments
+
+    def held_back(self, splits: Iterable[Split]) -> frozenset[int]:
+        """The channels of the splits that are too far ahead to be read; the slowest of a group never is.
+
+        Args:
+            splits: those of all sources from which something may still come.
+        """
+        members = [
+            _Member(split, node, self._alignments[node], _reached(split, node), node not in split.idle)
+            for split, node in self._pairs(splits)
+        ]
+        lowest = _lowest(members)
+        return frozenset(
+            member.split.channel
+            for member in members
+            if member.expected > lowest.get(member.alignment.group, MAX_WATERMARK) + member.alignment.max_drift
+        )
+
+    def limits(self, plans: Iterable[SplitPlan]) -> dict[int, int]:
+        """By channel, how many records are enough for the splits whose planned shares would lead too far ahead.
+
+        Args:
+            plans: what the epoch is to read of all splits.
+        """
+        planned = {plan.split.channel: plan for plan in plans}
+        members = [
+            _Member(
+                split,
+                node,
+                self._alignments[node],
+                _expected(planned[split.channel], node),
+                node not in planned[split.channel].idle and not planned[split.channel].ends,
+            )
+            for split, node in self._pairs(plan.split for plan in planned.values())
+        ]
+        lowest = _lowest(members)
+        found: dict[int, int] = {}
+        for member in members:
+            goal = lowest.get(member.alignment.group, MAX_WATERMARK) + member.alignment.max_drift
+            if planned[member.split.channel].read is not None and member.expected > goal:
+                pace = member.split.paces[member.node].millis
+                # One is ahead of the goal already where a split has come back that was idle, and is behind.
+                enough = max(1, int((goal - _reached(member.split, member.node)) / pace)) if pace else 1
+                found[member.split.channel] = min(enough, found.get(member.split.channel, enough))
+        return found
+
+    def _pairs(self, splits: Iterable[Split]) -> Iterator[tuple[Split, int]]:
+        if self._alignments:
+            for split in splits:
+                for node in split.paces:
+                    yield split, node
+
+
+def _reached(split: Split, node: int) -> int:
+    return split.watermarks.get(node, MIN_WATERMARK)
+
+
+def _expected(plan: SplitPlan, node: int) -> int:
+    """Where a split is after what is planned; where it is now as long as its pace is not known."""
+    reached, pace = _reached(plan.split, node), plan.split.paces[node].millis
+    if plan.read is None or pace is None or reached == MIN_WATERMARK:
+        return reached
+    return reached + int(pace * plan.read.records)
+
+
+def _lowest(members: Iterable[_Member]) -> dict[str, int]:
+    """By group, how far the slowest of those that count comes."""
+    found: dict[str, int] = {}
+    for member in members:
+        if member.counts:
+            group = member.alignment.group
+            found[group] = min(member.expected, found.get(group, member.expected))
+    return found

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
     from headrace.state.task_state import SectionOf
     from headrace.state.version import VersionRef
-    from headrace.storage.file_system import MappedFile
-    from headrace.storage.folder import Folder
+    from headrace.storage.folder import Folder, MappedFile
 
 
 def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:
