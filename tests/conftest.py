@@ -39,7 +39,9 @@ SECRET = " s3cret=\\u0041 "
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow tests have more time than the others, unless they say how much."""
+    """Modules with long tests come first; slow tests have more time than the others, unless they say how much."""
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))

@@ -7,6 +7,7 @@ import importlib
 import io
 import multiprocessing
 import os
+import runpy
 import signal
 import sys
 import time
@@ -32,7 +33,7 @@ _IMPORTED: Final = (
     "word_count",
 )
 _IMPORTED_BY_COMMANDS: Final = (
-    "headrace.__main__",
+    "headrace.cli.main",
     "headrace.cli.run",
     "headrace.runtime.local.runtime",
     "pyarrow.pandas_compat",
@@ -77,7 +78,11 @@ class Forks(Starter):
         return self._start(_run_program, program, *arguments)
 
     def start_command(self, *arguments: object) -> Forked:
-        return self._start(_run_command, *arguments)
+        return self.start_module("headrace", *arguments)
+
+    def start_module(self, module: str, *arguments: object) -> Forked:
+        """Start what ``python -m`` starts."""
+        return self._start(_run_module, module, *arguments)
 
     def _start(self, run: Callable[..., None], *arguments: object) -> Forked:
         running = Forked(run, arguments, self.folder)
@@ -124,7 +129,6 @@ def _run_program(program: str, *arguments: str) -> None:
     importlib.import_module(module).main(*arguments)
 
 
-def _run_command(*arguments: str) -> None:
-    from headrace.cli.main import app
-
-    app(list(arguments), prog_name="headrace")
+def _run_module(module: str, *arguments: str) -> None:
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -113,9 +113,9 @@ class Running:
         """Until it has said something so many times."""
         self._wait_for(lambda: max(self.output.count(text), self.errors.count(text)) >= times, repr(text), timeout)
 
-    def wait_for_output(self) -> None:
-        """Until it has printed something: its job runs."""
-        self._wait_for(lambda: self.output != "", "anything")
+    def wait_for_output(self, lines: int = 1) -> None:
+        """Until it has printed so many lines: its job runs."""
+        self._wait_for(lambda: self.output.count("\n") >= lines, f"{lines} lines")
 
     def _wait_for(self, is_said: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
         end = time.monotonic() + timeout

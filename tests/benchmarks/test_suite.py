@@ -211,6 +211,7 @@ def run(names: set[str], folder: Path) -> Findings:
     return findings
 
 
+@pytest.mark.long
 def test_every_benchmark_gives_its_figures(programs: list[str], tmp_path: Path) -> None:
     findings = run({benchmark.name for benchmark in BENCHMARKS}, tmp_path)
     assert findings.failures == []

@@ -40,6 +40,7 @@ def stop_reading(process: subprocess.Popen[str]) -> None:
     process.stdout = None
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_at_an_epoch_and_the_same_command_goes_on(
     programs: Launcher, forks: Forks, script: Callable[..., Path]
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
     assert not (folder / "nothing.zip").exists()
 
 
+@pytest.mark.long
 def test_an_extra_brings_its_packages(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
     wheel(unzipped_index, "obstore", version("obstore"))
     assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)

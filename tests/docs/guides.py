@@ -18,13 +18,11 @@ import io
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +33,7 @@ import headrace
 from headrace.cli.main import app
 from headrace.client.defaults import submission_defaults
 from headrace.runtime.spark.settings import FRUGAL_JAVA
+from tests.forks import Forks
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)(?P<attributes>[^\n`]*)\n(?P<text>.*?)^(?P=indent)``` *$", re.DOTALL | re.M
@@ -45,6 +44,8 @@ _LOOKED_AT = ("bash", "ini")
 """Languages of blocks that are not run: commands that install something, files of other programs."""
 _INTERRUPT = "^C\n"
 _WIDTH = 110
+_PLUGIN = ("-p", "headrace.pytest_plugin")
+"""The package that is tested may not be installed."""
 _SESSION_SETTINGS = {"headrace.runtime": "local", "parallelism.default": "1"}
 
 
@@ -115,10 +116,12 @@ class Reader:
     Attributes:
         page: the page.
         folder: where its files are made and its commands run; also the working directory.
+        forks: start its commands there which need a process.
     """
 
     page: Path
     folder: Path
+    forks: Forks
     _session: dict[str, Any] = field(default_factory=lambda: {"__name__": "__main__"})
     _output: Block = field(default_factory=lambda: _NOTHING)
 
@@ -178,7 +181,13 @@ class Reader:
             self._interrupt(command, *shown.split(_INTERRUPT), block)
             return
         program, *arguments = shlex.split(command)
-        printed = _headrace(arguments) if program == "headrace" else self._shell(command)
+        if program == "headrace":
+            printed = _headrace(arguments)
+        elif program == "pytest":
+            ended = self.forks.start_module(program, *_PLUGIN, *arguments).wait()
+            printed = ended.output + ended.errors
+        else:
+            printed = self._shell(command)
         self._expect(printed, shown, block, command)
 
     def _shell(self, command: str) -> str:
@@ -188,28 +197,14 @@ class Reader:
         return done.stdout if done.returncode == 0 else done.stdout + done.stderr
 
     def _interrupt(self, command: str, shown: str, shown_behind: str, block: Block) -> None:
-        with ExitStack() as stack:
-            errors = stack.enter_context(tempfile.TemporaryFile("w+"))
-            process = stack.enter_context(
-                subprocess.Popen(
-                    shlex.split(command),
-                    cwd=self.folder,
-                    env=_environment(),
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                )
-            )
-            stack.callback(process.kill)  # does nothing when it has ended
-            assert process.stdout is not None
-            lines = [process.stdout.readline() for _ in shown.splitlines()]
-            process.send_signal(signal.SIGINT)
-            lines += process.stdout.readlines()
-            process.wait()
-            errors.seek(0)
-            told = errors.read()
-        self._expect("".join(lines), shown, block, command)
-        self._expect(told, f"...\n{shown_behind}", block, f"{command}, after ^C,")
+        program, *arguments = shlex.split(command)
+        assert program == "headrace", f"{self.page.name}, line {block.line}: only headrace is interrupted"
+        running = self.forks.start_command(*arguments)
+        running.wait_for_output(len(shown.splitlines()))
+        running.interrupt()
+        ended = running.wait()
+        self._expect(ended.output, shown, block, command)
+        self._expect(ended.errors, f"...\n{shown_behind}", block, f"{command}, after ^C,")
 
     def _type(self, block: Block) -> str:
         code = compile("\n" * (block.line - 1) + block.text, str(self.page), "exec", dont_inherit=True)
@@ -232,12 +227,11 @@ def _headrace(arguments: list[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """That of commands: they find this Python's programs first, and the package that is tested, with its plugin."""
+    """That of commands: they find this Python's programs first, and the package that is tested."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     packages = str(Path(headrace.__file__).parents[1])
-    plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "headrace.pytest_plugin"}
     java = {"SPARK_SUBMIT_OPTS": FRUGAL_JAVA}  # for programs that start a Spark of their own
-    return {**os.environ, **plugins, **java, "PATH": path, "PYTHONPATH": packages}
+    return {**os.environ, **java, "PATH": path, "PYTHONPATH": packages}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from tests.docs.documents import DOCS
 from tests.docs.guides import Reader, blocks, commands, matches
+from tests.forks import Forks
 
 GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("how-to/*.md"), *DOCS.glob("coming-from-*.md")])
 
@@ -19,23 +20,26 @@ def _marks(page: Path) -> list[pytest.MarkDecorator]:
     return [pytest.mark.integration, pytest.mark.slow] if needs_spark else []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page",
     [pytest.param(page, id=page.stem, marks=_marks(page)) for page in GUIDES],
 )
-def test_a_page_is_as_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_as_it_says(page: Path, tmp_path: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(page, tmp_path).follow() > 0
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert Reader(page, tmp_path, forks).follow() > 0
 
 
 # --- the reader sees mistakes ----------------------------------------------------------------------------------------
 
 
-def follow(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    page = folder / "page.md"
+def follow(text: str, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> int:
+    page = forks.folder / "page.md"
     page.write_text(text)
-    monkeypatch.chdir(folder)
-    return Reader(page, folder).follow()
+    monkeypatch.chdir(forks.folder)
+    return Reader(page, forks.folder, forks).follow()
 
 
 @pytest.mark.parametrize(
@@ -52,12 +56,12 @@ def follow(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
         '```text title="a"\n1\n```\n\n```diff title="a"\n- 2\n+ 3\n```\n',
     ],
 )
-def test_what_is_not_so_is_found(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_so_is_found(text: str, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AssertionError, match=r"page\.md, line \d"):
-        follow(text, tmp_path, monkeypatch)
+        follow(text, forks, monkeypatch)
 
 
-def test_files_sessions_and_commands_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_sessions_and_commands_belong_together(forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
     page = """
 1. Two parts of a file:
 
@@ -103,7 +107,7 @@ false
 """
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # the folder is to have what the page puts there
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert follow(page, tmp_path, monkeypatch) == 6
+    assert follow(page, forks, monkeypatch) == 6
 
 
 def test_dots_stand_for_anything() -> None:

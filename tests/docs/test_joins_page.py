@@ -8,8 +8,9 @@ import pytest
 
 from tests.docs.documents import DOCS
 from tests.docs.guides import Reader
+from tests.forks import Forks
 
 
-def test_the_page_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_as_it_says(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(DOCS / "joins.md", tmp_path).follow() == 4
+    assert Reader(DOCS / "joins.md", tmp_path, forks).follow() == 4

@@ -56,6 +56,7 @@ def test_the_source_distribution_has_all_of_the_repository() -> None:
     assert {name.lstrip("/") for name in SDIST} | {"pyproject.toml"} == there
 
 
+@pytest.mark.long
 def test_the_source_distribution_can_be_built_and_tested(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:

@@ -37,6 +37,7 @@ def test_lists_are_written_as_the_site_needs_it(page: Path) -> None:
     assert follows == [], "a blank line behind a block of an item"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """Links, references and docstrings are right; an index and formatted signatures would be a third more work."""

@@ -10,13 +10,14 @@ import pytest
 from headrace.datastream import window
 from tests.docs.documents import DOCS
 from tests.docs.guides import Reader
+from tests.forks import Forks
 
 PAGE = DOCS / "windows.md"
 
 
-def test_the_page_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_as_it_says(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(PAGE, tmp_path).follow() == 5
+    assert Reader(PAGE, tmp_path, forks).follow() == 5
 
 
 def test_every_assigner_trigger_and_evictor_is_named() -> None:

@@ -42,6 +42,7 @@ def shown_in_the_readme() -> list[str]:
     return found[1].splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [pytest.param(LOCAL, id="local"), pytest.param(SPARK, id="spark", marks=[pytest.mark.spark, pytest.mark.slow])],

@@ -156,6 +156,7 @@ def outcome(build: Callable[[Job], None], cut: Cut) -> Any:
     return {name: multiset(records) for name, records in found.items() if records}
 
 
+@pytest.mark.long
 @examples(20, 600, seed=st.integers(0, 2**32), events=one_split, bound=st.sampled_from([0, 5, 30, 100]), cut=cuts)
 def test_a_program_gives_the_same_however_its_input_is_cut(
     seed: int, events: list[Event], bound: int, cut: Cut

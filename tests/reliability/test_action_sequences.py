@@ -34,6 +34,7 @@ def act(seed: int, count: int, forks: Forks, folder: Path) -> Counter[str]:
     return Counter(actor.done)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_15_actions(forks: Forks, tmp_path: Path) -> None:
     done = act(3, 15, forks, tmp_path)

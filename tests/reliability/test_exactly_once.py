@@ -37,6 +37,7 @@ def check(failed: list[Ended], plan: FaultPlan, output: Path) -> None:
     assert not hidden_files(output)
 
 
+@pytest.mark.long
 def test_faults_at_every_step_of_an_epoch_cost_nothing(forks: Forks, plan: FaultPlan, tmp_path: Path) -> None:
     arm(plan).arm(doubles.BEFORE_CLEANING, 3).arm(doubles.BEFORE_FINISH, 1)
     failed = forks.run_until_it_succeeds("canonical", tmp_path, tmp_path / "faults", "local", most=7)

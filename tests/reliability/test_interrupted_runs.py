@@ -13,6 +13,7 @@ from tests.reliability.support.checkpoints import newest_manifest, wait_for_mani
 from tests.reliability.support.outputs import hidden_files
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", ["local", pytest.param("spark", marks=[pytest.mark.integration, pytest.mark.slow])])
 def test_ctrl_c_stops_at_an_epoch_boundary(runtime: str, forks: Forks, tmp_path: Path) -> None:
     command = "run", PROGRAMS / "canonical.py", tmp_path, tmp_path / "faults", runtime, "local[2]", 0.1

@@ -64,6 +64,7 @@ def check_upper_bound(output: Path, truth: Counter[str]) -> int:
     return len(seen)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("checkpoints", "words"),
     [

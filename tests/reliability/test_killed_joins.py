@@ -35,6 +35,7 @@ def check(folder: Path, ways: Sequence[str]) -> None:
         assert not hidden_files(folder / "output" / way)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ways", [FEW, pytest.param(NO_JOINS, marks=pytest.mark.slow)], ids=["joins", "no joins"])
 def test_they_survive(forks: Forks, plan: FaultPlan, ways: Sequence[str], tmp_path: Path) -> None:
     plan.arm(point_of(ways[0]), 1).arm(doubles.AFTER_MANIFEST, 15)
