@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 from headrace.common.public_module import public_module
-from headrace.datastream.async_data_stream import AsyncDataStream
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.checkpoint_storage import (
     CheckpointStorage,
@@ -82,6 +83,9 @@ from headrace.datastream.window import (
     WindowAssigner,
 )
 
+if TYPE_CHECKING:
+    from headrace.datastream.async_data_stream import AsyncDataStream
+
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
@@ -154,4 +158,7 @@ __all__ = [
     "WindowedStream",
 ]
 
-public_module(__name__)
+_ELSEWHERE: Final = {"AsyncDataStream": "headrace.datastream.async_data_stream"}
+"""Imported when a program asks for it, since few do, and asyncio takes long to import."""
+
+public_module(__name__, _ELSEWHERE)

@@ -41,7 +41,6 @@ from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedS
 from headrace.datastream.streams.keying import key_of, selector_of
 from headrace.datastream.streams.misuse import check_has_no_timers
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
-from headrace.datastream.streams.requests import lookup_spec, request_settings
 from headrace.datastream.streams.results import CloseableIterator, collected, collected_later, to_dataframe
 from headrace.datastream.streams.sinks import NO_TOPOLOGY, DataStreamSink, PreWriteTopology, before_writers
 from headrace.datastream.streams.stream import Stream, side_stream
@@ -288,6 +287,9 @@ class DataStream(Stream[T_co], Generic[T_co]):
             InvalidProgramError: when the capacity is not positive, the timeout is negative, there are retries without
                 one, or the cache does not fit the lookup.
         """
+        # Few programs look things up, and asyncio takes long to import.
+        from headrace.datastream.streams.requests import lookup_spec, request_settings
+
         strategy = NO_RETRY_STRATEGY if retries is None else retries
         requests = request_settings(timeout, capacity, strategy, is_ordered=False, strategy_argument="retries")
         spec = lookup_spec(self._type, lookup, on, cache, misses, requests)
