@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.common import Types
 from headrace.operators.join import join_log
-from headrace.operators.window.columnar.sessions import session_store
+from headrace.operators.window.columnar import window_table
 from headrace.operators.window.general import ordered_elements
 from headrace.state.backend import StateOwner
 from headrace.state.keyed.namespaces import ordered_bytes
@@ -42,7 +42,7 @@ META: Final[dict[str, dict[str, Any]]] = {
     },
     "timers": {"kind": "timers", "sort": ["time", *KEY_ORDER], "keys": CODEC.to_json(), "next": 0},
     "join": {**join_log.log_layout(CODEC, Types.STRING(), KEPT, is_outer=False).meta, "reached": -KEPT},
-    "sessions": {"kind": session_store._SESSIONS_KIND, "sort": [*KEY_ORDER, "end"], "keys": CODEC.to_json()},
+    "sessions": {"kind": window_table._KIND, "sort": [*KEY_ORDER, "end"], "keys": CODEC.to_json()},
 }
 """What the runs of each kind say about themselves."""
 

@@ -255,14 +255,9 @@ class ColumnarCountSpec(ColumnarSpec):
     slide: int
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.count_panes import CountPanes
-        from headrace.operators.window.columnar.count_window import CountWindowOperator
-        from headrace.operators.window.columnar.sliding_count_window import SlidingCountWindowOperator
+        from headrace.operators.window.columnar.count_windows import CountPanes, CountWindowOperator
 
-        layout = self.operator_layout(parameters)
-        if self.slide == self.size:
-            return CountWindowOperator(layout, self.size)
-        return SlidingCountWindowOperator(layout, CountPanes(self.size, self.slide))
+        return CountWindowOperator(self.operator_layout(parameters), CountPanes(self.size, self.slide))
 
 
 @dataclass(frozen=True, slots=True)

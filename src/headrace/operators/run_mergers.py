@@ -10,10 +10,7 @@ from __future__ import annotations
 import headrace.operators.event_time_order.waiting_records
 import headrace.operators.join.join_log
 import headrace.operators.join.unmatched_log
-import headrace.operators.window.columnar.continuous.open_windows
-import headrace.operators.window.columnar.count_panes
-import headrace.operators.window.columnar.count_store
-import headrace.operators.window.columnar.sessions.session_store
 import headrace.operators.window.columnar.window_store
+import headrace.operators.window.columnar.window_table
 import headrace.operators.window.general.ordered_elements
 import headrace.operators.window.general.ordered_values  # noqa: F401

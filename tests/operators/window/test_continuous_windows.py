@@ -199,7 +199,7 @@ class Derived(ContinuousEventTimeTrigger):
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ({"trigger": Derived(10)}, {}, "a trigger of a class derived from it"),
+        ({"trigger": Derived(10)}, {}, "of their own, and now they fire at intervals before their end"),
         ({}, {"trigger": Derived(10)}, "fire at intervals before their end, computed column by column"),
         ({}, {"trigger": EventTimeTrigger()}, "fire at intervals before their end, computed column by column"),
         ({}, {"trigger": ContinuousProcessingTimeTrigger.of(10)}, "another time that early results follow"),
@@ -253,7 +253,7 @@ def test_only_what_is_touched_is_written() -> None:
     run = by_columns(windows, AccumulationMode.ACCUMULATING, None)
     run.run([[Record(key, 1, key % 7) for key in range(5000)]], upto=0)
     run.run([[Record(3, 1, 50), Record(4, 1, 50)]], upto=60)
-    assert [r.rows for r in run.state.stores["early-windows"].runs] == [5000, 2]
+    assert [r.rows for r in run.state.stores["continuous-windows"].runs] == [5000, 2]
     assert not run.out.rows
     run.run([], upto=10_000)
     assert len(run.out.rows) == 10 * 5000

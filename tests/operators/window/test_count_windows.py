@@ -15,10 +15,8 @@ from window_model import Record
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg
-from headrace.operators.window.columnar import count_window, sliding_count_window
-from headrace.operators.window.columnar.count_panes import CountPanes
-from headrace.operators.window.columnar.count_window import CountWindowOperator
-from headrace.operators.window.columnar.sliding_count_window import SlidingCountWindowOperator
+from headrace.operators.window.columnar import count_windows
+from headrace.operators.window.columnar.count_windows import CountPanes, CountWindowOperator
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.triggers.count import CountTrigger
@@ -40,9 +38,7 @@ def by_records(size: int, slide: int) -> Driver:
 
 def by_columns(size: int, slide: int) -> Driver:
     columns = layout(Windows(CountTumblingWindowAssigner.of(size), None, None, 0), MANY)
-    if size == slide:
-        return Driver(partial(CountWindowOperator, columns, size), type=ELEMENT)
-    return Driver(partial(SlidingCountWindowOperator, columns, CountPanes(size, slide)), type=ELEMENT)
+    return Driver(partial(CountWindowOperator, columns, CountPanes(size, slide)), type=ELEMENT)
 
 
 @settings(max_examples=15, deadline=None)
@@ -86,9 +82,9 @@ def test_cuts_change_nothing(size: int, slide: int, monkeypatch: pytest.MonkeyPa
     records = [Record(i * i % 11, i % 5, i, i - 4) for i in range(200)]
     whole, apart = by_columns(size, slide), by_columns(size, slide)
     whole.run([records])
-    monkeypatch.setattr(count_window, "_WAITING_ROWS", 5)
-    monkeypatch.setattr(count_window, "FIRED_ROWS", 2)
-    monkeypatch.setattr(sliding_count_window, "_MERGED_ROWS", 4)
+    monkeypatch.setattr(count_windows, "_WAITING_ROWS", 5)
+    monkeypatch.setattr(count_windows, "FIRED_ROWS", 2)
+    monkeypatch.setattr(count_windows, "_MERGED_ROWS", 4)
     for start in range(0, 200, 7):
         apart.run([records[start : start + 3], records[start + 3 : start + 7]])
     assert len(whole.out.rows) > 30
@@ -129,10 +125,10 @@ def build(job: JobHarness, trigger: CountTrigger | None = None, slide: int | Non
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        ({"trigger": Derived(3)}, {}, "a trigger of a class derived from CountTrigger"),
-        ({}, {"trigger": Derived(3)}, "state of windows that are of a count with a slide, computed column by column"),
-        ({}, {"slide": None}, "state of windows that are of a count with a slide, computed column by column"),
-        ({"slide": None}, {}, "now they are of a count with a slide"),
+        ({"trigger": Derived(3)}, {}, "of their own, and now they are of a count, computed column by column"),
+        ({}, {"trigger": Derived(3)}, "state of windows that are of a count, computed column by column"),
+        ({}, {"slide": None}, "another slide in records: stored 2, declared 3"),
+        ({"slide": None}, {}, "another slide in records: stored 3, declared 2"),
     ],
 )
 def test_what_others_have_stored_is_refused(before: Any, after: Any, message: str) -> None:

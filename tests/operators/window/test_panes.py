@@ -16,7 +16,6 @@ from window_model import Record
 
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.datastream.window import SlidingEventTimeWindows
 from headrace.operators.window.columnar import window_store
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
@@ -142,38 +141,6 @@ def test_records_are_added_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows == [100]
     assert len(driver.out.rows) == 60
     assert COLUMNAR.codec is CODEC
-
-
-def sliding_sums(harness: JobHarness) -> None:
-    events = harness.add_source("events", Types.TUPLE([Types.STRING(), Types.LONG()]))
-    windows = events.key_by("f0").window(SlidingEventTimeWindows.of(30, 10))
-    harness.add_sink("sums", windows.allowed_lateness(5).aggregate(agg.count(), agg.sum("f1")).uid("windows"))
-
-
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_windows_that_were_stored_as_such_are_taken_over(parallelism: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier versions kept rows of windows where there are rows of panes now."""
-    first = [(("a", 1), 2), (("b", 2), 12), (("a", 4), 14)]
-    then = [(("a", 8), 3), (("b", 16), 41), (("a", 32), 9), (("c", 64), 33)]
-    found = []
-    for takes_over in (True, False):
-        with monkeypatch.context() as patch:
-            if takes_over:
-                patch.setattr(paned_window.Panes, "of", lambda windows: None)
-            with JobHarness(sliding_sums) as harness:
-                for value, timestamp in first:
-                    harness.push("events", value, timestamp)
-                harness.advance_watermark("events", 12)
-                harness.run_epoch()
-                checkpoint = harness.checkpoint()
-        with JobHarness(sliding_sums, parallelism=parallelism, restore=checkpoint) as harness:
-            for value, timestamp in then:
-                harness.push("events", value, timestamp)
-                harness.run_epoch()
-            harness.finish()
-            found.append(sorted(map(tuple, harness.results("sums"))))
-    assert found[0] == found[1]
-    assert len(found[0]) > 10
 
 
 def day_so_far(harness: JobHarness) -> None:

@@ -62,7 +62,7 @@ def driver(gap: int, tag: str | None = "late") -> Driver:
 
 def is_empty(run: Driver) -> bool:
     """Whether no session is open: runs may say so of keys of which older ones hold sessions."""
-    sessions, ends = (run.state.stores[name].runs for name in ("sessions", "session-ends"))
+    sessions, ends = (run.state.stores[name].runs for name in ("sessions", "sessions-due"))
     held = newest_of_keys([each.batch for each in sessions]).column("live").to_pylist() if sessions else []
     return not ends and not any(held)
 
@@ -247,7 +247,7 @@ def test_sessions_that_were_kept_record_by_record_are_refused() -> None:
     with JobHarness(partial(stays, 5, Derived())) as job:
         job.push("visits", ("a", "1"), 0)
         checkpoint = job.checkpoint()
-    with pytest.raises(StateMigrationError, match="a trigger of a class derived from EventTimeTrigger"):
+    with pytest.raises(StateMigrationError, match="of their own, and now they are sessions, computed column by column"):
         first_epoch(partial(stays, 5, None), checkpoint)
 
 

@@ -41,12 +41,8 @@ LEFT_STORE: Final = "windows-of-left-records"
 """The store of an operator with two inputs that the table of its left one is in."""
 RIGHT_STORE: Final = "windows-of-right-records"
 """The store that the table of its right one is in."""
-EARLIER_STORE: Final = "windows-of-their-own"
-"""The store of what earlier versions have kept by window where there are panes now; nothing is added to it."""
 SESSIONS_STORE: Final = "sessions"
 """The store that open sessions are in."""
-SESSION_ENDS_STORE: Final = "session-ends"
-"""The store that the ends of open sessions are in."""
 
 CLOCK_STORE: Final = "windows-of-the-clock"
 """The store of windows of processing time."""
@@ -55,14 +51,12 @@ GLOBAL_STORE: Final = "global-windows"
 """The store of windows that have no end."""
 
 COUNT_STORE: Final = "count-windows"
-"""The store of windows of so many records that follow one another."""
-COUNT_PANES_STORE: Final = "count-panes"
-"""The store of those with a slide."""
-
-EARLY_STORE: Final = "early-windows"
+"""The store of windows of so many records."""
+CONTINUOUS_STORE: Final = "continuous-windows"
 """The store of windows that fire at intervals before their end."""
-FIRING_TIMES_STORE: Final = "firing-times"
-"""The store of the times at which these fire."""
+
+DUE_SUFFIX: Final = "-due"
+"""What the name of a store ends with that says when something is due for the windows of another one."""
 
 RESULT: Final = "result"
 """What paths to fields of results begin with, where windows keep what they have shown."""
@@ -86,15 +80,14 @@ _KINDS: Final = {
     STORE: "fire at their ends alone",
     LEFT_STORE: "hold the records of two streams, and fire at their ends alone",
     RIGHT_STORE: "hold the records of two streams, and fire at their ends alone",
-    EARLIER_STORE: "fire at their ends alone",
-    SESSIONS_STORE: "are sessions, computed column by column",
-    SESSION_ENDS_STORE: "are sessions, computed column by column",
     CLOCK_STORE: "are of processing time, computed column by column",
     GLOBAL_STORE: "have no end, computed column by column",
-    COUNT_STORE: "are of a count, computed column by column",
-    COUNT_PANES_STORE: "are of a count with a slide, computed column by column",
-    EARLY_STORE: "fire at intervals before their end, computed column by column",
-    FIRING_TIMES_STORE: "fire at intervals before their end, computed column by column",
+    **dict.fromkeys((SESSIONS_STORE, SESSIONS_STORE + DUE_SUFFIX), "are sessions, computed column by column"),
+    **dict.fromkeys((COUNT_STORE, COUNT_STORE + DUE_SUFFIX), "are of a count, computed column by column"),
+    **dict.fromkeys(
+        (CONTINUOUS_STORE, CONTINUOUS_STORE + DUE_SUFFIX),
+        "fire at intervals before their end, computed column by column",
+    ),
 }
 """What windows are of which something is in a store; all others keep what they hold as state of keys."""
 
@@ -120,19 +113,18 @@ def check_has_no_tables(context: OperatorContext) -> None:
     _check(context, lambda name: name not in _KINDS, "have another trigger, assigner, evictor or accumulation mode")
 
 
-def check_has_only(context: OperatorContext, *stores: str, advice: str = ADVICE) -> None:
+def check_has_only(context: OperatorContext, *stores: str) -> None:
     """Refuse what is stored by windows of another kind, for windows that are computed column by column.
 
     Args:
         context: the operator.
         stores: the stores that they keep it in.
-        advice: what to do otherwise.
 
     Raises:
         StateMigrationError: when windows of another kind have stored something.
     """
     _drop_states_of_functions(context, stores)
-    _check(context, lambda name: name in stores, _KINDS[stores[0]], advice)
+    _check(context, lambda name: name in stores, _KINDS[stores[0]])
 
 
 def _drop_states_of_functions(context: OperatorContext, stores: Collection[str]) -> None:
@@ -144,10 +136,10 @@ def _drop_states_of_functions(context: OperatorContext, stores: Collection[str])
         context.counted[ROWS_DROPPED] = context.counted.get(ROWS_DROPPED, 0) + rows
 
 
-def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str, advice: str = ADVICE) -> None:
+def _check(context: OperatorContext, is_own: Callable[[str], bool], declared: str) -> None:
     for name in context.state.stored():
         if not is_own(name):
-            raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), declared, advice)
+            raise _of_others(_KINDS.get(name, _OF_THEIR_OWN), declared)
 
 
 def check_has_tables_of(context: OperatorContext, *stores: str) -> None:
@@ -176,8 +168,8 @@ def check_has_no_timers(context: OperatorContext) -> None:
         raise cannot_go_on(context, error)  # as where one is opened
 
 
-def _of_others(stored: str, declared: str, advice: str = ADVICE) -> StateMigrationError:
-    return StateMigrationError(f"there is state of windows that {stored}, and now they {declared}: {advice}")
+def _of_others(stored: str, declared: str) -> StateMigrationError:
+    return StateMigrationError(f"there is state of windows that {stored}, and now they {declared}: {ADVICE}")
 
 
 def contents_layout(

@@ -24,7 +24,7 @@ from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPU
 from headrace.operators.window.columnar.window_store import WindowStore, combined
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import LateRecords, check_timestamps, cleaned_end, cleanup_times, passed_end
-from headrace.operators.window.stores import EARLIER_STORE, STORE, accumulators_layout, check_has_only
+from headrace.operators.window.stores import STORE, accumulators_layout, check_has_only
 from headrace.state.runs.grouping import times_bounds
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.intervals import Assignment
@@ -84,7 +84,7 @@ class AlignedWindowOperator(Operator):
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def take_up(self, context: OperatorContext) -> None:
-        check_has_only(context, STORE, EARLIER_STORE)
+        check_has_only(context, STORE)
         self._store = self._open_store(context)
 
     def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:

@@ -145,6 +145,11 @@ class ColumnarWindowLayout:
         return AggregatorList(tuple(aggregators))
 
     @property
+    def width(self) -> int:
+        """How many columns accumulators have."""
+        return len(self.contents_type.field_names)
+
+    @property
     def is_ordered(self) -> bool:
         """Whether results depend on the order in which records come."""
         return any(aggregate.is_ordered for aggregate in self.aggregates)

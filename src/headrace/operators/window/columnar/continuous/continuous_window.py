@@ -18,7 +18,7 @@ from headrace.operators.window.columnar.continuous.early_firings import (
 )
 from headrace.operators.window.columnar.continuous.early_results import Contents
 from headrace.operators.window.columnar.continuous.early_windows import NO_PAIRS, EarlyWindowOperator, FoundWindows
-from headrace.operators.window.columnar.keyed_windows import TouchedKeys
+from headrace.operators.window.columnar.window_table import TouchedKeys
 from headrace.operators.window.lateness import cleanup_times
 from headrace.state.runs.ordered import NO_TIME
 from headrace.windowing.intervals import Assignment
@@ -46,12 +46,6 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
 
     fires: ClassVar[str] = "event"
 
-    def advance_watermark(self, watermark: int) -> None:
-        self._take_in()
-        if watermark > self._watermark:
-            self._advance(watermark)
-        super().advance_watermark(self._watermark)
-
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
         return cleanup_times(ends, self._kept_for) > watermark
 
@@ -59,16 +53,15 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
         reached = records.last_watermark
         while len(records) and self._watermark < reached and self._due_until(reached) < reached:
             # Much is due on the way: the records before it first, then what is due, piece by piece.
-            place = int(np.searchsorted(records.watermarks, max(self._store.first, self._watermark + 1)))
+            place = int(np.searchsorted(records.watermarks, max(self._table.first, self._watermark + 1)))
             before, records = records.slice(0, place), records.slice(place, len(records))
             if len(before):
                 self._step(before, before.last_watermark, self._watermark)
-            self._advance(int(records.watermarks[0]))
+            self._fire_until(int(records.watermarks[0]))
         if len(records):
             self._step(records, reached, self._watermark)
 
-    def _advance(self, watermark: int) -> None:
-        """Brings event time to a watermark, and fires what is due on the way."""
+    def _fire_until(self, watermark: int) -> None:
         stamp = self._watermark
         while (until := self._due_until(watermark)) < watermark:
             self._step(None, until, stamp)
@@ -76,12 +69,12 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
 
     def _due_until(self, watermark: int) -> int:
         """How far event time may go at once, on the way to a watermark."""
-        first = self._store.first
+        first = self._table.first
         if first > watermark:
             return watermark
         interval = self._interval
         steps = min(watermark - first, self._windows.size) // interval + 2
-        until = self._store.first_due(watermark, max(_FIRINGS // min(steps, _FIRINGS), _FEWEST_WINDOWS))
+        until = self._table.first_due(watermark, max(_FIRINGS // min(steps, _FIRINGS), _FEWEST_WINDOWS))
         return min(max(until, self._watermark + 1), watermark)
 
     def _step(self, records: ArrivedRecords | None, watermark: int, stamp: int) -> None:
@@ -92,11 +85,11 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
             watermark: the watermark.
             stamp: the one that was in force before what is due now, without records.
         """
-        due = self._store.take_due(watermark) if watermark > self._watermark else None
+        due = self._table.take_due(watermark) if watermark > self._watermark else None
         touched = TouchedKeys.of(None if records is None else records.chunk, due)
         if touched is not None:
             on_time, late = (NO_PAIRS, NO_PAIRS) if records is None else self._judged(records)
-            found = FoundWindows.of(self._store, touched, on_time, late)
+            found = FoundWindows.of(self._table, self._layout.width, touched, on_time, late)
             marks = np.array([watermark]) if records is None else np.append(records.watermarks, watermark)
             self._fire_and_write(found, _Arrived(records, on_time, late, marks), np.append(stamp, marks))
         self._watermark = watermark
@@ -134,7 +127,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
     def _next_times(self, found: FoundWindows, arrived: _Arrived) -> tuple[Longs, Longs]:
         """When windows fire next, and the watermark in force when that became known."""
         times, known_at = np.zeros(len(found), np.int64), np.full(len(found), arrived.watermarks[-1])
-        times[found.of_open], known_at[found.of_open] = found.opened.next_times, self._watermark
+        times[found.of_open], known_at[found.of_open] = found.next_times, self._watermark
         if arrived.records is not None:
             firsts = found.firsts(arrived.on_time, found.of_pairs[0])
             firsts[found.of_open] = -1
@@ -192,44 +185,42 @@ class ContinuousClockOperator(EarlyWindowOperator):
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)
         self._now = scope.processing_time
-        while (until := self._store.first_due(self._now, _FIRINGS)) < self._now:
+        while (until := self._table.first_due(self._now, _FIRINGS)) < self._now:
             self._fire(until)
         self._fire(self._now)
 
-    def advance_watermark(self, watermark: int) -> None:
-        self._take_in()
-        self._watermark = max(self._watermark, watermark)
-        super().advance_watermark(self._watermark)
-
     def end_epoch(self) -> None:
-        self._next = self._store.first
+        self._next = self._table.first
         super().end_epoch()
 
     def wake_up_time(self) -> int | None:
         return None if self._next == NO_TIME else self._next
 
-    def _refuse_late(self, batch: KeyedBatch) -> None:
+    def _check(self, batch: KeyedBatch) -> None:
         if self._is_event_time:
-            super()._refuse_late(batch)
+            super()._check(batch)
 
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
         return cleanup_times(ends, self._lateness) > watermark if self._is_event_time else ends > MIN_WATERMARK
 
+    def _fire_until(self, watermark: int) -> None:
+        """Nothing fires by event time."""
+
     def _fire(self, until: int) -> None:
         """Shows what is due until the clock shows a time."""
-        touched = TouchedKeys.of(None, self._store.take_due(until))
+        touched = TouchedKeys.of(None, self._table.take_due(until))
         if touched is None:
             return
-        found = FoundWindows.of(self._store, touched)
+        found = FoundWindows.of(self._table, self._layout.width, touched)
         lasts, stays = found.ends - 1, self._is_kept(found.ends, self._watermark)
-        next_times = np.where(stays, found.opened.next_times, MAX_WATERMARK)
+        next_times = np.where(stays, found.next_times, MAX_WATERMARK)
         firings = find_firings_of_clock(self._interval, lasts, next_times, until, stops=not self._is_event_time)
         shown = self._results.of(self._aggregators, found.held, Contents.nothing(), found.shown, firings)
         for emission in self._show(found, firings, shown, np.array([self._watermark])):
             self._emit([emission])
         if not self._is_event_time:
             stays = lasts > until
-        times = np.where(stays, firings.next_times, found.opened.next_times)
+        times = np.where(stays, firings.next_times, found.next_times)
         self._write(found, times, self._due_times(times, lasts), shown.left, shown.last, stays)
 
     def _due_times(self, next_times: Longs, lasts: Longs) -> Longs:
@@ -239,10 +230,10 @@ class ContinuousClockOperator(EarlyWindowOperator):
     def _add(self, records: ArrivedRecords) -> None:
         touched = TouchedKeys.of(records.chunk, None)
         assert touched is not None
-        found = FoundWindows.of(self._store, touched, pairs := self._pairs(records))
+        found = FoundWindows.of(self._table, self._layout.width, touched, pairs := self._pairs(records))
         lasts = found.ends - 1
         times = first_times_of_clock(self._interval, self._now, lasts)
-        times[found.of_open] = found.opened.next_times
+        times[found.of_open] = found.next_times
         added = Contents.of_records(self._aggregators, records.chunk, pairs.records, found.of_pairs[0])
         left = Contents.merged(self._aggregators, found.held, added)
         stays = self._is_kept(found.ends, records.last_watermark)

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import gather
-from headrace.operators.base import Operator
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.aligned_window import MOST_PAIRS
 from headrace.operators.window.columnar.continuous.early_results import EARLY_RESULTS, Contents
-from headrace.operators.window.columnar.continuous.open_windows import OpenWindows, OpenWindowStore
 from headrace.operators.window.columnar.firing import FIRED_ROWS, Emission, result_batch
+from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
 from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
-from headrace.operators.window.columnar.waiting import WaitingRecords
+from headrace.operators.window.columnar.window_table import CONTINUOUS, WindowRows, WindowTable
 from headrace.operators.window.held_windows import held_times
-from headrace.operators.window.lateness import LateRecords, check_timestamps, cleanup_times
-from headrace.operators.window.stores import EARLY_STORE, FIRING_TIMES_STORE, check_has_only
+from headrace.operators.window.lateness import check_timestamps, cleanup_times
 from headrace.state.runs.grouping import sorted_by
 from headrace.windowing.intervals import Assignment
 
@@ -35,17 +32,15 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.batch import Batch
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.continuous.early_firings import Firings
     from headrace.operators.window.columnar.continuous.early_results import Shown
-    from headrace.operators.window.columnar.keyed_windows import TouchedKeys
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
+    from headrace.operators.window.columnar.window_table import TouchedKeys
     from headrace.operators.window.held_windows import HeldWindow
     from headrace.state.keys import KeyColumn
-    from headrace.state.protocols import OperatorStates
     from headrace.windowing.definition import WindowDefinition
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 
@@ -55,16 +50,12 @@ if TYPE_CHECKING:
 _WAITING_ROWS = 1 << 18
 """So many records wait at most; the more there are, the less often a window is read and written."""
 
-_ADVICE = (
-    "give it another uid, or restore the old declaration; windows with a continuous trigger that an earlier version "
-    "has kept record by record go on so with a trigger of a class derived from it"
-)
-
+_SHOWN: Final = "shown: "
 
 NO_PAIRS: Final = Assignment(np.empty(0, np.int64), np.empty(0, np.int64), False)
 
 
-class EarlyWindowOperator(Operator):
+class EarlyWindowOperator(KeyedWindowOperator):
     """Built-in aggregates over windows that fire at intervals.
 
     Args:
@@ -86,71 +77,33 @@ class EarlyWindowOperator(Operator):
         windows: AlignedWindows | GrowingWindows,
         interval: int,
     ) -> None:
-        super().__init__()
-        self._columns, self._windows, self._interval = layout, windows, interval
-        self._aggregators = layout.aggregators
-        self._lateness, self._late_tag = definition.allowed_lateness, definition.late_tag_id
+        self._most_rows = max(1, min(_WAITING_ROWS, MOST_PAIRS // windows.per_timestamp))
+        super().__init__(layout, self._most_rows, definition.allowed_lateness, definition.late_tag_id)
+        self._windows, self._interval = windows, interval
         self._is_event_time = definition.assigner.is_event_time()
         mode = definition.applied_mode
         self._results, self._late_firings = EARLY_RESULTS[mode], LATE_FIRINGS[mode]
         self._kept_for = self._lateness if self._late_firings.keeps_contents else 0  # from a window's end on
-        self._most_rows = max(1, min(_WAITING_ROWS, MOST_PAIRS // windows.per_timestamp))
-        self._waiting = WaitingRecords(layout, self._most_rows)
-        self._watermark = MIN_WATERMARK
-
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        self.take_up(context)
-        self._late = LateRecords(self, self._lateness, self._late_tag)
-
-    def take_up(self, context: OperatorContext) -> None:
-        assert context.state is not None
-        check_has_only(context, EARLY_STORE, FIRING_TIMES_STORE, advice=_ADVICE)
-        self._store = self._open_store(context.state)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        assert context.state is not None
-        stored = self._open_store(context.state).stored()
-        contents = Contents.of_column(stored.contents)
+        stored = self._open_table(context).stored()
+        contents = Contents.of_column(stored.columns[: self._layout.width])
         rows = contents.windows
         ends = stored.ends[rows]
         is_kept = np.flatnonzero(self._is_kept(ends, watermark))
         contents, ends = contents.take(is_kept), ends[is_kept]
         keys, starts = stored.keys.take(rows[is_kept]).values, self._windows.starts_of(ends)
-        return held_times(self._columns, keys, starts, ends, contents.columns)
+        return held_times(self._layout, keys, starts, ends, contents.columns)
 
-    def begin_epoch(self, scope: EpochScope) -> None:
-        self._watermark = scope.watermark
-        self._waiting.begin_epoch(scope.epoch)
-        self._store.begin_epoch()
+    def _advance(self, watermark: int, arrived: ArrivedRecords | None) -> None:
+        if arrived is not None:
+            for start in range(0, len(arrived), self._most_rows):
+                self._add(arrived.slice(start, min(start + self._most_rows, len(arrived))))
+        if watermark > self._watermark:
+            self._fire_until(watermark)
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
-        keyed = cast("KeyedBatch", batch)
-        self._refuse_late(keyed)
-        if self._waiting.add(keyed, self.context):
-            self._take_in()
-
-    def advance_watermark(self, watermark: int) -> None:
-        self._take_in()
-        super().advance_watermark(watermark)
-
-    def end_epoch(self) -> None:
-        self._waiting.end_epoch()
-        self._store.end_epoch()
-
-    def _take_in(self) -> None:
-        """Puts the records that wait into their windows."""
-        arrived = self._waiting.take()
-        if arrived is None:
-            return
-        for start in range(0, len(arrived), self._most_rows):
-            self._add(arrived.slice(start, min(start + self._most_rows, len(arrived))))
-
-    def _refuse_late(self, batch: KeyedBatch) -> None:
-        """Sends records of event time away that no window takes."""
+    def _check(self, batch: KeyedBatch) -> None:
         check_timestamps(batch, self.context, self._windows.reach)
         lateness = self._lateness
         goes = cleanup_times(self._windows.last_ends(batch.timestamps), lateness)
@@ -165,14 +118,19 @@ class EarlyWindowOperator(Operator):
         """Puts records into their windows."""
 
     @abstractmethod
+    def _fire_until(self, watermark: int) -> None:
+        """Brings event time to a watermark, and fires what is due on the way."""
+
+    @abstractmethod
     def _is_kept(self, ends: Longs, watermark: int) -> Mask:
         """Whether windows are still there at a watermark."""
 
-    def _open_store(self, state: OperatorStates) -> OpenWindowStore:
-        remembers_shown = self._results.remembers_last
-        return OpenWindowStore(
-            self._columns, self._windows, state.store, fires=self.fires, remembers_shown=remembers_shown
-        )
+    def _open_table(self, context: OperatorContext) -> WindowTable:
+        """The windows in state; where it is remembered, what they have shown last is behind what they hold."""
+        shape = {**self._windows.shape, "fires": self.fires, "shown": self._results.remembers_last}
+        fields = list(self._layout.accumulator_schema)[2:] if self._results.remembers_last else []
+        shown = [field.with_name(_SHOWN + field.name) for field in fields]
+        return WindowTable(CONTINUOUS, self._layout, context, shape, shown)
 
     def _show(self, found: FoundWindows, firings: Firings, shown: Shown, before: Longs) -> Iterator[Emission]:
         """What firings show, in the order in which they happen.
@@ -195,7 +153,7 @@ class EarlyWindowOperator(Operator):
 
     def _emit(self, emissions: Sequence[Emission]) -> None:
         if any(len(emission.accumulators) for emission in emissions):
-            self.output.emit(result_batch(self._columns, self._windows, emissions))
+            self.output.emit(result_batch(self._layout, self._windows, emissions))
 
     def _write(
         self,
@@ -224,11 +182,10 @@ class EarlyWindowOperator(Operator):
         written = np.flatnonzero(stays & has_changed[of_keys])
         rows = contents.spread(len(found)), [] if shown is None else shown.spread(len(found))
         of_contents, of_shown = ([gather(column, written) for column in columns] for columns in rows)
-        windows = OpenWindows(
-            keys.take(of_keys[written]), found.ends[written], next_times[written], of_contents, of_shown
-        )
+        numbers = found.ends[written], next_times[written]
+        windows = WindowRows(keys.take(of_keys[written]), numbers, [*of_contents, *of_shown])
         without = keys.take(np.flatnonzero(had_some & has_changed))
-        self._store.write(windows, due_times[written], is_new_time[written], without)
+        self._table.write(windows, due_times[written], is_new_time[written], without)
 
 
 @dataclass(frozen=True)
@@ -240,6 +197,7 @@ class FoundWindows:
         of_keys: which of them each window is of.
         ends: the end of each window.
         opened: the windows that were open.
+        width: how many of their columns are what they hold; the others are what they have shown last.
         of_open: which window each of these is.
         of_pairs: for each assignment of records, the window of each pair.
     """
@@ -247,7 +205,8 @@ class FoundWindows:
     keys: KeyColumn
     of_keys: Longs
     ends: Longs
-    opened: OpenWindows
+    opened: WindowRows
+    width: int
     of_open: Longs
     of_pairs: tuple[Longs, ...]
 
@@ -255,9 +214,9 @@ class FoundWindows:
         return len(self.ends)
 
     @staticmethod
-    def of(store: OpenWindowStore, touched: TouchedKeys, *assignments: Assignment) -> FoundWindows:
+    def of(table: WindowTable, width: int, touched: TouchedKeys, *assignments: Assignment) -> FoundWindows:
         """The windows of the pairs of some assignments, and the open ones."""
-        which, opened = store.find(touched.keys)
+        which, opened = table.find(touched.keys)
         numbers = np.concatenate([which, *(touched.of_records[pairs.records] for pairs in assignments)])
         ends = np.concatenate([opened.ends, *(pairs.ends for pairs in assignments)])
         order = sorted_by(numbers, ends)
@@ -268,17 +227,24 @@ class FoundWindows:
         windows[order] = np.cumsum(is_new) - 1
         bounds = np.cumsum([len(which), *(len(pairs.ends) for pairs in assignments)])[:-1]
         of_open, *of_pairs = np.split(windows, bounds)
-        return FoundWindows(touched.keys, sorted_numbers[is_new], sorted_ends[is_new], opened, of_open, tuple(of_pairs))
+        found = sorted_numbers[is_new], sorted_ends[is_new]
+        return FoundWindows(touched.keys, *found, opened, width, of_open, tuple(of_pairs))
 
     @property
     def held(self) -> Contents:
         """What windows hold that were open."""
-        return self._of_opened(self.opened.contents)
+        return self._of_opened(self.opened.columns[: self.width])
 
     @property
     def shown(self) -> Contents | None:
         """What they have shown last; None where that is not remembered."""
-        return self._of_opened(self.opened.shown) if self.opened.shown else None
+        shown = self.opened.columns[self.width :]
+        return self._of_opened(shown) if shown else None
+
+    @property
+    def next_times(self) -> Longs:
+        """When the windows fire next that were open."""
+        return self.opened.numbers[1]
 
     def compared(self, next_times: Longs, stays: Mask) -> tuple[Mask, Mask]:
         """Which windows fire at another time now, and the keys of which a window has changed.
@@ -288,7 +254,7 @@ class FoundWindows:
             stays: which windows are still there.
         """
         is_new_time = np.ones(len(self), np.bool_)
-        is_new_time[self.of_open] = self.opened.next_times != next_times[self.of_open]
+        is_new_time[self.of_open] = self.next_times != next_times[self.of_open]
         changes = is_new_time | ~stays
         for windows in self.of_pairs:
             changes[windows] = True

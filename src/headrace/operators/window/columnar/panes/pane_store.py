@@ -18,11 +18,10 @@ from headrace.operators.window.columnar.blocks import rows_at
 from headrace.operators.window.columnar.panes.pane_stacks import PaneStacks
 from headrace.operators.window.columnar.panes.pane_totals import PaneTotals
 from headrace.operators.window.columnar.window_store import WindowStore
-from headrace.operators.window.stores import EARLIER_STORE, PANE, STORE, accumulators_layout
-from headrace.state.runs.ordered import NO_TIME, described, floor_of, rest_of
+from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -51,7 +50,8 @@ class PaneStore:
         layout: the columns.
         windows: the windows.
         panes: the panes that they share.
-        store: gives the runs of a store by its name.
+        kept_as: what the runs in state are.
+        runs: the state.
         learnt: as for :class:`WindowStore`.
     """
 
@@ -60,17 +60,14 @@ class PaneStore:
         layout: ColumnarWindowLayout,
         windows: RegularWindows,
         panes: Panes,
-        store: Callable[[str], RunStore],
+        kept_as: TableLayout,
+        runs: RunStore,
         learnt: dict[str, Learnt],
     ) -> None:
         self._aggregators = layout.aggregators
         self._windows = windows
         self._panes = panes
-        of_windows = accumulators_layout(layout, windows)
-        _set_apart(store(STORE), store(EARLIER_STORE), of_windows)
-        of_panes = accumulators_layout(layout, windows, **{PANE: panes.length})
-        self._rows = WindowStore(layout, of_panes, store(STORE), learnt)
-        self._earlier = WindowStore(layout, of_windows, store(EARLIER_STORE), learnt)
+        self._rows = WindowStore(layout, kept_as, runs, learnt)
         self._nothing = Accumulators.of_batch(pa.RecordBatch.from_pylist([], layout.state_schema))
         self._waiting: list[Accumulators] = []
         self._merge: PaneTotals | PaneStacks | None = None
@@ -81,7 +78,6 @@ class PaneStore:
     def begin_epoch(self) -> None:
         """Takes up what the last epoch left."""
         self._rows.begin_epoch()
-        self._earlier.begin_epoch()
 
     def add_to_panes(self, rows: Chunk | Accumulators) -> None:
         """Adds records that are on time for all their windows, or accumulators of such; ends are those of panes."""
@@ -135,17 +131,15 @@ class PaneStore:
         stretches, pane_ends = self._panes.between(starts, np.maximum.reduceat(ends, first))
         rows = self._rows.find(pane_ends, hashes[first][stretches])
         pieces = [_of_windows(piece, ends, hashes) for piece in self._panes.spread(rows, _SPREAD_ROWS)]
-        return Accumulators.regrouped(self._aggregators, [self._earlier.find(ends, hashes), *pieces, *self._waiting])
+        return Accumulators.regrouped(self._aggregators, [self._nothing, *pieces, *self._waiting])
 
     def forget(self, upto: int) -> None:
         """Drops what no window needs that ends above ``upto``."""
         self._rows.forget(self._last_over(upto))
-        self._earlier.forget(upto)
 
     def end_epoch(self, upto: int) -> None:
         """Writes what windows still need that end above ``upto``."""
         self._rows.end_epoch(self._last_over(upto))
-        self._earlier.end_epoch(upto)
 
     def _last_over(self, upto: int) -> int:
         return MAX_WATERMARK if upto == MAX_WATERMARK else self._windows.starts_of(self._panes.end_above(upto))
@@ -156,14 +150,13 @@ class PaneStore:
         pane = self._rows.next_above(max(self._windows.starts_of(end), MIN_WATERMARK))
         found = NO_TIME if pane == NO_TIME else max(end, self._panes.end_above(pane - 1))
         waiting = [int(ends.min()) for rows in self._waiting if len(ends := rows.ends[rows.ends > after])]
-        return min(found, self._earlier.next_above(after), *waiting)
+        return min([found, *waiting])
 
     def _contents(self, end: int) -> Accumulators:
         """One row a key of a window."""
         start = self._windows.starts_of(end)
         pieces = [self._merge_of(start, end)]
         pieces += [rows.take(np.flatnonzero(rows.ends == end)) for rows in self._waiting]
-        pieces += self._earlier.between(end - 1, end)
         return Accumulators.merged(self._aggregators, pieces)
 
     def _merge_of(self, start: int, end: int) -> Accumulators:
@@ -199,14 +192,3 @@ def _in_blocks(windows: Sequence[Accumulators]) -> Iterator[Accumulators]:
 def _of_windows(rows: Accumulators, ends: Longs, hashes: Hashes) -> Accumulators:
     """The rows with one of some ends, and one of some hashes."""
     return rows.take(np.flatnonzero(np.isin(rows.ends, ends) & np.isin(rows.hashes, hashes)))
-
-
-def _set_apart(runs: RunStore, others: RunStore, layout: TableLayout) -> None:
-    """Moves what earlier versions have stored, which kept rows of windows, into a store of its own."""
-    for run in runs.runs:
-        if PANE not in run.meta and (own := layout.adapted(runs, run)) is not None:
-            layout.check(own)
-            rows = rest_of(own, floor_of(own))
-            if rows.num_rows:
-                others.append(rows, described(layout.meta, rows))
-            runs.drop(own)

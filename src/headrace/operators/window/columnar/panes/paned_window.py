@@ -75,8 +75,9 @@ class PanedWindowOperator(AlignedWindowOperator):
     def _open_store(self, context: OperatorContext) -> PaneStore:
         assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._assigner, **{PANE: self._panes.length})
-        self._moved_into(self._panes.as_windows, context, kept_as).take_over(context.state.store(STORE))
-        return PaneStore(self._layout, self._assigner, self._panes, context.state.store, context.learnt)
+        runs = context.state.store(STORE)
+        self._moved_into(self._panes.as_windows, context, kept_as).take_over(runs)
+        return PaneStore(self._layout, self._assigner, self._panes, kept_as, runs, context.learnt)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         super().begin_epoch(scope)

@@ -18,7 +18,6 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.firing import FIRED_ROWS
-from headrace.operators.window.columnar.keyed_windows import TouchedKeys
 from headrace.operators.window.columnar.sessions.find_sessions import (
     NO_SESSION,
     ArrivedTimes,
@@ -27,8 +26,8 @@ from headrace.operators.window.columnar.sessions.find_sessions import (
     find_sessions,
 )
 from headrace.operators.window.columnar.sessions.follow_sessions import SessionFollower
-from headrace.operators.window.columnar.sessions.session_store import SessionRows, SessionStore
 from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator, arrived_times
+from headrace.operators.window.columnar.window_table import SESSIONS, TouchedKeys, WindowRows, WindowTable
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import sorted_by
 
@@ -59,19 +58,17 @@ class KeptSessionOperator(SessionWindowOperator):
     def __init__(
         self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None, lateness: int, *, discards: bool = False
     ) -> None:
-        super().__init__(layout, gap, late_tag)
-        self._lateness = lateness
+        super().__init__(layout, gap, late_tag, lateness)
         self._discards = discards
 
-    def _new_store(self, context: OperatorContext) -> SessionStore:
-        assert context.state is not None
-        return SessionStore(self._layout, self._gap, context.state.store, discards=self._discards)
+    def _open_table(self, context: OperatorContext) -> WindowTable:
+        return WindowTable(SESSIONS, self._layout, context, {"gap": self._gap, "discards": self._discards})
 
     def _held_until(self, ends: Longs) -> Longs:
         return ends if self._discards else self._goes(ends)
 
     def _add_and_fire(self, arrived: ArrivedRecords | None, watermark: int, upto: int) -> None:
-        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._store.take_due(upto))
+        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._table.take_due(upto))
         if touched is None:
             return
         stretch = self._stretch(touched, arrived_times(touched, arrived), watermark)
@@ -96,7 +93,7 @@ class KeptSessionOperator(SessionWindowOperator):
 
     def _stretch(self, touched: TouchedKeys, records: ArrivedTimes, watermark: int) -> _Stretch:
         which, opened, gone = self._open_of(touched.keys)
-        spans, has_fired = Spans(which, opened.starts, opened.ends), opened.ends <= self._passed
+        spans, has_fired = Spans(which, opened.numbers[1], opened.ends), opened.ends <= self._passed
         is_followed = self._followed_keys(len(touched.keys), records, spans, has_fired)
         marks = np.append(records.watermarks, watermark)
         return _Stretch(touched, records, spans, opened, has_fired, is_followed, gone, marks)
@@ -115,7 +112,7 @@ class KeptSessionOperator(SessionWindowOperator):
         is_followed[records.keys[records.timestamps + (self._gap - 1) <= met]] = True
         return is_followed
 
-    def _sure_sessions(self, stretch: _Stretch) -> tuple[FoundSessions, SessionRows]:
+    def _sure_sessions(self, stretch: _Stretch) -> tuple[FoundSessions, WindowRows]:
         """The sessions of the other keys, but those that have fired."""
         records, is_followed = stretch.records, stretch.is_followed
         rows = np.flatnonzero(~is_followed[records.keys])
@@ -152,13 +149,13 @@ class KeptSessionOperator(SessionWindowOperator):
             chosen = order[start : start + FIRED_ROWS]
             fired, at = rows.take(chosen), places[chosen]
             table = self._layout.finish(
-                fired.keys.values, [pa.array(fired.starts), pa.array(fired.ends)], fired.columns
+                fired.keys.values, [pa.array(fired.numbers[1]), pa.array(fired.ends)], fired.columns
             )
             stamps = before[(at + 1) // 2]  # a late record has met the watermark that is in force behind its place
             self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
 
     def _write_all(
-        self, stretch: _Stretch, left: Sequence[tuple[Longs, SessionRows]], has_changed: Mask, upto: int
+        self, stretch: _Stretch, left: Sequence[tuple[Longs, WindowRows]], has_changed: Mask, upto: int
     ) -> None:
         """Writes all sessions of the keys of which one has changed.
 
@@ -181,7 +178,7 @@ class KeptSessionOperator(SessionWindowOperator):
         without = keys.take(np.flatnonzero(is_without & has_changed))
         sessions = rows.take(written)
         times = np.where(sessions.ends <= upto, goes[written], sessions.ends)
-        self._store.write(sessions, times, np.ones(len(written), np.bool_), without)
+        self._table.write(sessions, times, np.ones(len(written), np.bool_), without)
 
 
 @dataclass(frozen=True)
@@ -202,7 +199,7 @@ class _Stretch:
     touched: TouchedKeys
     records: ArrivedTimes
     spans: Spans
-    opened: SessionRows
+    opened: WindowRows
     has_fired: Mask
     is_followed: Mask
     gone: Longs
@@ -220,7 +217,7 @@ class _Results:
     """
 
     keys: Longs
-    rows: SessionRows
+    rows: WindowRows
     places: Longs
 
 
@@ -237,7 +234,7 @@ class _Followed:
 
     results: _Results
     keys: Longs
-    rows: SessionRows
+    rows: WindowRows
     refused: Longs
 
 
@@ -245,16 +242,15 @@ def _take(spans: Spans, rows: Longs) -> Spans:
     return Spans(spans.keys[rows], spans.starts[rows], spans.ends[rows])
 
 
-def _rows(keys: KeyColumn, spans: Spans, columns: list[pa.Array]) -> SessionRows:
-    return SessionRows(keys.take(spans.keys), spans.starts, spans.ends, columns)
+def _rows(keys: KeyColumn, spans: Spans, columns: list[pa.Array]) -> WindowRows:
+    return WindowRows(keys.take(spans.keys), (spans.ends, spans.starts), columns)
 
 
-def _concat(pieces: Sequence[SessionRows]) -> SessionRows:
+def _concat(pieces: Sequence[WindowRows]) -> WindowRows:
     """The rows of all pieces."""
     pieces = [piece for piece in pieces if len(piece)] or list(pieces[:1])
-    return SessionRows(
+    return WindowRows(
         KeyColumn.concat([piece.keys for piece in pieces]),
-        np.concatenate([piece.starts for piece in pieces]),
-        np.concatenate([piece.ends for piece in pieces]),
+        tuple(map(np.concatenate, zip(*(piece.numbers for piece in pieces), strict=True))),
         [concat(list(columns)) for columns in zip(*(piece.columns for piece in pieces), strict=True)],
     )

@@ -9,7 +9,7 @@ key).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,8 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import concat, gather
-from headrace.operators.base import Operator
 from headrace.operators.window.columnar.firing import FIRED_ROWS, stamps_of
-from headrace.operators.window.columnar.keyed_windows import TouchedKeys
+from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
 from headrace.operators.window.columnar.sessions.find_sessions import (
     NO_SESSION,
     ArrivedTimes,
@@ -27,11 +26,9 @@ from headrace.operators.window.columnar.sessions.find_sessions import (
     Spans,
     find_sessions,
 )
-from headrace.operators.window.columnar.sessions.session_store import SessionRows, SessionStore
-from headrace.operators.window.columnar.waiting import WaitingRecords
+from headrace.operators.window.columnar.window_table import SESSIONS, TouchedKeys, WindowRows, WindowTable
 from headrace.operators.window.held_windows import held_times
-from headrace.operators.window.lateness import LateRecords, check_timestamps, passed_end
-from headrace.operators.window.stores import SESSION_ENDS_STORE, SESSIONS_STORE, check_has_only
+from headrace.operators.window.lateness import check_timestamps, passed_end
 from headrace.state.runs.grouping import Groups, Segments, sorted_by
 
 if TYPE_CHECKING:
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
@@ -55,79 +52,45 @@ _WAITING_ROWS = 1 << 19
 _DUE_ROWS = 1 << 19
 """About so many sessions are read at a time when more are due, as at the end of the input."""
 
-_ADVICE = (
-    "give it another uid, or restore the old declaration; sessions with allowed lateness that an earlier version has "
-    "kept record by record go on so with a trigger of a class derived from EventTimeTrigger"
-)
 
-
-class SessionWindowOperator(Operator):
+class SessionWindowOperator(KeyedWindowOperator):
     """Built-in aggregates over sessions of event time with one gap for all records.
 
     Args:
         layout: the aggregates and the columns.
         gap: how long after its last record a session ends, in milliseconds.
         late_tag: the id of the side output for records that come too late; without one they are dropped and counted.
+        lateness: how long after its end a session still takes records, in milliseconds.
     """
 
-    def __init__(self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None = None) -> None:
-        super().__init__()
-        self._layout = layout
-        self._aggregators = layout.aggregators
+    def __init__(self, layout: ColumnarWindowLayout, gap: int, late_tag: str | None = None, lateness: int = 0) -> None:
+        super().__init__(layout, _WAITING_ROWS, lateness, late_tag, keeps_batches=late_tag is not None)
         self._is_ordered = layout.is_ordered
         self._gap = gap
-        self._late_tag = late_tag
-        self._lateness = 0
-        self._waiting = WaitingRecords(layout, _WAITING_ROWS, keeps_batches=late_tag is not None)
-        self._watermark = self._passed = MIN_WATERMARK
-
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        self.take_up(context)
-        self._late = LateRecords(self, 0, self._late_tag)
-
-    def take_up(self, context: OperatorContext) -> None:
-        check_has_only(context, SESSIONS_STORE, SESSION_ENDS_STORE, advice=_ADVICE)
-        self._store = self._new_store(context)
+        self._passed = MIN_WATERMARK
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What sessions hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        found = self._new_store(context).all_open()
+        found = self._open_table(context).stored()
         found = found.take(np.flatnonzero(self._held_until(found.ends) > passed_end(watermark)))
-        return held_times(self._layout, found.keys.values, found.starts, found.ends, found.columns)
+        return held_times(self._layout, found.keys.values, found.numbers[1], found.ends, found.columns)
 
     def begin_epoch(self, scope: EpochScope) -> None:
-        self._watermark, self._passed = scope.watermark, passed_end(scope.watermark)
-        self._waiting.begin_epoch(scope.epoch)
-        self._store.begin_epoch()
+        super().begin_epoch(scope)
+        self._passed = passed_end(scope.watermark)
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
+    def _check(self, batch: KeyedBatch) -> None:
         check_timestamps(batch, self.context, self._gap)
-        if self._waiting.add(cast("KeyedBatch", batch), self.context):
-            self._advance(batch.last_watermark, self._waiting.take())
-
-    def advance_watermark(self, watermark: int) -> None:
-        arrived = self._waiting.take()
-        if arrived is not None or watermark > self._watermark:
-            self._advance(max(watermark, self._watermark), arrived)
-        super().advance_watermark(self._watermark)
-
-    def end_epoch(self) -> None:
-        self._waiting.end_epoch()
-        self._store.end_epoch()
 
     def _advance(self, watermark: int, arrived: ArrivedRecords | None) -> None:
-        """Adds records to sessions, brings event time to a watermark, and fires what is due."""
         upto = passed_end(watermark)
-        if self._store.first_due(upto, _DUE_ROWS) < upto:
+        if self._table.first_due(upto, _DUE_ROWS) < upto:
             if arrived is not None:
                 # The sessions of their keys are due when they are, however many others there are.
                 reached = arrived.last_watermark
                 self._add_and_fire(arrived, reached, passed_end(reached))
                 self._watermark, self._passed, arrived = reached, passed_end(reached), None
-            while (first := self._store.first_due(upto, _DUE_ROWS)) < upto:
+            while (first := self._table.first_due(upto, _DUE_ROWS)) < upto:
                 self._add_and_fire(None, watermark, first)
                 self._passed = max(first, self._passed)
         self._add_and_fire(arrived, watermark, upto)
@@ -135,30 +98,28 @@ class SessionWindowOperator(Operator):
 
     def _add_and_fire(self, arrived: ArrivedRecords | None, watermark: int, upto: int) -> None:
         """Adds records to sessions, and fires those with an end not above ``upto``, on the way to a watermark."""
-        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._store.take_due(upto))
+        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._table.take_due(upto))
         if touched is None:
             return
         which, opened, gone = self._open_of(touched.keys)
         records = arrived_times(touched, arrived)
-        found = find_sessions(self._gap, records, Spans(which, opened.starts, opened.ends))
+        found = find_sessions(self._gap, records, Spans(which, opened.numbers[1], opened.ends))
         self._send_away(arrived, found.of_records == NO_SESSION)
         rows = self._contents(touched, found, opened)
         is_due = rows.ends <= upto
         self._fire(rows, is_due, np.append(records.watermarks, watermark))
         self._write(touched, found, opened, rows, is_due, gone)
 
-    def _open_of(self, keys: KeyColumn) -> tuple[Longs, SessionRows, Longs]:
+    def _open_of(self, keys: KeyColumn) -> tuple[Longs, WindowRows, Longs]:
         """The sessions of different keys that still take records, which of the keys each is of, and keys of others."""
-        which, opened = self._store.find(keys)
+        which, opened = self._table.find(keys)
         is_there = self._goes(opened.ends) > self._passed
         if is_there.all():
             return which, opened, which[:0]
         return which[is_there], opened.take(np.flatnonzero(is_there)), which[~is_there]
 
-    def _new_store(self, context: OperatorContext) -> SessionStore:
-        """The sessions in state."""
-        assert context.state is not None
-        return SessionStore(self._layout, self._gap, context.state.store)
+    def _open_table(self, context: OperatorContext) -> WindowTable:
+        return WindowTable(SESSIONS, self._layout, context, {"gap": self._gap})
 
     def _held_until(self, ends: Longs) -> Longs:
         """The ends that event time has to pass for sessions to hold nothing any more."""
@@ -179,7 +140,7 @@ class SessionWindowOperator(Operator):
             self._late.send_away(batch, is_late[first : first + len(batch)])
             first += len(batch)
 
-    def _contents(self, touched: TouchedKeys, found: FoundSessions, opened: SessionRows) -> SessionRows:
+    def _contents(self, touched: TouchedKeys, found: FoundSessions, opened: WindowRows) -> WindowRows:
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
         sessions, columns = found.sessions, opened.columns
         parts = found.of_open
@@ -195,16 +156,16 @@ class SessionWindowOperator(Operator):
         if len(opened):
             order = sorted_by(parts, np.arange(len(parts)))
             columns = self._aggregators.merge([gather(column, order) for column in columns], _segments(parts[order]))
-        return SessionRows(touched.keys.take(sessions.keys), sessions.starts, sessions.ends, columns)
+        return WindowRows(touched.keys.take(sessions.keys), (sessions.ends, sessions.starts), columns)
 
-    def _fire(self, rows: SessionRows, is_due: Mask, watermarks: Longs) -> None:
+    def _fire(self, rows: WindowRows, is_due: Mask, watermarks: Longs) -> None:
         due = np.flatnonzero(is_due)
         if not len(due):
             return
         due = due[sorted_by(np.zeros(len(due), np.int64), rows.ends[due])]
         for start in range(0, len(due), FIRED_ROWS):
             fired = rows.take(due[start : start + FIRED_ROWS])
-            bounds = (pa.array(fired.starts), pa.array(fired.ends))
+            bounds = (pa.array(fired.numbers[1]), pa.array(fired.ends))
             table = self._layout.finish(fired.keys.values, bounds, fired.columns)
             stamps = stamps_of(fired.ends, self._watermark, watermarks)
             self.output.emit(Batch(self._layout.output_type, fired.ends - 1, stamps, columns=table))
@@ -213,8 +174,8 @@ class SessionWindowOperator(Operator):
         self,
         touched: TouchedKeys,
         found: FoundSessions,
-        opened: SessionRows,
-        rows: SessionRows,
+        opened: WindowRows,
+        rows: WindowRows,
         is_due: Mask,
         gone: Longs,
     ) -> None:
@@ -234,7 +195,7 @@ class SessionWindowOperator(Operator):
         written = np.flatnonzero(stays)
         without = touched.keys.take(np.flatnonzero(had_some & has_changed))
         sessions = rows.take(written)
-        self._store.write(sessions, sessions.ends, is_new_end[written], without)
+        self._table.write(sessions, sessions.ends, is_new_end[written], without)
 
 
 def arrived_times(touched: TouchedKeys, arrived: ArrivedRecords | None) -> ArrivedTimes:

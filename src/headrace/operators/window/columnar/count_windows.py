@@ -1,0 +1,293 @@
+"""Count windows with built-in aggregates, column by column.
+
+Records wait until the stretch of input ends, or until there are many. The place of a record among those of its key, and
+how many the key has had before, tell its windows. A record is added up once, for its pane; a window is the merge of its
+panes, and is shown when its last record has come. Only keys that have records are read and written; of a key, the panes
+of windows that are not full are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch
+from headrace.common.constants import MAX_WATERMARK
+from headrace.operators.arrays import concat, gather
+from headrace.operators.window.columnar.firing import FIRED_ROWS
+from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
+from headrace.operators.window.columnar.window_table import COUNTS, WindowRows, WindowTable
+from headrace.operators.window.held_windows import held_in_columns
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
+from headrace.windowing.windows import CountWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy.typing as npt
+
+    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.window.columnar.accumulators import Chunk
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.waiting import ArrivedRecords
+    from headrace.operators.window.held_windows import HeldWindow
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+    Columns = list[pa.Array]
+
+_WAITING_ROWS: Final = 1 << 18
+"""So many records wait at most; the more there are, the less often a key is read and written."""
+
+_MERGED_ROWS: Final = 1 << 18
+"""About so many rows of panes are merged at a time into windows."""
+
+_NO_PANE: Final = -1
+"""In place of the number of a pane, for a key of which nothing is kept but how many records it has had."""
+
+
+@dataclass(frozen=True)
+class CountPanes:
+    """Windows of so many records of which one begins at every so many, and the panes that they share.
+
+    Between two places at which a window begins, or ends, all records of a key belong to the same windows: that is a
+    pane. Panes are numbered: one begins where a window does, and one more where windows end in between, if they do.
+
+    Attributes:
+        size: how many records a window holds.
+        slide: how many records after one window the next one begins.
+    """
+
+    size: int
+    slide: int
+
+    @property
+    def per_slide(self) -> int:
+        """How many panes there are for each beginning of a window."""
+        return 2 if self.size % self.slide else 1
+
+    @property
+    def per_window(self) -> int:
+        """How many panes a window has."""
+        return self.size // self.slide * self.per_slide + self.per_slide - 1
+
+    def of(self, places: Longs) -> Longs:
+        """The pane of each place among the records of a key; places count from 0."""
+        numbers = places // self.slide
+        return numbers if self.per_slide == 1 else 2 * numbers + (places % self.slide >= self.size % self.slide)
+
+    @property
+    def have_gaps(self) -> bool:
+        """Whether some records lie between two windows."""
+        return self.slide > self.size
+
+    @property
+    def step(self) -> int:
+        """By how much the numbers of the panes that a key has rise from one to the next."""
+        return 2 if self.have_gaps else 1
+
+    def are_in_window(self, places: Longs) -> Mask:
+        """Whether any window has a record in each place."""
+        return np.asarray(places % self.slide < self.size)
+
+    def first_open(self, records: Longs) -> Longs:
+        """The first window that is not full, of keys that have had so many records."""
+        return np.maximum((records - self.size) // self.slide + 1, 0)
+
+
+class CountWindowOperator(KeyedWindowOperator):
+    """Built-in aggregates over windows of so many records of a key.
+
+    Args:
+        layout: the aggregates and the columns.
+        panes: the windows.
+    """
+
+    def __init__(self, layout: ColumnarWindowLayout, panes: CountPanes) -> None:
+        super().__init__(layout, _WAITING_ROWS)
+        self._panes = panes
+
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+        """What windows hold that are not full; see :class:`.held_windows.HoldsWindows`."""
+        kept = self._open_table(context).stored()
+        groups = group_rows(np.zeros(len(kept), np.int64), kept.keys.hashes, kept.keys.values)
+        kept_panes, kept_records = kept.numbers
+        firsts, counts = groups.segments.starts, groups.segments.counts
+        records = kept_records[firsts]
+        oldest = self._panes.first_open(records)
+        opened = np.maximum(-(-records // self._panes.slide) - oldest, 0)
+        of_keys, numbers = _ranges(oldest, opened)
+        table = _PaneRows(groups.segments.ids, kept_panes, kept.columns)
+        starts = table.places(of_keys, numbers * self._panes.per_slide, self._panes.step)
+        columns = table.merged(self._aggregators, starts, (firsts + counts)[of_keys] - starts)
+        keys = kept.keys.take(firsts[of_keys])
+        windows = map(CountWindow, numbers.tolist())
+        return held_in_columns(self._layout, keys.values, windows, [pa.array(numbers)], columns)
+
+    def _open_table(self, context: OperatorContext) -> WindowTable:
+        return WindowTable(COUNTS, self._layout, context, {"size": self._panes.size, "slide": self._panes.slide})
+
+    def _advance(self, watermark: int, arrived: ArrivedRecords | None) -> None:
+        if arrived is not None:
+            self._add(arrived.chunk, arrived.watermarks)
+
+    def _add(self, chunk: Chunk, watermarks: Longs) -> None:
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
+        of_kept, kept = self._table.find(keys)
+        before = np.zeros(len(keys), np.int64)
+        before[of_kept] = kept.numbers[1]
+        records = before + groups.segments.counts
+        table = self._pane_rows(chunk, groups, before, of_kept, kept)
+        self._show_full(keys, groups, table, before, watermarks)
+        self._table.write(self._left(keys, records, table))
+
+    def _pane_rows(self, chunk: Chunk, groups: Groups, before: Longs, of_kept: Longs, kept: WindowRows) -> _PaneRows:
+        """The panes that were kept, and those of records, one row for each pane of a key."""
+        of_keys, order = groups.segments.ids, groups.order
+        places = np.arange(len(order)) - (groups.segments.starts - before)[of_keys]
+        if self._panes.have_gaps:
+            is_in_window = self._panes.are_in_window(places)
+            of_keys, order, places = of_keys[is_in_window], order[is_in_window], places[is_in_window]
+        numbers, _ = kept.numbers
+        rows = np.flatnonzero(numbers != _NO_PANE)
+        older = _PaneRows(of_kept[rows], numbers[rows], [gather(column, rows) for column in kept.columns])
+        if not len(order):
+            return older
+        panes = self._panes.of(places)
+        segments = _segments(of_keys, panes)
+        made = chunk.accumulated(self._aggregators, Groups(order, segments))
+        newer = _PaneRows(of_keys[segments.starts], panes[segments.starts], made)
+        return _PaneRows.merge(self._aggregators, older, newer)
+
+    def _show_full(self, keys: KeyColumn, groups: Groups, table: _PaneRows, before: Longs, watermarks: Longs) -> None:
+        panes = self._panes
+        first = panes.first_open(before)
+        of_keys, numbers = _ranges(first, panes.first_open(before + groups.segments.counts) - first)
+        lasts = groups.segments.starts[of_keys] + numbers * panes.slide + (panes.size - 1) - before[of_keys]
+        last_rows = groups.order[lasts]
+        order = np.argsort(last_rows)
+        step = max(1, min(FIRED_ROWS, _MERGED_ROWS // panes.per_window))
+        for start in range(0, len(order), step):
+            full = order[start : start + step]
+            starts = table.places(of_keys[full], numbers[full] * panes.per_slide, panes.step)
+            columns = table.merged(self._aggregators, starts, np.full(len(full), panes.per_window))
+            self._show(gather(keys.values, of_keys[full]), numbers[full], columns, watermarks[last_rows[full]])
+
+    def _left(self, keys: KeyColumn, records: Longs, table: _PaneRows) -> WindowRows:
+        """What is kept of keys that have had so many records."""
+        needed = self._panes.first_open(records) * self._panes.per_slide
+        rows = np.flatnonzero(table.panes >= needed[table.of_keys])
+        has_none = np.ones(len(keys), np.bool_)
+        has_none[table.of_keys[rows]] = False
+        without = np.flatnonzero(has_none)
+        if not len(without):
+            left = table.take(rows)
+            return WindowRows(keys.take(left.of_keys), (left.panes, records[left.of_keys]), left.columns)
+        of_keys = np.concatenate((table.of_keys[rows], without))
+        order = sorted_by(of_keys, np.arange(len(of_keys)))
+        of_keys, is_none = of_keys[order], order >= len(rows)
+        sources = np.where(is_none, 0, np.append(rows, np.zeros(len(without), np.int64))[order])
+        numbers = np.where(is_none, _NO_PANE, table.panes[sources]) if len(rows) else np.full(len(order), _NO_PANE)
+        places = pa.array(sources, mask=is_none)
+        return WindowRows(
+            keys.take(of_keys), (numbers, records[of_keys]), [column.take(places) for column in table.columns]
+        )
+
+    def _show(self, keys: pa.Array, numbers: Longs, columns: Columns, stamps: Longs) -> None:
+        """Emits full windows: the key, the number and the accumulators of each, and the watermark it is shown under."""
+        table = self._layout.finish(keys, [pa.array(numbers)], columns)
+        times = np.full(len(numbers), MAX_WATERMARK)
+        self.output.emit(Batch(self._layout.output_type, times, stamps, columns=table))
+
+
+@dataclass(frozen=True)
+class _PaneRows:
+    """What panes hold, by key and number.
+
+    Attributes:
+        of_keys: the key of each, as a number.
+        panes: its number.
+        columns: the accumulators.
+    """
+
+    of_keys: Longs
+    panes: Longs
+    columns: Columns
+
+    def take(self, rows: Longs) -> _PaneRows:
+        """The rows at ``rows``, in that order."""
+        return _PaneRows(self.of_keys[rows], self.panes[rows], [gather(column, rows) for column in self.columns])
+
+    @cached_property
+    def _starts(self) -> Longs:
+        """Where the rows of each key begin."""
+        return np.searchsorted(self.of_keys, np.arange(self.of_keys.max(initial=-1) + 1))
+
+    def places(self, of_keys: Longs, panes: Longs, step: int) -> Longs:
+        """The rows of panes that are there.
+
+        Args:
+            of_keys: the key of each.
+            panes: its number.
+            step: by how much the numbers of a key rise from row to row.
+        """
+        starts = self._starts[of_keys]
+        return starts + (panes - self.panes[starts]) // step
+
+    def merged(self, aggregators: AggregatorList, starts: Longs, counts: Longs) -> Columns:
+        """The accumulators of stretches of rows, which are not empty."""
+        of_stretches, rows = _ranges(starts, counts)
+        if len(of_stretches) == len(starts):
+            return [gather(column, rows) for column in self.columns]
+        segments = Segments(np.cumsum(counts) - counts, len(rows))
+        return aggregators.merge([gather(column, rows) for column in self.columns], segments)
+
+    @staticmethod
+    def merge(aggregators: AggregatorList, older: _PaneRows, newer: _PaneRows) -> _PaneRows:
+        """The rows of both, one for each pane of a key; only the last older pane of a key may go on in a newer row."""
+        older, newer = _PaneRows._continued(aggregators, older, newer)
+        if not len(older.panes):
+            return newer
+        of_keys = np.concatenate((older.of_keys, newer.of_keys))
+        order = sorted_by(of_keys, np.arange(len(of_keys)))  # of a key, the older panes come before the newer ones
+        columns = [gather(concat([a, b]), order) for a, b in zip(older.columns, newer.columns, strict=True)]
+        return _PaneRows(of_keys[order], np.concatenate((older.panes, newer.panes))[order], columns)
+
+    @staticmethod
+    def _continued(aggregators: AggregatorList, older: _PaneRows, newer: _PaneRows) -> tuple[_PaneRows, _PaneRows]:
+        """The same rows, where those that both have are newer ones."""
+        lasts = np.flatnonzero(np.diff(older.of_keys, append=-1))
+        rows = np.searchsorted(newer.of_keys, older.of_keys[lasts])
+        found = np.minimum(rows, len(newer.panes) - 1)
+        is_same = (newer.of_keys[found] == older.of_keys[lasts]) & (newer.panes[found] == older.panes[lasts])
+        lasts, rows = lasts[is_same], rows[is_same]
+        if not len(rows):
+            return older, newer
+        held = older.columns if len(rows) == len(older.panes) else older.take(lasts).columns
+        both = aggregators.combine(held, [gather(column, rows) for column in newer.columns])
+        sources = np.arange(len(newer.panes))
+        sources[rows] = len(sources) + np.arange(len(rows))
+        columns = [gather(concat([a, b]), sources) for a, b in zip(newer.columns, both, strict=True)]
+        is_left = np.ones(len(older.panes), np.bool_)
+        is_left[lasts] = False
+        return older.take(np.flatnonzero(is_left)), _PaneRows(newer.of_keys, newer.panes, columns)
+
+
+def _segments(of_keys: Longs, panes: Longs) -> Segments:
+    """The stretches of the same key and pane."""
+    is_new = np.ones(len(panes), np.bool_)
+    is_new[1:] = (of_keys[1:] != of_keys[:-1]) | (panes[1:] != panes[:-1])
+    return Segments(np.flatnonzero(is_new), len(panes))
+
+
+def _ranges(starts: Longs, counts: Longs) -> tuple[Longs, Longs]:
+    """The integers of ranges, one range after the other, and which range each is of."""
+    ranges = np.repeat(np.arange(len(starts)), counts)
+    return ranges, np.arange(len(ranges)) - np.repeat(np.cumsum(counts) - counts - starts, counts)

@@ -1,0 +1,284 @@
+"""``WindowTable``: windows that are stored by key, and when something is due for them.
+
+All windows of a key are in the run that was written last for the key. So a window that changes is written with the
+others of its key, and only keys that have records, or a window that is due, are read and written. The due times tell
+which keys to look at; one that is out of date does no harm, since no window is found then that is due.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.operators.arrays import fixed_width, gather
+from headrace.operators.window.stores import (
+    ADVICE,
+    CONTINUOUS_STORE,
+    COUNT_STORE,
+    DUE_SUFFIX,
+    SESSIONS_STORE,
+    check_has_only,
+)
+from headrace.state.key_table import KeyTable, merged_by_key
+from headrace.state.keys import KeyColumn
+from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.grouping import group_rows, sorted_by
+from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.merge_input import by_key
+from headrace.state.runs.merge_input import concat as concat_batches
+from headrace.state.runs.merging import register_merger, register_ordered_merger
+from headrace.state.runs.ordered import LIVE, newest
+from headrace.state.table_layout import TableLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from headrace.operators.base import OperatorContext
+    from headrace.operators.window.columnar.accumulators import Chunk
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """One kind of windows that are stored by key.
+
+    Attributes:
+        store: the store that they are in; the due times are in one of that name with a suffix.
+        numbers: the columns of integers; the first one tells the windows of a key apart, in their order.
+        words: what the entries that a run is described by are called in errors, where they differ from other kinds.
+    """
+
+    store: str
+    numbers: tuple[str, ...]
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+SESSIONS: Final = TableKind(SESSIONS_STORE, ("window_end", "window_start"))
+"""Open sessions: the gap after the last timestamp, and the first timestamp."""
+CONTINUOUS: Final = TableKind(CONTINUOUS_STORE, ("window_end", "next_firing"))
+"""Windows of time that fire at intervals: the end, and when each fires next."""
+COUNTS: Final = TableKind(
+    COUNT_STORE,
+    ("pane_of_key", "records_of_key"),
+    {"size": "size in records", "slide": "slide in records"},
+)
+"""Panes of windows of so many records: the number of the pane, and how many records the key has had."""
+
+_KIND: Final = "windows-by-key"
+_DUE_KIND: Final = "due-times"
+_WORDS: Final = {
+    "keys": "key type",
+    "gap": "session gap in milliseconds",
+    "size": "size in milliseconds",
+    "slide": "slide in milliseconds (that of tumbling windows is their size)",
+    "offset": "offset in milliseconds",
+    "fires": "time that early results follow",
+    "shown": "accumulation mode",
+    "parts": "set of aggregates",
+    "discards": "accumulation mode, which discards or does not",
+}
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """Windows, or panes, of keys with what they hold: by hash, key and the first of their numbers.
+
+    Attributes:
+        keys: the key of each.
+        numbers: the integers that the kind of the table names.
+        columns: the accumulators; null where a window holds nothing.
+    """
+
+    keys: KeyColumn
+    numbers: tuple[Longs, ...]
+    columns: list[pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def ends(self) -> Longs:
+        """The first number of each, which is the end of a window of time."""
+        return self.numbers[0]
+
+    def take(self, rows: Longs) -> WindowRows:
+        """The windows at ``rows``, in that order."""
+        columns = [gather(column, rows) for column in self.columns]
+        return WindowRows(self.keys.take(rows), tuple(number[rows] for number in self.numbers), columns)
+
+
+class WindowTable:
+    """The windows of one subtask.
+
+    Args:
+        kind: the kind of windows.
+        layout: the columns.
+        context: the operator.
+        shape: what has to be the same of windows that are stored.
+        more: columns besides the accumulators.
+
+    Raises:
+        StateMigrationError: when windows of another kind or shape, or with other keys or aggregates, are stored.
+    """
+
+    def __init__(
+        self,
+        kind: TableKind,
+        layout: ColumnarWindowLayout,
+        context: OperatorContext,
+        shape: Mapping[str, Any],
+        more: Sequence[pa.Field] = (),
+    ) -> None:
+        assert context.state is not None
+        check_has_only(context, kind.store, kind.store + DUE_SUFFIX)
+        _, key, *accumulators = layout.accumulator_schema
+        place = [pa.field(HASH, pa.uint64()), key.with_name(KEY)]
+        longs = [pa.field(name, pa.int64()) for name in kind.numbers]
+        self._numbers = len(longs)
+        self._schema = pa.schema([*place, *longs, pa.field(LIVE, pa.bool_()), *accumulators, *more])
+        self._schema_of_times = pa.schema([pa.field("time", pa.int64()), *place])
+        times = TableLayout(
+            "due times of windows",
+            _DUE_KIND,
+            self._schema_of_times,
+            3,
+            {"keys": layout.codec.to_json(), **shape},
+            {**_WORDS, **kind.words},
+            advice=ADVICE,
+        )
+        about = {**times.about, "parts": layout.aggregators.to_json()}
+        windows = replace(
+            times, what="windows", kind=_KIND, schema=self._schema, about=about, named_now=layout.named_now
+        )
+        self._windows = KeyTable(context.state.store(kind.store), windows)
+        self._times = OrderedTable(context.state.store(kind.store + DUE_SUFFIX), times, newest)
+
+    @property
+    def first(self) -> int:
+        """The first time at which something may be due; ``NO_TIME`` when there is none."""
+        return self._times.first
+
+    def begin_epoch(self) -> None:
+        """Takes up what the last epoch left."""
+        self._windows.begin_epoch()
+        self._times.begin_epoch()
+
+    def first_due(self, upto: int, rows: int) -> int:
+        """Up to which time about ``rows`` windows are due, of those that are due at ``upto`` or before."""
+        if self._times.first > upto:
+            return upto
+        batches = self._times.up_to(upto)
+        if sum(batch.num_rows for batch in batches) <= rows:
+            return upto
+        times = np.concatenate([fixed_width(batch.column(0)) for batch in batches])
+        return int(np.partition(times, rows)[rows])
+
+    def take_due(self, upto: int) -> KeyColumn | None:
+        """The keys of which something may be due at ``upto`` or before, each once at least; None for no keys."""
+        if self._times.first > upto:
+            return None
+        batches = self._times.up_to(upto)
+        keys = [KeyColumn(batch.column(KEY), fixed_width(batch.column(HASH))) for batch in batches]
+        self._times.forget(upto)
+        return KeyColumn.concat(keys) if keys else None
+
+    def stored(self) -> WindowRows:
+        """All windows that were stored when the epoch began."""
+        return self._rows(self._windows.stored())
+
+    def find(self, keys: KeyColumn) -> tuple[Longs, WindowRows]:
+        """The windows of different keys, which are in order, and which of the keys each of them is of."""
+        found, batch = self._windows.find(keys)
+        is_live = batch.column(LIVE)
+        if is_live.false_count:
+            found, batch = found[fixed_width(is_live) != 0], batch.filter(is_live)
+        return found, self._rows(batch)
+
+    def write(
+        self,
+        windows: WindowRows,
+        due_times: Longs | None = None,
+        is_new_time: Mask | None = None,
+        keys_without: KeyColumn | None = None,
+    ) -> None:
+        """Writes all windows of some keys.
+
+        Args:
+            windows: the windows, in the order of the table.
+            due_times: when something is due for each; None where nothing ever is.
+            is_new_time: which of these times were not written before.
+            keys_without: keys that have no windows any more, but had some.
+        """
+        batch = self._batch(windows, True)
+        if keys_without is not None and len(keys_without):
+            number = np.zeros(len(keys_without), np.int64)
+            nulls = [pa.nulls(len(keys_without), column.type) for column in windows.columns]
+            nothing = WindowRows(keys_without, (number,) * len(windows.numbers), nulls)
+            batch = concat_batches([batch, self._batch(nothing, False)])
+            order, _ = by_key(batch)
+            batch = batch.take(pa.array(order))
+        self._windows.write(batch)
+        if due_times is not None and is_new_time is not None:
+            self._write_due(windows.keys, due_times, np.flatnonzero(is_new_time))
+
+    def end_epoch(self) -> None:
+        """Puts what was written into state."""
+        self._windows.end_epoch()
+        self._times.end_epoch()
+
+    def _write_due(self, keys: KeyColumn, times: Longs, rows: Longs) -> None:
+        rows = rows[sorted_by(np.zeros(len(rows), np.int64), times[rows])]
+        arrays = [pa.array(times[rows]), pa.array(keys.hashes[rows]), keys.take(rows).values]
+        self._times.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema_of_times))
+
+    def _rows(self, batch: pa.RecordBatch) -> WindowRows:
+        hashes, keys, *columns = batch.columns
+        numbers = tuple(fixed_width(column) for column in columns[: self._numbers])
+        return WindowRows(KeyColumn(keys, fixed_width(hashes)), numbers, columns[self._numbers + 1 :])
+
+    def _batch(self, windows: WindowRows, is_live: bool) -> pa.RecordBatch:
+        live = pa.array(np.full(len(windows), is_live))
+        places = [pa.array(windows.keys.hashes), windows.keys.values, *map(pa.array, windows.numbers), live]
+        return pa.RecordBatch.from_arrays([*places, *windows.columns], schema=self._schema)
+
+
+@dataclass(frozen=True)
+class TouchedKeys:
+    """The keys that records are of, or windows that may be due.
+
+    Attributes:
+        chunk: the records; None when there are none.
+        keys: the keys, each once, by hash and key.
+        of_records: which of them each record has.
+    """
+
+    chunk: Chunk | None
+    keys: KeyColumn
+    of_records: Longs
+
+    @staticmethod
+    def of(chunk: Chunk | None, due: KeyColumn | None) -> TouchedKeys | None:
+        """The keys of some records, and some others; None when there are none."""
+        parts = [] if chunk is None else [KeyColumn(chunk.keys, chunk.hashes)]
+        if due is not None:
+            parts.append(due)
+        if not parts:
+            return None
+        keys = KeyColumn.concat(parts)
+        groups = group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values)
+        numbers = np.empty(len(keys), np.int64)
+        numbers[groups.order] = groups.segments.ids
+        records = 0 if chunk is None else len(chunk)
+        return TouchedKeys(chunk, keys.take(groups.first_rows), numbers[:records])
+
+
+register_merger(_KIND, merged_by_key)
+register_ordered_merger(_DUE_KIND, newest)
