@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.base import Operator
+from headrace.operators.keyed import KeyedOperator
 from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.operators.window.lateness import LateRecords
 
 if TYPE_CHECKING:
-    from headrace.common.batch import Batch
     from headrace.operators.base import EpochScope, OperatorContext, Output
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.window_table import WindowTable
 
 
-class KeyedWindowOperator(Operator):
+class KeyedWindowOperator(KeyedOperator):
     """Built-in aggregates over windows that are stored by key.
 
     To find the windows of a key and to write them costs much the same for one record as for many. So records wait until
@@ -54,7 +53,6 @@ class KeyedWindowOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self.take_up(context)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def take_up(self, context: OperatorContext) -> None:
@@ -65,12 +63,9 @@ class KeyedWindowOperator(Operator):
         self._waiting.begin_epoch(scope.epoch)
         self._table.begin_epoch()
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
-        keyed = cast("KeyedBatch", batch)
-        self._check(keyed)
-        if self._waiting.add(keyed, self.context) and (arrived := self._waiting.take()) is not None:
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        self._check(batch)
+        if self._waiting.add(batch, self.context) and (arrived := self._waiting.take()) is not None:
             self._advance(arrived.last_watermark, arrived)
 
     def advance_watermark(self, watermark: int) -> None:

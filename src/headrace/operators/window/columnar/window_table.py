@@ -137,7 +137,6 @@ class WindowTable:
         shape: Mapping[str, Any],
         more: Sequence[pa.Field] = (),
     ) -> None:
-        assert context.state is not None
         check_has_only(context, kind.store, kind.store + DUE_SUFFIX)
         _, key, *accumulators = layout.accumulator_schema
         place = [pa.field(HASH, pa.uint64()), key.with_name(KEY)]
