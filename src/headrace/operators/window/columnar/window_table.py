@@ -51,21 +51,24 @@ class TableKind:
     """One kind of windows that are stored by key.
 
     Attributes:
+        name: what they are called in errors.
         store: the store that they are in; the due times are in one of that name with a suffix.
         numbers: the columns of integers; the first one tells the windows of a key apart, in their order.
         words: what the entries that a run is described by are called in errors, where they differ from other kinds.
     """
 
+    name: str
     store: str
     numbers: tuple[str, ...]
     words: Mapping[str, str] = field(default_factory=dict)
 
 
-SESSIONS: Final = TableKind(SESSIONS_STORE, ("window_end", "window_start"))
+SESSIONS: Final = TableKind("sessions", SESSIONS_STORE, ("window_end", "window_start"))
 """Open sessions: the gap after the last timestamp, and the first timestamp."""
-CONTINUOUS: Final = TableKind(CONTINUOUS_STORE, ("window_end", "next_firing"))
+CONTINUOUS: Final = TableKind("windows", CONTINUOUS_STORE, ("window_end", "next_firing"))
 """Windows of time that fire at intervals: the end, and when each fires next."""
 COUNTS: Final = TableKind(
+    "count windows",
     COUNT_STORE,
     ("pane_of_key", "records_of_key"),
     {"size": "size in records", "slide": "slide in records"},
@@ -145,7 +148,7 @@ class WindowTable:
         self._schema = pa.schema([*place, *longs, pa.field(LIVE, pa.bool_()), *accumulators, *more])
         self._schema_of_times = pa.schema([pa.field("time", pa.int64()), *place])
         times = TableLayout(
-            "due times of windows",
+            f"the due times of {kind.name}",
             _DUE_KIND,
             self._schema_of_times,
             3,
@@ -155,7 +158,7 @@ class WindowTable:
         )
         about = {**times.about, "parts": layout.aggregators.to_json()}
         windows = replace(
-            times, what="windows", kind=_KIND, schema=self._schema, about=about, named_now=layout.named_now
+            times, what=kind.name, kind=_KIND, schema=self._schema, about=about, named_now=layout.named_now
         )
         self._windows = KeyTable(context.state.store(kind.store), windows)
         self._times = OrderedTable(context.state.store(kind.store + DUE_SUFFIX), times, newest)
