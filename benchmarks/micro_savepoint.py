@@ -19,11 +19,12 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.runs.run import order_of_keys
 from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from headrace.savepoint.metadata import TableFile
     from headrace.state.version import VersionRef
+    from headrace.storage.folder import Folder
 
 KEYS = 1_000_000
 TASKS = 4
@@ -33,7 +34,7 @@ OWNERS = {"totals": StateOwner(TASKS, GROUPS)}
 BACKEND = HashMapStateBackend(DEFAULT_BACKEND)
 
 
-def versions(state: PosixFolder, keys: int) -> list[VersionRef]:
+def versions(state: Folder, keys: int) -> list[VersionRef]:
     """The state of all tasks: a total for each key, in a few runs as epochs leave them."""
     codec = KeyCodec.for_type(Types.STRING())
     tasks = [HashMapTaskStates(state, 1, partition, OWNERS) for partition in range(TASKS)]
@@ -56,8 +57,8 @@ def main() -> None:
     """Print what writing a savepoint, and starting from it, take."""
     keys = int(sys.argv[1]) if len(sys.argv) > 1 else KEYS
     with tempfile.TemporaryDirectory() as folder:
-        state, fresh = PosixFolder(Path(folder) / "state"), PosixFolder(Path(folder) / "fresh")
-        savepoint = PosixFolder(Path(folder) / "savepoint")
+        state, fresh = posix_folder(Path(folder) / "state"), posix_folder(Path(folder) / "fresh")
+        savepoint = posix_folder(Path(folder) / "savepoint")
         for each in (state, fresh, savepoint):
             each.make()
         savepoint.create(IN_PROGRESS, b"")

@@ -21,7 +21,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.task_state import HashMapTaskStates
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def time_calls() -> None:
 
 def time_epochs(total: int, touched: int, directory: str) -> None:
     """An epoch that reads and writes some of the keys of a large state."""
-    storage = PosixFolder(Path(directory))
+    storage = posix_folder(Path(directory))
     task = HashMapTaskStates.open(storage, [], 1, 0, 1, 128)
     refs = []
     for start in range(0, total, 1_000_000):

@@ -15,7 +15,8 @@ from headrace.checkpoint.manifest_folder import name_of, newest_manifest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, SavepointError
 from headrace.state_processor import SavepointReader
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.checkpoint.manifests import manifest
 
 
@@ -32,11 +33,11 @@ def test_a_storage_that_does_not_do_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, behaves: Callable[..., Any], told: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(PosixFolder, method, behaves)
+        patch.setattr(Folder, method, behaves)
         if method == "create":
-            patch.setattr(PosixFolder, "read", lambda self, name: b"1")
+            patch.setattr(Folder, "read", lambda self, name: b"1")
         with pytest.raises(CheckpointStorageError, match=told):
-            CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+            CheckpointStore(posix_folder(tmp_path / "checkpoints"))
     assert not any((tmp_path / "checkpoints").iterdir()), "what it was tried with is gone"
 
 
@@ -49,14 +50,14 @@ def test_a_file_system_without_hard_links_is_refused(
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(CheckpointStorageError, match=os.strerror(number)) as refused:
-        CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+        CheckpointStore(posix_folder(tmp_path / "checkpoints"))
     assert ("has no hard links, which are needed here" in str(refused.value)) is told
     assert not any((tmp_path / "checkpoints").iterdir())
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
-    return CheckpointStore(PosixFolder(tmp_path / "checkpoints"), num_retained=2)
+    return CheckpointStore(posix_folder(tmp_path / "checkpoints"), num_retained=2)
 
 
 def path_of(store: CheckpointStore, epoch: int) -> Path:
@@ -102,17 +103,17 @@ def test_the_newest_manifest_is_found_while_the_job_goes_on(
     store: CheckpointStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each that is listed is gone by the time it is read, a few times."""
-    epochs, listed = iter(range(2, 9)), PosixFolder.names
+    epochs, listed = iter(range(2, 9)), Folder.names
     store.write(manifest(1))
 
-    def superseded(folder: PosixFolder) -> list[str]:
+    def superseded(folder: Folder) -> list[str]:
         names = listed(folder)
-        if folder.path.name == "manifests" and (epoch := next(epochs, None)) is not None:
+        if folder.path.endswith("/manifests") and (epoch := next(epochs, None)) is not None:
             path_of(store, epoch).write_bytes(manifest(epoch).to_bytes())
             path_of(store, epoch - 1).unlink()
         return names
 
-    monkeypatch.setattr(PosixFolder, "names", superseded)
+    monkeypatch.setattr(Folder, "names", superseded)
     assert newest_manifest(store.storage) == manifest(8)
 
 
@@ -131,7 +132,7 @@ def test_what_is_no_manifest_is_told(store: CheckpointStore) -> None:
 
 
 def test_a_directory_without_manifests_is_no_job(store: CheckpointStore, tmp_path: Path) -> None:
-    for place in (store.storage, PosixFolder(tmp_path / "nothing")):
+    for place in (store.storage, posix_folder(tmp_path / "nothing")):
         assert newest_manifest(place) is None
         with pytest.raises(SavepointError, match="is neither a savepoint nor a checkpoint directory"):
             SavepointReader.read(str(place))

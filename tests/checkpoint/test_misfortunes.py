@@ -11,7 +11,8 @@ import pytest
 
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import JobSupersededError
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.checkpoint.manifests import manifest
 
 COPIED = "4-0-1-0-0123456789abcdef.state"
@@ -19,49 +20,49 @@ COPIED = "4-0-1-0-0123456789abcdef.state"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PosixFolder:
-    return PosixFolder(tmp_path / "checkpoints")
+def folder(tmp_path: Path) -> Folder:
+    return posix_folder(tmp_path / "checkpoints")
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_what_others_have_brought_in_is_no_leftover(
-    is_finished: bool, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    is_finished: bool, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = CheckpointStore(folder)
     begun = slow.begin(manifest(0))
     assert begun is not None
     restarted = slow.restart(begun)
     name = COPIED if is_finished else f".{COPIED}.{'0' * 32}.tmp"
-    names, remove_unfinished = PosixFolder.names, PosixFolder.remove_unfinished
+    names, remove_unfinished = Folder.names, Folder.remove_unfinished
     others: list[CheckpointStore] = []
 
     def another_starts() -> None:
         if not others:
             others.append(CheckpointStore(folder))
             assert others[0].begin(manifest(0)) is not None
-            (folder.path / "state" / name).write_bytes(b"brought in")
+            Path(folder.path, "state", name).write_bytes(b"brought in")
 
-    def names_after_a_pause(state: PosixFolder) -> list[str]:
-        if state.path.name == "state":
+    def names_after_a_pause(state: Folder) -> list[str]:
+        if state.path.endswith("/state"):
             another_starts()
         return names(state)
 
-    def unfinished_after_a_pause(state: PosixFolder, *given: object) -> list[str]:
-        if state.path.name == "state" and not is_finished:
+    def unfinished_after_a_pause(state: Folder, *given: object) -> list[str]:
+        if state.path.endswith("/state") and not is_finished:
             another_starts()
         return remove_unfinished(state, *given)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(PosixFolder, "names", names_after_a_pause)
-        patch.setattr(PosixFolder, "remove_unfinished", unfinished_after_a_pause)
+        patch.setattr(Folder, "names", names_after_a_pause)
+        patch.setattr(Folder, "remove_unfinished", unfinished_after_a_pause)
         slow.remove_leftovers(restarted.generation)
     assert others
-    assert (folder.path / "state" / name).read_bytes() == b"brought in"
+    assert Path(folder.path, "state", name).read_bytes() == b"brought in"
 
 
 @pytest.mark.parametrize("call", ["link", "replace"])
 def test_one_whose_unfinished_file_was_removed_by_who_took_over_is_superseded(
-    call: str, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    call: str, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stood still before its manifest, or the note of it, got its name; it writes no other manifest."""
     CheckpointStore(folder).write(manifest(1))
@@ -95,20 +96,20 @@ def test_one_whose_unfinished_file_was_removed_by_who_took_over_is_superseded(
     ],
 )
 def test_a_broken_place_of_the_disk_keeps_no_job_from_starting_that_has_lost_nothing(
-    broken: str, told: str, folder: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    broken: str, told: str, folder: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = CheckpointStore(folder, 3)
     assert store.begin(replace(manifest(0), generation=0)) is not None
     for epoch in (1, 2, 3):
         store.write(manifest(epoch))
-    original = PosixFolder.read
+    original = Folder.read
 
-    def read(where: PosixFolder, name: str) -> bytes:
-        if f"{where.path.name}/{name}" == broken:
+    def read(where: Folder, name: str) -> bytes:
+        if where.locate(name).endswith(f"/{broken}"):
             raise OSError(errno.EIO, "Input/output error", where.locate(name))
         return original(where, name)
 
-    monkeypatch.setattr(PosixFolder, "read", read)
+    monkeypatch.setattr(Folder, "read", read)
     again = CheckpointStore(folder, 3)
     newest = again.latest()
     assert newest is not None

@@ -12,13 +12,14 @@ from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 
 FIRST = Manifest(0, 0, "job", "numbers", 128, 0)
 
 
 def begun(folder: Path) -> tuple[CheckpointStore, Manifest]:
-    store = CheckpointStore(PosixFolder(folder))
+    store = CheckpointStore(posix_folder(folder))
     first = store.begin(FIRST)
     assert first is not None
     return store, first
@@ -46,7 +47,7 @@ def test_before_the_first_manifest_it_goes_on_with_what_it_began(tmp_path: Path)
 def test_who_was_taken_over_does_not_take_over_again(tmp_path: Path) -> None:
     store, first = begun(tmp_path)
     store.write(epoch(first))
-    CheckpointStore(PosixFolder(tmp_path)).take_over(epoch(first))
+    CheckpointStore(posix_folder(tmp_path)).take_over(epoch(first))
     with pytest.raises(JobSupersededError):
         store.restart(epoch(first))
 
@@ -56,13 +57,13 @@ def test_a_generation_that_was_claimed_with_an_error_is_nobody_elses(
 ) -> None:
     store, first = begun(tmp_path)
     store.write(epoch(first))
-    original = PosixFolder.create
+    original = Folder.create
 
-    def create(self: PosixFolder, name: str, content: bytes) -> bool:
+    def create(self: Folder, name: str, content: bytes) -> bool:
         original(self, name, content)
         raise OSError("the folder cannot be synchronised")
 
-    monkeypatch.setattr(PosixFolder, "create", create)
+    monkeypatch.setattr(Folder, "create", create)
     for _ in range(2):
         with pytest.raises(OSError, match="synchronised"):
             store.restart(epoch(first))
@@ -71,7 +72,7 @@ def test_a_generation_that_was_claimed_with_an_error_is_nobody_elses(
     again = store.restart(epoch(first))
     assert again.generation == first.generation + 3
     assert store.is_owned_by(again.generation)
-    assert not CheckpointStore(PosixFolder(tmp_path)).is_owned_by(first.generation), "for anybody else it is"
+    assert not CheckpointStore(posix_folder(tmp_path)).is_owned_by(first.generation), "for anybody else it is"
 
 
 def test_manifests_that_have_gone_are_not_made_up(tmp_path: Path) -> None:
@@ -99,14 +100,14 @@ def test_a_manifest_that_came_too_late_stays_when_it_is_the_newest(tmp_path: Pat
     """Else its number would come free, and be given to another one, while somebody goes on from what he has read."""
     older, first = begun(tmp_path)
     older.write(epoch(first))
-    younger = CheckpointStore(PosixFolder(tmp_path))
+    younger = CheckpointStore(posix_folder(tmp_path))
     found = younger.latest()
     assert found is not None
     late = epoch(epoch(first))
     original = older.is_owned_by
 
     def is_owned_by(generation: int) -> bool:
-        Generations(PosixFolder(tmp_path / "generations")).claim(found.generation + 1, found.job_id)
+        Generations(posix_folder(tmp_path / "generations")).claim(found.generation + 1, found.job_id)
         return original(generation)
 
     older.is_owned_by = is_owned_by  # type: ignore[method-assign]
@@ -118,7 +119,7 @@ def test_a_manifest_that_came_too_late_stays_when_it_is_the_newest(tmp_path: Pat
 
 def test_a_manifest_that_came_much_too_late_goes(tmp_path: Path) -> None:
     older, first = begun(tmp_path)
-    younger = CheckpointStore(PosixFolder(tmp_path))
+    younger = CheckpointStore(posix_folder(tmp_path))
     mine = younger.begin(FIRST)
     assert mine is not None
     for _ in range(3):
@@ -155,7 +156,7 @@ def test_starts_do_not_leave_manifest_after_manifest(tmp_path: Path) -> None:
     store.write(known := replace(epoch(known), counters={"n": 1}))
     for _ in range(5):
         known = store.restart(known)
-        other = CheckpointStore(PosixFolder(tmp_path), 2)
+        other = CheckpointStore(posix_folder(tmp_path), 2)
         known = other.take_over(known)
         store = other
     left = sorted(path.name for path in (tmp_path / "manifests").glob("0*"))
@@ -168,7 +169,7 @@ def test_starts_do_not_leave_manifest_after_manifest(tmp_path: Path) -> None:
 def test_who_takes_over_much_too_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, first = begun(tmp_path)
     store.write(epoch(first))
-    older, younger = (CheckpointStore(PosixFolder(tmp_path)) for _ in range(2))
+    older, younger = (CheckpointStore(posix_folder(tmp_path)) for _ in range(2))
     original = older._manifests.create
     newest: list[Manifest] = []
 

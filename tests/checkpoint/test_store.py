@@ -24,14 +24,14 @@ from headrace.common.errors import CheckpointError, CheckpointStorageError, Infr
 from headrace.state.state_file import VersionName
 from headrace.storage.folder import Folder
 from headrace.storage.locations import local_path
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.checkpoint.disk import Disk, Power, PowerFailureError
 from tests.checkpoint.manifests import manifest
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> CheckpointStore:
-    return CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+    return CheckpointStore(posix_folder(tmp_path / "checkpoints"))
 
 
 def root(store: CheckpointStore) -> Path:
@@ -101,7 +101,7 @@ def test_what_a_superseded_owner_wrote_too_late_goes(store: CheckpointStore) -> 
 
 def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) -> None:
     """The owner writes and forgets manifests as fast as it can; others take over in between."""
-    folder = PosixFolder(tmp_path / "checkpoints")
+    folder = posix_folder(tmp_path / "checkpoints")
     first = CheckpointStore(folder)
     first.write(manifest(1))
     errors: list[BaseException] = []
@@ -142,7 +142,7 @@ def test_taking_over_while_the_owner_writes_epoch_after_epoch(tmp_path: Path) ->
 
 @pytest.mark.parametrize("retained", [1, 2, 3])
 def test_what_retained_manifests_need_is_kept(tmp_path: Path, retained: int) -> None:
-    store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"), retained)
+    store = CheckpointStore(posix_folder(tmp_path / "checkpoints"), retained)
     names = [f"{epoch}-0-1-0-aa.state" for epoch in range(1, 7)]
     put(store, *names)
     for epoch in range(1, 7):
@@ -194,7 +194,7 @@ def test_a_manifest_under_the_name_of_another_one(store: CheckpointStore) -> Non
 def test_a_manifest_of_another_job(tmp_path: Path) -> None:
     stores = []
     for number, job in enumerate(("id", "other")):
-        store = CheckpointStore(PosixFolder(tmp_path / str(number)))
+        store = CheckpointStore(posix_folder(tmp_path / str(number)))
         begun = store.begin(replace(manifest(0), job_id=job))
         assert begun is not None
         store.write(replace(begun, epoch=1))
@@ -202,7 +202,7 @@ def test_a_manifest_of_another_job(tmp_path: Path) -> None:
     ours, theirs = (folder / "manifests" / "000000000001.json" for folder in stores)
     ours.write_bytes(theirs.read_bytes())
     with pytest.raises(CheckpointError, match=r"000000000001\.json is of job other"):
-        CheckpointStore(PosixFolder(stores[0])).latest()
+        CheckpointStore(posix_folder(stores[0])).latest()
 
 
 def test_generations_are_not_used_again_when_their_files_are_lost(store: CheckpointStore) -> None:
@@ -231,15 +231,15 @@ def test_a_note_that_cannot_be_read_is_no_more_than_less_certainty(
 ) -> None:
     """It is only a hint: manifests are listed, and whoever takes over writes it anew."""
     store.write(manifest(1))
-    original, failed = PosixFolder.read, list[str]()
+    original, failed = Folder.read, list[str]()
 
-    def read(folder: PosixFolder, name: str) -> bytes:
+    def read(folder: Folder, name: str) -> bytes:
         if name == "newest" and not failed:
             failed.append(name)
             raise OSError(errno.EIO, "no data node has a block of it", folder.locate(name))
         return original(folder, name)
 
-    with mock.patch.object(PosixFolder, "read", read):
+    with mock.patch.object(Folder, "read", read):
         assert store.take_over(manifest(1)).epoch == 2
     assert failed == ["newest"]
     assert "newest cannot be read: whether a manifest is missing cannot be told" in caplog.text
@@ -258,14 +258,14 @@ def test_a_note_that_cannot_be_read_is_no_more_than_less_certainty(
 def test_a_note_that_may_be_read_later_is_an_error(store: CheckpointStore, error: OSError) -> None:
     """Manifests may be missing in the listing for the same reason."""
     store.write(manifest(1))
-    original = PosixFolder.read
+    original = Folder.read
 
-    def read(folder: PosixFolder, name: str) -> bytes:
+    def read(folder: Folder, name: str) -> bytes:
         if name == "newest":
             raise error
         return original(folder, name)
 
-    with mock.patch.object(PosixFolder, "read", read), pytest.raises(type(error)) as raised:
+    with mock.patch.object(Folder, "read", read), pytest.raises(type(error)) as raised:
         store.latest()
     assert raised.value is error
 
@@ -404,7 +404,7 @@ def test_what_killed_starts_have_left_of_their_probes_is_removed(store: Checkpoi
 
 
 def test_nobody_else_reads_what_is_in_a_checkpoint(tmp_path: Path) -> None:
-    store = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+    store = CheckpointStore(posix_folder(tmp_path / "checkpoints"))
     begun = store.begin(manifest(0))
     assert begun is not None
     store.write(replace(begun, epoch=1))
@@ -429,7 +429,7 @@ def test_places_that_cannot_be_used(tmp_path: Path) -> None:
             local_path(elsewhere)
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckpointStorageError, match="cannot be used"):
-        CheckpointStore(PosixFolder(tmp_path / "file" / "below"))
+        CheckpointStore(posix_folder(tmp_path / "file" / "below"))
 
 
 def test_every_source_has_a_folder_of_its_own(store: CheckpointStore) -> None:

@@ -18,7 +18,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from headrace.datastream.window import Time, TumblingEventTimeWindows
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +30,14 @@ Said = tuple[int, int, int, int, int]
 
 
 def newest(checkpoints: Path) -> Manifest:
-    folder = PosixFolder(checkpoints).folder("manifests")
+    folder = posix_folder(checkpoints).folder("manifests")
     name = name_of(manifest_numbers(folder)[-1])
     return Manifest.from_bytes(folder.read(name), name)
 
 
 def said_by_the_directory(checkpoints: Path) -> Said:
     found = newest(checkpoints)
-    size = state_bytes(found, PosixFolder(checkpoints))
+    size = state_bytes(found, posix_folder(checkpoints))
     return found.epoch, len(found.pending), watermark_of(found), size, found.counters["numRecordsRead"]
 
 

@@ -12,7 +12,8 @@ from headrace.cli.checkpoints import run_checkpoints, run_upgrade, state_bytes, 
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.state.version import VersionRef
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,15 +104,15 @@ def test_an_older_manifest_that_a_running_job_forgets_meanwhile_is_left_out(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, forgotten = store(tmp_path, manifest(epoch=5), manifest(epoch=6), manifest()), []
-    read = PosixFolder.read
+    read = Folder.read
 
-    def forgetting(folder: PosixFolder, name: str) -> bytes:
+    def forgetting(folder: Folder, name: str) -> bytes:
         if name == "000000000005.json":
             (directory / "manifests" / name).unlink()
             forgotten.append(name)
         return read(folder, name)
 
-    monkeypatch.setattr(PosixFolder, "read", forgetting)
+    monkeypatch.setattr(Folder, "read", forgetting)
     assert run_checkpoints(str(directory), {}, console) == 0
     assert len(forgotten) == 1
     listed = [words[0] for line in shown(console).splitlines() if (words := line.split())]
@@ -145,7 +146,7 @@ def test_the_watermark_is_that_of_the_slowest_split_that_still_reads() -> None:
 
 def test_a_manifest_says_how_large_the_state_is(tmp_path: Path) -> None:
     found = Manifest.from_bytes(manifest(state_bytes=1234).to_bytes(), "it")
-    assert state_bytes(found, PosixFolder(tmp_path)) == 1234
+    assert state_bytes(found, posix_folder(tmp_path)) == 1234
 
 
 def test_the_state_of_an_older_one_is_counted_in_files_and_in_the_manifest(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_the_state_of_an_older_one_is_counted_in_files_and_in_the_manifest(tmp_p
     (directory / "state" / "one").write_bytes(b"x" * 100)
     versions = [VersionRef(1, 0, 7, "one", files=("one",)), VersionRef(1, 1, 7, inline=b"y" * 30), None]
     stage = StageSnapshot({}, tuple(PartitionSnapshot(version) for version in versions))
-    assert state_bytes(manifest(stages=(stage,)), PosixFolder(directory)) == 130
+    assert state_bytes(manifest(stages=(stage,)), posix_folder(directory)) == 130
 
 
 def test_what_is_a_file_is_not_converted(tmp_path: Path, console: Console) -> None:

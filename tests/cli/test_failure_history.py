@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.cli.failure_history import run_failures
 from headrace.common import FailureOrigin, JobFailure
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.cli.test_checkpoints import shown
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_it_shows_what_a_job_has_failed_with(tmp_path: Path, console: Console) -> None:
-    files = FailureHistory(PosixFolder(tmp_path))
+    files = FailureHistory(posix_folder(tmp_path))
     origin = FailureOrigin("parse [v2]", "parse", 1, "'x'", "node-1, process 7")
     message = "operator 'parse [v2]' (uid parse, subtask 1) failed\n  ValueError: x\n  record: 'x'"
     files.add(JobFailure(0, 1_431_864_000_000, 7, "UserFunctionError", message, 2, 1.5, origin, {"owner": "authors"}))
@@ -37,7 +37,7 @@ def test_it_shows_what_a_job_has_failed_with(tmp_path: Path, console: Console) -
 
 
 def test_a_job_that_waits_for_its_restart(tmp_path: Path, console: Console) -> None:
-    files = FailureHistory(PosixFolder(tmp_path))
+    files = FailureHistory(posix_folder(tmp_path))
     for number in range(2):
         files.add(JobFailure(0, 1_000_000 + number, 7, "InfrastructureError", "a node is gone", number, 60.0))
     assert run_failures(str(tmp_path), {}, console, now=1_060_000) == 0

@@ -15,7 +15,7 @@ from headrace.common import JobStatus
 from headrace.savepoint import requests
 from headrace.savepoint.metadata import METADATA
 from headrace.savepoint.requests import REQUESTS, JobNotFoundError, JobRequest, RequestFolder, ask
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)
@@ -126,7 +126,7 @@ def test_a_job_that_comes_to_its_end_meanwhile(place: Place, monkeypatch: pytest
     monkeypatch.setattr(RequestFolder, "take", lambda self, _=None: iter(()))
     with pytest.raises(JobNotFoundError, match="has come to its end, and takes no requests any more"):
         ask(
-            PosixFolder(directory),
+            posix_folder(directory),
             JobRequest(""),
             accept_seconds=DEADLINE,
             timeout_seconds=0,
@@ -219,5 +219,5 @@ def test_what_others_have_left_of_requests_goes_after_an_hour(tmp_path: Path) ->
         (folder / f"{now - age:013}-0123456789ab.done").write_text("{}")
     (folder / f"{now:013}-0123456789cd.json").write_text("{")
     (folder / "else").write_text("")
-    assert list(RequestFolder(PosixFolder(tmp_path)).take()) == []
+    assert list(RequestFolder(posix_folder(tmp_path)).take()) == []
     assert sorted(path.name for path in folder.iterdir()) == [f"{now:013}-0123456789ab.done", "else"]

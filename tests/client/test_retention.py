@@ -16,7 +16,7 @@ from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local.runtime import LocalRuntime
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.client.test_cancelling import PATIENCE, epochs, wait_until
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import SmallJob, expected
@@ -112,7 +112,7 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
 def test_the_next_run_is_another_job_that_begins_anew(tmp_path: Path) -> None:
     kind, output = KINDS[1], tmp_path / "output"
     small = SmallJob(tmp_path, kind.make(output), {RETENTION: "NO_EXTERNALIZED_CHECKPOINTS"})
-    store = PosixFolder(tmp_path / "checkpoints")
+    store = posix_folder(tmp_path / "checkpoints")
     ids = []
     for _ in range(2):
         assert small.run().restored == [None]
@@ -134,7 +134,7 @@ def test_a_job_that_fails_before_its_first_epoch_keeps_what_it_found(
 def test_what_another_job_manager_has_taken_over_is_left_alone(tmp_path: Path, monkeypatch: Any) -> None:
     client = job(tmp_path, "NO_EXTERNALIZED_CHECKPOINTS", "local", None)
     wait_until(lambda: epochs(client) >= 2)
-    other = CheckpointStore(PosixFolder(tmp_path))
+    other = CheckpointStore(posix_folder(tmp_path))
     newest = other.latest()
     assert newest is not None
     mine = other.take_over(newest)
@@ -146,11 +146,11 @@ def test_what_another_job_manager_has_taken_over_is_left_alone(tmp_path: Path, m
 
 def test_an_owner_that_was_superseded_deletes_nothing(tmp_path: Path) -> None:
     stopped(tmp_path, "", "local")
-    first = CheckpointStore(PosixFolder(tmp_path))
+    first = CheckpointStore(posix_folder(tmp_path))
     newest = first.latest()
     assert newest is not None
     mine = first.take_over(newest)
-    theirs = CheckpointStore(PosixFolder(tmp_path)).take_over(mine)
+    theirs = CheckpointStore(posix_folder(tmp_path)).take_over(mine)
     before = files(tmp_path)
     first.discard(mine, ())
     assert files(tmp_path) == before

@@ -258,11 +258,9 @@ MAY = {
     "runtime/spark/payload_files.py",
     "common/java.py",
     "state/rocksdb/local_tables.py",
-    "storage/fetched_files.py",
+    "storage/remote.py",
     # Not the machine's files
     "storage/hdfs.py",
-    "storage/hdfs_client.py",
-    "storage/hdfs_output.py",
 }
 
 

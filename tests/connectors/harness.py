@@ -15,7 +15,7 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext, WriterEpoch
 from headrace.connectors.source import EnumeratorContext, ReadBudget, Source, SourceRecords
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -46,7 +46,7 @@ class SourceRun:
         self._start(None)
 
     def _start(self, state: Any) -> None:
-        self.enumerator = self.source.create_enumerator(EnumeratorContext(2, PosixFolder(self.directory), state))
+        self.enumerator = self.source.create_enumerator(EnumeratorContext(2, posix_folder(self.directory), state))
 
     def epoch(self, budget: ReadBudget = PLENTY) -> int:
         """Read an epoch of every split; gives how many splits had something."""

@@ -19,7 +19,7 @@ from headrace.connectors import cache
 from headrace.connectors.cache import CachedSource, CacheFiles
 from headrace.connectors.driver_sink import EncodedRecords
 from headrace.connectors.source import EnumeratorContext, ReadBudget
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 LONG = Types.LONG()
 
@@ -46,7 +46,7 @@ def filled() -> CacheFiles:
 @pytest.mark.parametrize("records", [1, 700, 1_700, 1 << 30])
 def test_each_epoch_reads_its_share(records: int) -> None:
     source = CachedSource(filled(), LONG)
-    enumerator = source.create_enumerator(EnumeratorContext(2, PosixFolder(Path())))
+    enumerator = source.create_enumerator(EnumeratorContext(2, posix_folder(Path())))
     position, found, times = 0, [], []
     while not enumerator.is_finished("cache", position):
         assert enumerator.pending("cache", position, 0).records == 4_000 - len(found)
@@ -66,7 +66,7 @@ def test_each_epoch_reads_its_share(records: int) -> None:
 def test_an_epoch_reads_no_more_bytes_than_it_may() -> None:
     read = (
         CachedSource(filled(), LONG)
-        .create_enumerator(EnumeratorContext(2, PosixFolder(Path())))
+        .create_enumerator(EnumeratorContext(2, posix_folder(Path())))
         .plan("cache", 0, ReadBudget(1 << 30, 20_000), 0)
     )
     assert read is not None

@@ -22,7 +22,7 @@ from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, lo
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import EnumeratorContext
 from headrace.storage.files import FileStatus, FileStore
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import PosixFileSystem, posix_folder
 from tests.connectors.harness import PLENTY
 from tests.connectors.test_watched_folder import DAY, Folder
 
@@ -42,21 +42,25 @@ def stored(journal: FileJournal) -> Any:
 
 def test_it_comes_back(tmp_path: Path) -> None:
     names = ["/in/é", "/in/new\nline", os.fsdecode(b"/in/\xff\xfe"), '/in/"quoted"\\', "/in/\u2028"]
-    journal = FileJournal(PosixFolder(tmp_path), None)
+    journal = FileJournal(posix_folder(tmp_path), None)
     journal.add([status(name) for name in names], 5)
     first = stored(journal)
     journal.add([status("/in/more")], 3)
     second = stored(journal)
-    assert load(PosixFolder(tmp_path), first) == KnownFiles(newest=5, pending=[status(name) for name in names])
-    assert load(PosixFolder(tmp_path), second).pending == [status(name) for name in [*names, "/in/more"]]
-    assert load(PosixFolder(tmp_path), second).newest == 5
+    assert load(posix_folder(tmp_path), first) == KnownFiles(newest=5, pending=[status(name) for name in names])
+    assert load(posix_folder(tmp_path), second).pending == [status(name) for name in [*names, "/in/more"]]
+    assert load(posix_folder(tmp_path), second).newest == 5
 
 
 class Bucket(FileStore):
     """A store with two objects in it, ``/in/a`` and ``/in/b``."""
 
     def __init__(self, place: str) -> None:
-        self.place = place
+        super().__init__(PosixFileSystem(place))
+
+    @property
+    def place(self) -> str:
+        return self.file_system.root
 
     def find(self, path: str) -> Iterator[FileStatus]:
         return iter([status(f"{self.place}/in/a"), status(f"{self.place}/in/b")])
@@ -81,11 +85,11 @@ def test_files_that_were_seen_under_another_scheme_are_not_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.connectors.file_system.paths.open_files", lambda place, _: Bucket(place))
-    journal = FileJournal(PosixFolder(tmp_path), None)
+    journal = FileJournal(posix_folder(tmp_path), None)
     journal.known.consumed["s3a://bucket/in/a"] = status("s3a://bucket/in/a")
     journal.known.first = 1
     journal.add([status("s3a://bucket/in/b")], 5)
-    context = EnumeratorContext(parallelism=1, folder=PosixFolder(tmp_path), state=stored(journal))
+    context = EnumeratorContext(parallelism=1, folder=posix_folder(tmp_path), state=stored(journal))
     for spelling in ("s3", "s3a"):
         built = FileSource.for_record_stream_format(StreamFormat.text_line_format(), f"{spelling}://bucket/in")
         enumerator = built.monitor_continuously(1).build().create_enumerator(context)
@@ -96,7 +100,7 @@ def test_files_that_were_seen_under_another_scheme_are_not_read_again(
 
 
 def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
-    journal = FileJournal(PosixFolder(tmp_path), None)
+    journal = FileJournal(posix_folder(tmp_path), None)
     journal.known.consumed["/in/a"] = status("/in/a", 10)
     journal.add([status("/in/b", 20)], 7)
     stored(journal)
@@ -111,9 +115,9 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
             damaged[at] ^= 1 << bit
             path.write_bytes(damaged)
             with pytest.raises(StateCorruptedError, match=path.name):
-                load(PosixFolder(tmp_path), reference)
+                load(posix_folder(tmp_path), reference)
     path.write_bytes(whole)
-    assert len(load(PosixFolder(tmp_path), reference)) == 3
+    assert len(load(posix_folder(tmp_path), reference)) == 3
 
 
 @pytest.mark.parametrize(
@@ -128,41 +132,41 @@ def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
     ids=["cut", "empty", "extended", "turned", "zeros"],
 )
 def test_other_damage_is_found(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    journal = FileJournal(PosixFolder(tmp_path), None)
+    journal = FileJournal(posix_folder(tmp_path), None)
     journal.add([status("/in/a")], 7)
     reference = stored(journal)
     path = tmp_path / reference["log"]
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(StateCorruptedError, match=path.name):
-        load(PosixFolder(tmp_path), reference)
+        load(posix_folder(tmp_path), reference)
 
 
 def test_another_source_s_log_is_found(tmp_path: Path) -> None:
     references = {}
     for name in ("one", "two"):
-        journal = FileJournal(PosixFolder(tmp_path / name), None)
+        journal = FileJournal(posix_folder(tmp_path / name), None)
         journal.add([status(f"/in/{name}")], 7)
         references[name] = stored(journal)
     log = references["one"]["log"]
     (tmp_path / "one" / log).rename(tmp_path / "aside")
     (tmp_path / "two" / log).rename(tmp_path / "one" / log)
     with pytest.raises(StateCorruptedError, match="another source's"):
-        load(PosixFolder(tmp_path / "one"), references["one"])
+        load(posix_folder(tmp_path / "one"), references["one"])
     (tmp_path / "two" / log).mkdir()
     with pytest.raises(StateCorruptedError, match=f"missing: .*{log}"):
-        load(PosixFolder(tmp_path / "two"), references["two"])
+        load(posix_folder(tmp_path / "two"), references["two"])
     (tmp_path / "two" / log).rmdir()
     with pytest.raises(StateCorruptedError, match=f"missing: .*{log}"):
-        load(PosixFolder(tmp_path / "two"), references["two"])
+        load(posix_folder(tmp_path / "two"), references["two"])
 
 
 def test_a_log_may_have_grown(tmp_path: Path) -> None:
-    journal = FileJournal(PosixFolder(tmp_path), None)
+    journal = FileJournal(posix_folder(tmp_path), None)
     journal.add([status("/in/a")], 7)
     reference = stored(journal)
     with (tmp_path / reference["log"]).open("ab") as file:
         file.write(b"anything")
-    assert load(PosixFolder(tmp_path), reference).pending == [status("/in/a")]
+    assert load(posix_folder(tmp_path), reference).pending == [status("/in/a")]
 
 
 def test_others_may_put_things_beside_the_logs(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +272,7 @@ def test_a_log_that_could_not_be_synced_is_given_up(
 @pytest.mark.parametrize(("permissions", "modes"), [(Permissions.OWNER, "600 700"), (Permissions.GROUP, "660 770")])
 def test_who_may_read_it(tmp_path: Path, permissions: Permissions, modes: str) -> None:
     directory = tmp_path / "sources" / "one"
-    journal = FileJournal(PosixFolder(directory, permissions), None)
+    journal = FileJournal(posix_folder(directory, permissions), None)
     journal.add([status("/in/a")], 1)
     log = directory / stored(journal)["log"]
     assert f"{log.stat().st_mode & 0o777:o} {directory.stat().st_mode & 0o777:o}" == modes

@@ -19,7 +19,7 @@ from headrace.connectors.hybrid import HybridSource, SourceSwitchContext
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Pending, ReadBudget, Source
 from headrace.datastream import OutputTag
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.harness import SourceRun, read_all
 
 
@@ -77,7 +77,7 @@ def test_sources_with_nothing_in_them_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_source_ends_only_when_a_checkpoint_says_so(tmp_path: Path) -> None:
-    enumerator = numbers().create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path)))
+    enumerator = numbers().create_enumerator(EnumeratorContext(1, posix_folder(tmp_path)))
     (split,) = enumerator.discover(7)
     read = enumerator.plan(split, 0, ReadBudget(1000, 10**6), 7)
     assert read is not None
@@ -154,7 +154,7 @@ def test_sources_have_to_fit() -> None:
 )
 def test_what_a_factory_makes_has_to_fit(factory: Any, boundedness: Boundedness, message: str, tmp_path: Path) -> None:
     source = HybridSource.builder(NumberSequenceSource(1, 2)).add_source(factory, boundedness).build()
-    enumerator = source.create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path)))
+    enumerator = source.create_enumerator(EnumeratorContext(1, posix_folder(tmp_path)))
     enumerator.discover(0)
     enumerator.checkpoint_completed({"0:sequence": 2})
     with pytest.raises((InvalidProgramError, InvalidTypeError), match=message):
@@ -166,7 +166,7 @@ def test_other_sources_than_those_of_the_checkpoint_are_refused(tmp_path: Path) 
     run.epoch()
     run.epoch()
     state = run.enumerator.snapshot()
-    folder = PosixFolder(tmp_path)
+    folder = posix_folder(tmp_path)
     other = HybridSource.builder(NumberSequenceSource(1, 40)).add_source(CollectionSource([1])).build()
     with pytest.raises(
         CheckpointError, match="source 2, a NumberSequenceSource, and that of the program is a Collection"

@@ -36,7 +36,7 @@ from headrace.log import state as state_module
 from headrace.log.records import to_records
 from headrace.log.transactions import abandon, open_transactions
 from headrace.storage.folder import Folder
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 TEXTS = MessageSerializationSchema("out", SimpleStringSchema())
 
@@ -167,7 +167,7 @@ def test_names_that_a_builder_does_not_have(builder: Any) -> None:
 
 
 def test_an_old_copy_of_the_log_is_noticed(log: Log, tmp_path: Path) -> None:
-    sink, folder = sink_of(log), PosixFolder(tmp_path / "sink")
+    sink, folder = sink_of(log), posix_folder(tmp_path / "sink")
     location = Path(log.folder.locate(""))
     copies = [tmp_path / "copy 0", tmp_path / "copy 1"]
     committer = LogCommitter(log, committing(folder=folder))

@@ -17,7 +17,7 @@ from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.log import Log, TopicPartition
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import texts
 
@@ -139,7 +139,7 @@ def test_a_pattern_that_no_topic_matches_is_told(
     Log.open(f"{tmp_path}/log", create=True).create_topic("orders")
     made.set_log(f"{tmp_path}/log").set_topic_pattern("order").set_value_only_deserializer(SimpleStringSchema())
     source = (made.set_bounded(OffsetsInitializer.latest()) if is_bounded else made).build()
-    enumerator = source.create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path), None))
+    enumerator = source.create_enumerator(EnumeratorContext(1, posix_folder(tmp_path), None))
     assert enumerator.discover(0) == []
     assert f"there are no topics like order: {end}" in caplog.text
     enumerator.close()

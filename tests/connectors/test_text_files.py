@@ -27,7 +27,7 @@ from headrace.connectors.file_system import FileEnumeratorProvider, FileSource, 
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.formats.lines import blocks
 from headrace.formats.text import TextLineFormat
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.harness import PLENTY, SourceRun, read_all
 from tests.draws import draws
 
@@ -97,7 +97,7 @@ def test_records_are_bounded_roughly(tmp_path: Path) -> None:
 def test_pieces_are_about_equal(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("0123456789\n" * 1000)
     (tmp_path / "b.txt").write_text("0123456789\n" * 3000)
-    context = EnumeratorContext(2, PosixFolder(tmp_path / ".state"))
+    context = EnumeratorContext(2, posix_folder(tmp_path / ".state"))
     share = text_source(tmp_path).create_enumerator(context).plan("files", [0, 0], ReadBudget(10**9, 10**9, 4), 0)
     assert share is not None
     sizes = [sum(end - start for *_, start, end in piece) for piece in share.pieces]

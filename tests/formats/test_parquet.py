@@ -28,7 +28,7 @@ from headrace.formats.parquet import (
     ParquetColumnarRowInputFormat,
     ParquetFormat,
 )
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.harness import PLENTY, SinkRun, SourceRun, read_all
 from tests.draws import draws
 
@@ -64,7 +64,7 @@ def test_every_cut_gives_the_same_rows(files: list[tuple[int, int]], budget: Rea
 
 def test_pieces_are_cut_between_row_groups(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", 1000, 450)
-    enumerator = source(tmp_path).create_enumerator(EnumeratorContext(2, PosixFolder(tmp_path / ".state")))
+    enumerator = source(tmp_path).create_enumerator(EnumeratorContext(2, posix_folder(tmp_path / ".state")))
     share = enumerator.plan("files", [0, 0], ReadBudget(10**9, 10**9, 2), 0)
     assert share is not None
     assert [[(start, end) for *_, start, end in piece] for piece in share.pieces] == [[(0, 450)], [(450, 1000)]]

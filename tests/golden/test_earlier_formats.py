@@ -16,7 +16,8 @@ from headrace.cli.main import app
 from headrace.common.errors import CheckpointError
 from headrace.savepoint import upgrade as upgrade_module
 from headrace.savepoint.upgrade import upgrade
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from headrace.testing import Checkpoint, JobHarness
 from tests.golden.archives import ARCHIVES, MOST_BYTES, names, unpack
 from tests.golden.earlier_job import job
@@ -116,9 +117,9 @@ class Killed(BaseException):
 @pytest.mark.parametrize("step", ["before", "after"])
 def test_a_crash_leaves_the_one_or_the_other(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = unpack("format-2-in-files", tmp_path)
-    write = PosixFolder.write
+    write = Folder.write
 
-    def killed(self: PosixFolder, name: str, *arguments: Any, **options: Any) -> None:
+    def killed(self: Folder, name: str, *arguments: Any, **options: Any) -> None:
         if name.endswith(".json") and self.locate("").rstrip("/").endswith("manifests"):
             if step == "after":
                 write(self, name, *arguments, **options)
@@ -126,12 +127,12 @@ def test_a_crash_leaves_the_one_or_the_other(step: str, tmp_path: Path, monkeypa
         write(self, name, *arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(PosixFolder, "write", killed)
+        patched.setattr(Folder, "write", killed)
         with pytest.raises(Killed):
-            upgrade(PosixFolder(directory), 0)
+            upgrade(posix_folder(directory), 0)
     assert Manifest.from_bytes(newest(directory).read_bytes(), "left").format == (2 if step == "before" else 5)
     assert results(directory) == WANTED
-    upgrade(PosixFolder(directory), 0)
+    upgrade(posix_folder(directory), 0)
     assert results(directory) == WANTED
 
 
@@ -158,12 +159,12 @@ def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     directory = unpack("format-5-in-files", tmp_path)
     monkeypatch.setattr(manifest, "FORMAT_VERSION", 4)
     with pytest.raises(CheckpointError, match="has format 5, this headrace reads formats 2 to 4"):
-        upgrade(PosixFolder(directory), 0)
+        upgrade(posix_folder(directory), 0)
 
 
 def test_where_there_is_nothing_it_is_told_and_nothing_is_made(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no checkpoints"):
-        upgrade(PosixFolder(tmp_path), 0)
+        upgrade(posix_folder(tmp_path), 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -181,7 +182,7 @@ def test_a_job_that_runs_is_left_alone(tmp_path: Path, monkeypatch: pytest.Monke
     place.write("a", {1: 1})
     client = start(place, "job", 1)
     wait_for_records(client, 1)
-    directory = PosixFolder(tmp_path / "job")
+    directory = posix_folder(tmp_path / "job")
     with monkeypatch.context() as patched:
         next_release(patched)
         with pytest.raises(CheckpointError, match=r"the job 'totals' runs in .*: stop it first"):

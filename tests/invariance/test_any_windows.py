@@ -22,8 +22,8 @@ from headrace.datastream.window import (
     SlidingEventTimeWindows,
 )
 from headrace.operators.window.columnar import local_aggregate
-from headrace.storage.folder import MappedFile
-from headrace.storage.posix import PosixFolder
+from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
 from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
 from tests.invariance.driver import Cut, Ran, cuts, examples
 from tests.invariance.window_programs import FUNCTIONS, EventTime, Program, at_even, bounded, without_watermarks
@@ -167,14 +167,14 @@ def test_state_files_that_cannot_be_read_for_a_moment_are_no_failure_of_a_functi
     asked = itertools.count(1)
     failed: list[str] = []
 
-    def map_file(folder: PosixFolder, name: str) -> MappedFile:
+    def map_file(folder: Folder, name: str) -> MappedFile:
         if next(asked) in (2, 4, 6):
             failed.append(name)
             raise OSError(errno.EIO, "the disk is away")
         return whole(folder, name)
 
-    whole = PosixFolder.map
-    monkeypatch.setattr(PosixFolder, "map", map_file)
+    whole = Folder.map
+    monkeypatch.setattr(Folder, "map", map_file)
     cut = Cut((6, 9, 4), parallelism=(1, 3, 2), restarts=frozenset(range(1, 9)), inline_threshold=0, faults=FAULTS)
     assert _way(way).check(replace(cut, recovers=True)).faults == len(FAULTS)
     assert len(failed) == 3

@@ -17,7 +17,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager import failure_enricher
 from headrace.jobmanager.failure_enricher import FailureContext, FailureEnricher, labels_of, load_enrichers
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.docs.documents import DOCS, example
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ def test_the_history_outlives_runs_and_tells_operator_record_and_process(
     assert origin.executor is not None
     assert "process" in origin.executor
     assert last.time > 1_500_000_000_000
-    assert FailureHistory(PosixFolder(tmp_path / "checkpoints")).read() == second
+    assert FailureHistory(posix_folder(tmp_path / "checkpoints")).read() == second
     assert history(run(tmp_path, times=3, restarts=1, runtime=runtime)) == second, "the job has finished"
 
 
 def test_so_many_are_kept(tmp_path: Path) -> None:
     kept = history(run(tmp_path, times=7, restarts=20, **{"web.exception-history-size": "3"}))
     assert [failure.number for failure in kept] == [5, 6, 7]
-    assert FailureHistory(PosixFolder(tmp_path / "checkpoints"), 3).read() == kept
+    assert FailureHistory(posix_folder(tmp_path / "checkpoints"), 3).read() == kept
 
 
 def test_without_a_checkpoint_directory_the_client_still_knows() -> None:
@@ -109,7 +109,7 @@ FAILURE = JobFailure(
 
 
 def test_a_failure_comes_back_as_it_was(tmp_path: Path) -> None:
-    files = FailureHistory(PosixFolder(tmp_path))
+    files = FailureHistory(posix_folder(tmp_path))
     assert files.read() == []
     added = files.add(FAILURE)
     assert added.number == 1
@@ -119,7 +119,7 @@ def test_a_failure_comes_back_as_it_was(tmp_path: Path) -> None:
 def test_damaged_files_are_left_out_and_the_others_are_as_good(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = FailureHistory(PosixFolder(tmp_path))
+    files = FailureHistory(posix_folder(tmp_path))
     added = [files.add(FAILURE) for _ in range(4)]
     folder = tmp_path / "failures"
     cut, flipped = folder / "00000001.json", folder / "00000003.json"
@@ -133,7 +133,7 @@ def test_damaged_files_are_left_out_and_the_others_are_as_good(
 
 
 def test_two_that_add_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
-    histories = [FailureHistory(PosixFolder(tmp_path), 100) for _ in range(4)]
+    histories = [FailureHistory(posix_folder(tmp_path), 100) for _ in range(4)]
     threads = [threading.Thread(target=lambda one=one: [one.add(FAILURE) for _ in range(10)]) for one in histories]
     for thread in threads:
         thread.start()
@@ -143,7 +143,7 @@ def test_two_that_add_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_long_message_is_cut(tmp_path: Path) -> None:
-    files = FailureHistory(PosixFolder(tmp_path))
+    files = FailureHistory(posix_folder(tmp_path))
     files.add(JobFailure(0, 1, 1, "OSError", "x" * 100_000))
     (read,) = files.read()
     assert read.message.endswith("... (80000 characters more)")

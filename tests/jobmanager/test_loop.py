@@ -22,7 +22,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
 from headrace.time.clock import Clock
@@ -234,7 +234,7 @@ def test_chance_is_the_same_in_every_run_of_a_job_and_differs_between_jobs() -> 
 
 
 def use_directory_of(young: JobHarness, old: JobHarness) -> None:
-    store = CheckpointStore(PosixFolder(old._folder))
+    store = CheckpointStore(posix_folder(old._folder))
     executions = manager(young)._supervisor
     executions._store = executions.checkpoints._store = store
 

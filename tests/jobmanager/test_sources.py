@@ -13,7 +13,7 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitEnumerator
 from headrace.datastream.functions import KeyedProcessFunction
 from headrace.jobmanager.sources.coordinator import SourceCoordinator
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness
 from headrace.testing.manual_source import Feed, ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -127,7 +127,7 @@ def coordinator(source: ManualSource) -> SourceCoordinator:
     env.from_source(source, WatermarkStrategy.for_monotonous_timestamps(), "in").sink_to(CollectSink(list))
     job = plan_job(env.transformations.next_job(), PlanSettings("job", 2, 128))
     planned = next(operator for operator in job.operators() if not operator.node.inputs)
-    context = EnumeratorContext(planned.parallelism, PosixFolder(Path("/nowhere")))
+    context = EnumeratorContext(planned.parallelism, posix_folder(Path("/nowhere")))
     return SourceCoordinator(planned, job, context, None, iter(range(10)), 0)
 
 

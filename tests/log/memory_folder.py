@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.storage.folder import Folder, Log, MappedFile, checked_name
+from headrace.storage.file_system import Log, MappedFile
+from headrace.storage.folder import Folder, checked_name
+from headrace.storage.posix import PosixFileSystem
 
 
 class KilledError(BaseException):
@@ -55,13 +57,15 @@ class Faults:
         raise KilledError if self.kills else OSError(errno.ENOSPC, "no space left on the device")
 
 
-@dataclass
 class MemoryFolder(Folder):
     """A folder whose files are values of a dictionary, by their paths."""
 
-    files: dict[str, bytes] = field(default_factory=dict)
-    faults: Faults = field(default_factory=Faults)
-    path: str = "memory"
+    def __init__(
+        self, files: dict[str, bytes] | None = None, faults: Faults | None = None, path: str = "memory"
+    ) -> None:
+        super().__init__(PosixFileSystem(), path)
+        self.files = {} if files is None else files
+        self.faults = faults or Faults()
 
     def __str__(self) -> str:
         return self.path

@@ -30,7 +30,7 @@ from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.state import hashmap_backend
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS
@@ -315,7 +315,7 @@ def test_a_job_that_was_taken_over_does_not_take_over_again(tmp_path: Path, monk
     def run_epoch(self: LocalRuntime, context: Any) -> Any:
         epochs.append(context.epoch)
         if len(epochs) == 3:
-            other = CheckpointStore(PosixFolder(tmp_path / "checkpoints"))
+            other = CheckpointStore(posix_folder(tmp_path / "checkpoints"))
             found = other.latest()
             assert found is not None
             other.take_over(found)

@@ -34,8 +34,8 @@ from headrace.datastream.connectors.file_system import (
 from headrace.datastream.formats.csv import CsvEncoder
 from headrace.state.state_file import CompactedName
 from headrace.state.version import VersionRef
-from headrace.storage.posix import PosixFolder
-from headrace.storage.posix_output import PosixOutput
+from headrace.storage.output import OutputTree
+from headrace.storage.posix import posix_folder
 from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 
@@ -69,16 +69,16 @@ def die(*_: Any) -> None:
 
 def crash_when_shown(tmp_path: Path, output: Path) -> None:
     """The driver dies when parts are visible and their chunks have not been removed."""
-    original = PosixOutput.make_durable
+    original = OutputTree.make_durable
 
-    def make_durable(tree: PosixOutput, paths: Iterable[str]) -> None:
+    def make_durable(tree: OutputTree, paths: Iterable[str]) -> None:
         names = list(paths)
         if any(not name.startswith(".") for name in names):
             raise CrashError
         original(tree, names)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PosixOutput, "make_durable", make_durable)
+        patch.setattr(OutputTree, "make_durable", make_durable)
         SmallJob(tmp_path, sink(output)).crash()
     assert contents(output)
 
@@ -99,12 +99,12 @@ def test_what_is_found_to_be_shown_is_confirmed(
     """Not what a call has shown, and before anything goes from which it could be shown again."""
     confirmed, hidden = list[str](), list[bool]()
 
-    def confirm(tree: PosixOutput, found: Sequence[str]) -> None:
+    def confirm(tree: OutputTree, found: Sequence[str]) -> None:
         confirmed.extend(found)
         if found:
             hidden.append(any("/chunks/" in path for path in tree.files("")))
 
-    monkeypatch.setattr(PosixOutput, "confirm", confirm)
+    monkeypatch.setattr(OutputTree, "confirm", confirm)
     crash(tmp_path, output)
     shown = set(contents(output))
     assert confirmed == []
@@ -137,9 +137,9 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
     shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy")
     shown = 0
     with pytest.MonkeyPatch.context() as patch:
-        original = PosixOutput.show
+        original = OutputTree.show
 
-        def show(tree: PosixOutput, source: str, target: str) -> bool:
+        def show(tree: OutputTree, source: str, target: str) -> bool:
             nonlocal shown
             is_new = original(tree, source, target)
             shown += 1
@@ -147,7 +147,7 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
                 raise CrashError
             return is_new
 
-        patch.setattr(PosixOutput, "show", show)
+        patch.setattr(OutputTree, "show", show)
         SmallJob(tmp_path, sink(output, policy=RollingPolicy.default_rolling_policy(part_size=500))).crash()
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "copy", tmp_path / "checkpoints")
@@ -305,7 +305,7 @@ def _manifest(epoch: int, generation: int, *files: str) -> Manifest:
 
 def test_an_older_one_that_wakes_up_removes_nothing_that_the_younger_one_has_merged(tmp_path: Path) -> None:
     """It took its time over the recovery of its sinks, and removes what is left over only then."""
-    older, younger = (CheckpointStore(PosixFolder(tmp_path / "checkpoints")) for _ in range(2))
+    older, younger = (CheckpointStore(posix_folder(tmp_path / "checkpoints")) for _ in range(2))
     first = older.begin(_manifest(0, 0))
     assert first is not None
     older.write(_manifest(1, first.generation))

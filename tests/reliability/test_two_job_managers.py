@@ -16,8 +16,8 @@ from headrace.client import submission
 from headrace.common.errors import JobSupersededError
 from headrace.connectors.file_system import committer, putting_together
 from headrace.connectors.file_system.committer import FileCommitter
-from headrace.storage import posix_output
-from headrace.storage.posix_output import PosixOutput
+from headrace.storage import posix
+from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
 from tests.reliability.support.storages import CheckpointDirectory
@@ -111,7 +111,7 @@ STEPS = {
 
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
-    callers: list[Any] = [FileCommitter, committer, PosixOutput, posix_output]
+    callers: list[Any] = [FileCommitter, committer, OutputTree, posix]
     owner = putting_together if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
     original, calls = getattr(owner, step), itertools.count(1)
 

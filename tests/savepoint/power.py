@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 
 CHANGES = ("make", "create", "write", "remove", "remove_unfinished", "remove_log", "remove_empty_folders", "start_log")
 
@@ -36,7 +36,7 @@ class Machine:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Have all folders of this process be on the machine."""
         for name in CHANGES:
-            patch.setattr(PosixFolder, name, self._watched(getattr(PosixFolder, name)))
+            patch.setattr(Folder, name, self._watched(getattr(Folder, name)))
 
     def fail_at(self, step: int | None) -> None:
         """Be on; lose power once so many steps more have been done; never for None."""
@@ -44,7 +44,7 @@ class Machine:
 
     def _watched(self, change: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(change)
-        def step(folder: PosixFolder, *arguments: Any, **more: Any) -> Any:
+        def step(folder: Folder, *arguments: Any, **more: Any) -> Any:
             if self.is_off or (self._counts(str(folder)) and self.steps == self._last):
                 self.is_off = True
                 raise PowerFailureError

@@ -22,8 +22,9 @@ from headrace.savepoint.tasks import Export
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.version import VersionRef
 from headrace.state_processor import SavepointReader
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records, wait_until
 from tests.savepoint.power import CHANGES
 
@@ -150,7 +151,7 @@ def test_a_task_that_writes_at_any_moment_while_what_is_left_is_removed(
     job = open_job(tmp_path / "job", {})
     assert job.state is not None
     for moment in count():
-        folder = PosixFolder(tmp_path / "savepoints" / f"savepoint-{moment}")
+        folder = posix_folder(tmp_path / "savepoints" / f"savepoint-{moment}")
         folder.make()
         folder.create(IN_PROGRESS, b"")
         export = Export(HashMapStateBackend("hashmap"), job.state, folder, 0)
@@ -179,10 +180,10 @@ class _At:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         for name in ("names", *CHANGES):
-            patch.setattr(PosixFolder, name, self._watched(getattr(PosixFolder, name)))
+            patch.setattr(Folder, name, self._watched(getattr(Folder, name)))
 
     def _watched(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def step(folder: PosixFolder, *arguments: Any, **more: Any) -> Any:
+        def step(folder: Folder, *arguments: Any, **more: Any) -> Any:
             self.moment -= 1
             if self.moment == 0:
                 with suppress(SavepointError, OSError):

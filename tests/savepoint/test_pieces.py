@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common import JobStatus
 from headrace.savepoint.metadata import read_metadata
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.golden.golden_job import FIRST, SECOND, THIRD, finish, published, start, write
 from tests.savepoint.jobs import DEADLINE, wait_for_records
 
@@ -46,7 +46,7 @@ def test_it_goes_on_as_if_it_had_never_stopped(backend: str, parallelism: int, t
         settings = {"execution.state-recovery.path": savepoint, "execution.checkpointing.dir": str(parts / f"{number}")}
         assert client.get_job_status().result() is JobStatus.FINISHED
         client = start(parts, parallelism, backend, settings)
-    tables = read_metadata(PosixFolder(Path(savepoint))).tables
+    tables = read_metadata(posix_folder(Path(savepoint))).tables
     assert {"interval", "sessions", "contents", "counts", "states"} <= {table.uid for table in tables}
     finish(client, records + write(parts, "c", THIRD))
     assert published(parts) == published(whole)

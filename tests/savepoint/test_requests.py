@@ -24,21 +24,21 @@ from headrace.savepoint import requests
 from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
 from headrace.savepoint.running_jobs import JobProcess, RunningMark, running
 from headrace.storage.folder import Folder
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 WANTED = JobRequest("/savepoints", stops=True)
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> PosixFolder:
-    return PosixFolder(tmp_path / "a job, 100% ä")
+def directory(tmp_path: Path) -> Folder:
+    return posix_folder(tmp_path / "a job, 100% ä")
 
 
-def left(directory: PosixFolder) -> list[str]:
+def left(directory: Folder) -> list[str]:
     return [name for name in directory.folder(REQUESTS).names() if not name.endswith(".running")]
 
 
-def test_where_no_job_is_it_is_withdrawn(directory: PosixFolder) -> None:
+def test_where_no_job_is_it_is_withdrawn(directory: Folder) -> None:
     with pytest.raises(JobNotFoundError, match="no job has taken the request within 0 s"):
         ask(directory, WANTED, accept_seconds=0, timeout_seconds=0)
     assert left(directory) == []
@@ -46,7 +46,7 @@ def test_where_no_job_is_it_is_withdrawn(directory: PosixFolder) -> None:
 
 
 def test_a_job_that_takes_it_at_the_last_moment_is_waited_for(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right behind the last look, and before it is withdrawn."""
     look, job = requests._appears, RequestFolder(directory)
@@ -65,7 +65,7 @@ def test_a_job_that_takes_it_at_the_last_moment_is_waited_for(
 
 
 def test_what_is_withdrawn_while_a_job_reads_it_is_not_carried_out(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, folder, stem = RequestFolder._read, directory.folder(REQUESTS), "1800000000000-0123456789ab"
 
@@ -82,20 +82,20 @@ def test_what_is_withdrawn_while_a_job_reads_it_is_not_carried_out(
 
 
 def test_the_request_goes_before_what_says_that_it_was_accepted(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a job would find it once more in between, as a store removes many files in any order."""
-    job, removed = RequestFolder(directory), PosixFolder.remove_all
+    job, removed = RequestFolder(directory), Folder.remove_all
     seen: list[str] = []
 
-    def in_any_order(folder: PosixFolder, names: list[str]) -> list[str]:
+    def in_any_order(folder: Folder, names: list[str]) -> list[str]:
         for name in reversed(names):
             removed(folder, [name])
             seen.extend(stem for stem, _ in job.take())
         return names
 
     with monkeypatch.context() as patch:
-        patch.setattr(PosixFolder, "remove_all", in_any_order)
+        patch.setattr(Folder, "remove_all", in_any_order)
         look = requests._appears
 
         def accepted(folder: Folder, name: str, seconds: float) -> bool:
@@ -109,7 +109,7 @@ def test_the_request_goes_before_what_says_that_it_was_accepted(
     assert len(seen) == 1
 
 
-def test_who_stops_a_job_that_fails_on_the_way_is_told(directory: PosixFolder) -> None:
+def test_who_stops_a_job_that_fails_on_the_way_is_told(directory: Folder) -> None:
     answers = list[JobAnswer]()
     for number, error in enumerate([None, InfrastructureError("the sink is away")]):
         watch = RequestWatch(directory, None)
@@ -124,7 +124,7 @@ def test_who_stops_a_job_that_fails_on_the_way_is_told(directory: PosixFolder) -
 # --- requests that are there when a job starts ------------------------------------------------------------------------
 
 
-def put(directory: PosixFolder, request: JobRequest = WANTED, number: int = 0) -> str:
+def put(directory: Folder, request: JobRequest = WANTED, number: int = 0) -> str:
     """A request whose client may be gone."""
     stem = f"{time.time() * 1000:013.0f}-{number:012x}"
     directory.folder(REQUESTS).make()
@@ -133,7 +133,7 @@ def put(directory: PosixFolder, request: JobRequest = WANTED, number: int = 0) -
 
 
 def test_a_request_whose_client_was_killed_before_the_start_is_dropped(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    directory: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stem, job = put(directory), RequestFolder(directory)
     job.begin()
@@ -147,7 +147,7 @@ def test_a_request_whose_client_was_killed_before_the_start_is_dropped(
 
 
 def test_one_that_was_asked_by_a_start_that_was_killed_as_well_is_dropped_by_the_next(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(directory)
     for silent in (30, -1):
@@ -159,7 +159,7 @@ def test_one_that_was_asked_by_a_start_that_was_killed_as_well_is_dropped_by_the
 
 
 def test_a_request_is_carried_out_by_the_next_start_while_its_client_waits(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It finds the request, asks whether anybody waits, and takes it up once that was answered."""
     wait, jobs = requests._appears, list[RequestFolder]()
@@ -197,7 +197,7 @@ def mark(folder: Folder, process: JobProcess) -> None:
 
 
 def test_nobody_waits_for_the_answer_of_a_job_that_was_killed(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor does one that has been started since have anything to do with it."""
     monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
@@ -221,7 +221,7 @@ def test_nobody_waits_for_the_answer_of_a_job_that_was_killed(
 
 
 def test_a_job_that_starts_again_says_so_before_it_has_opened_its_directory(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark starts meanwhile; where that fails, no job runs."""
     folder, seen = directory.folder(REQUESTS), list[bool]()
@@ -245,9 +245,7 @@ def test_a_job_that_starts_again_says_so_before_it_has_opened_its_directory(
 
 
 @pytest.mark.parametrize("was", ["ended", "killed", "its number is another process's"])
-def test_where_no_job_runs_any_more_nobody_waits(
-    was: str, directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_job_runs_any_more_nobody_waits(was: str, directory: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
     folder = directory.folder(REQUESTS)
     folder.make()
@@ -262,7 +260,7 @@ def test_where_no_job_runs_any_more_nobody_waits(
     assert left(directory) == []
 
 
-def test_a_job_of_another_machine_is_waited_for(directory: PosixFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_of_another_machine_is_waited_for(directory: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_PATIENCE_SECONDS", 0)
     folder = directory.folder(REQUESTS)
     folder.make()
@@ -271,7 +269,7 @@ def test_a_job_of_another_machine_is_waited_for(directory: PosixFolder, monkeypa
         ask(directory, WANTED, accept_seconds=0.2, timeout_seconds=0)
 
 
-def test_a_job_manager_removes_no_mark_of_a_younger_one(directory: PosixFolder) -> None:
+def test_a_job_manager_removes_no_mark_of_a_younger_one(directory: Folder) -> None:
     folder = directory.folder(REQUESTS)
     folder.make()
     older, younger = RunningMark(folder, 9), RunningMark(folder, 10)
@@ -289,7 +287,7 @@ def test_a_job_manager_removes_no_mark_of_a_younger_one(directory: PosixFolder) 
 
 @pytest.mark.parametrize("change", ["clock", "version"])
 def test_one_that_the_job_takes_for_none_is_told_at_once(
-    change: str, directory: PosixFolder, monkeypatch: pytest.MonkeyPatch
+    change: str, directory: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock of who asks is an hour behind that of the job, or another version asks for what this one has not."""
     job, wait = RequestFolder(directory), requests._appears
@@ -303,31 +301,31 @@ def test_one_that_the_job_takes_for_none_is_told_at_once(
     if change == "version":
         monkeypatch.setattr(requests, "asdict", lambda request: {**asked(request), "more": True})
     else:
-        names = PosixFolder.names
+        names = Folder.names
 
-        def older(folder: PosixFolder) -> list[str]:
+        def older(folder: Folder) -> list[str]:
             monkeypatch.setattr(requests, "_LIFE_MILLIS", -60_000)
             return names(folder)
 
-        monkeypatch.setattr(PosixFolder, "names", older)
+        monkeypatch.setattr(Folder, "names", older)
     with pytest.raises(JobNotFoundError, match=r"has removed the request.*the clock of this machine is behind"):
         ask(directory, WANTED, accept_seconds=2, timeout_seconds=0)
     assert left(directory) == []
 
 
-def test_what_others_have_put_there_stays_and_what_was_left_behind_goes(directory: PosixFolder) -> None:
+def test_what_others_have_put_there_stays_and_what_was_left_behind_goes(directory: Folder) -> None:
     folder = directory.folder(REQUESTS)
     folder.make()
     old, now = "1000000000000-0123456789ab", f"{time.time() * 1000:013.0f}-0123456789ab"
     theirs = ["README", "lost+found", f"{now}.json.bak", f".{now}.json.{'0' * 32}.tmp"]
     for name in [*theirs, f"{old}.json", f"{old}.done", f".{old}.json.{'0' * 32}.tmp"]:
-        (folder.path / name).write_text("theirs")
+        Path(folder.path, name).write_text("theirs")
     assert list(RequestFolder(directory).take()) == []
-    assert {path.name for path in folder.path.iterdir()} == set(theirs)
+    assert {path.name for path in Path(folder.path).iterdir()} == set(theirs)
 
 
 def test_one_that_the_job_may_not_read_does_not_hold_up_those_behind_it(
-    directory: PosixFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    directory: Folder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Somebody else has asked, as root say."""
     folder, now = directory.folder(REQUESTS), time.time() * 1000
@@ -335,14 +333,14 @@ def test_one_that_the_job_may_not_read_does_not_hold_up_those_behind_it(
     folder.make()
     for stem in (theirs, mine):
         folder.write(f"{stem}.json", [json.dumps(asdict(WANTED)).encode()])
-    read = PosixFolder.read
+    read = Folder.read
 
-    def read_own(folder: PosixFolder, name: str) -> bytes:
+    def read_own(folder: Folder, name: str) -> bytes:
         if name.startswith(theirs):
             raise PermissionError(13, "Permission denied", folder.locate(name))
         return read(folder, name)
 
-    monkeypatch.setattr(PosixFolder, "read", read_own)
+    monkeypatch.setattr(Folder, "read", read_own)
     job = RequestFolder(directory)
     assert list(job.take()) == [(mine, WANTED)]
     assert list(job.take()) == []

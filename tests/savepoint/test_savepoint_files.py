@@ -22,8 +22,9 @@ from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import DISPOSED, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.tasks import Export
 from headrace.state.version import VersionRef
+from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.checkpoint.manifests import manifest
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -164,10 +165,10 @@ PIN = "savepoint-one"
 def native_savepoint(root: Path, name: str, pin: str = PIN, job: str = "job") -> Path:
     """A savepoint of a job that may be somewhere else, and what keeps its files."""
     folder = root / name
-    CheckpointStore(PosixFolder(root / job)).pin(pin, Pin(str(folder), SHARED, lasts=True))
+    CheckpointStore(posix_folder(root / job)).pin(pin, Pin(str(folder), SHARED, lasts=True))
     metadata = SavepointMetadata(manifest(1, *SHARED), "native", directory=str(root / job), pin=pin)
-    PosixFolder(folder).make()
-    PosixFolder(folder).create(METADATA, metadata.to_bytes())
+    posix_folder(folder).make()
+    posix_folder(folder).create(METADATA, metadata.to_bytes())
     return folder
 
 
@@ -213,15 +214,15 @@ def test_however_the_place_is_spelled_it_is_that_of_the_pin(tmp_path: Path, spel
 @pytest.mark.parametrize("name", [PIN, f"../pins/{PIN}", "../manifests/000000000001.json"])
 def test_metadata_that_names_what_is_of_another_job_removes_nothing_of_it(tmp_path: Path, name: str) -> None:
     other = native_savepoint(tmp_path, "other", job="other-job")
-    store = CheckpointStore(PosixFolder(tmp_path / "other-job"))
+    store = CheckpointStore(posix_folder(tmp_path / "other-job"))
     store.write(manifest(1, *SHARED))
     before = sorted(tmp_path.joinpath("other-job").rglob("*"))
     strange = SavepointMetadata(manifest(1), "native", directory=str(tmp_path / "other-job"), pin=name)
-    PosixFolder(tmp_path / "strange").make()
+    posix_folder(tmp_path / "strange").make()
     (tmp_path / "strange" / METADATA).write_bytes(strange.to_bytes())
     dispose(open_storage(str(tmp_path / "strange")), open_storage)
     assert sorted(tmp_path.joinpath("other-job").rglob("*")) == before
-    assert read_metadata(PosixFolder(other)).pin == PIN
+    assert read_metadata(posix_folder(other)).pin == PIN
 
 
 @pytest.mark.parametrize("claims", ["CLAIM", "NO_CLAIM"])
@@ -351,9 +352,9 @@ def test_one_that_came_into_being_with_an_error_is_none(
     kind: str, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk becomes read-only, for a moment, between the file that makes it one and what comes behind."""
-    create = PosixFolder.create
+    create = Folder.create
 
-    def create_and_fail(folder: PosixFolder, name: str, content: bytes) -> bool:
+    def create_and_fail(folder: Folder, name: str, content: bytes) -> bool:
         created = create(folder, name, content)
         if name == METADATA:
             raise OSError(errno.EROFS, "it cannot be written any more")
@@ -362,7 +363,7 @@ def test_one_that_came_into_being_with_an_error_is_none(
     client = start(place, "job", 1)
     wait_for_records(client, 20)
     with monkeypatch.context() as changed:
-        changed.setattr(PosixFolder, "create", create_and_fail)
+        changed.setattr(Folder, "create", create_and_fail)
         with pytest.raises(SavepointError, match=r"no savepoint was taken in .*cannot be written any more"):
             client.trigger_savepoint(format_type=kind).result(DEADLINE)
     assert [path for path in (place.root / "savepoints").rglob("*") if path.is_file()] == []

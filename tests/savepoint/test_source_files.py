@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from headrace.savepoint.source_files import put
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.savepoint.power import CHANGES
 
 NAME = "files-00000001.log"
@@ -18,13 +19,13 @@ CONTENT = b"all that it has seen\n"
 
 
 def test_a_log_that_a_job_needs_is_whole_while_it_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = PosixFolder(tmp_path / "lines")
+    kept = posix_folder(tmp_path / "lines")
     put(NAME, CONTENT, kept)
     steps: list[str] = []
 
     def watched(change: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(change)
-        def step(folder: PosixFolder, *arguments: Any, **more: Any) -> Any:
+        def step(folder: Folder, *arguments: Any, **more: Any) -> Any:
             result = change(folder, *arguments, **more)
             steps.append(change.__name__)
             assert kept.read_log(NAME, 1 << 20) == CONTENT, steps
@@ -33,14 +34,14 @@ def test_a_log_that_a_job_needs_is_whole_while_it_is_put_again(tmp_path: Path, m
         return step
 
     for name in CHANGES:
-        monkeypatch.setattr(PosixFolder, name, watched(getattr(PosixFolder, name)))
+        monkeypatch.setattr(Folder, name, watched(getattr(Folder, name)))
     put(NAME, CONTENT, kept)
     assert steps
 
 
 def test_what_a_killed_start_has_left_of_one_is_replaced(tmp_path: Path) -> None:
-    kept = PosixFolder(tmp_path / "lines")
+    kept = posix_folder(tmp_path / "lines")
     kept.make()
-    (kept.path / NAME).write_bytes(CONTENT[:5])
+    (tmp_path / "lines" / NAME).write_bytes(CONTENT[:5])
     put(NAME, CONTENT, kept)
     assert kept.read_log(NAME, 1 << 20) == CONTENT

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import StateCorruptedError
 from headrace.savepoint.stored_job import StoredJob, fixed, open_job, read_with_retries
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from tests.checkpoint.manifests import manifest
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -54,11 +54,11 @@ def test_a_file_of_a_source_that_goes_while_it_is_copied(tmp_path: Path, monkeyp
     client = start(place, "job", 1)
     wait_for_records(client, 1)
     client.stop().result(DEADLINE)
-    listed, removed = PosixFolder.names, dict[Path, bytes]()
+    listed, removed = Folder.names, dict[Path, bytes]()
 
-    def removed_behind(folder: PosixFolder) -> list[str]:
+    def removed_behind(folder: Folder) -> list[str]:
         names = listed(folder)
-        for log in folder.path.glob("files-*.log"):
+        for log in Path(folder.path).glob("files-*.log"):
             removed[log] = log.read_bytes()
             log.unlink()
         return names
@@ -69,7 +69,7 @@ def test_a_file_of_a_source_that_goes_while_it_is_copied(tmp_path: Path, monkeyp
             log.write_bytes(content)
         return replace(job, manifest=replace(job.manifest, epoch=job.manifest.epoch + 1))
 
-    monkeypatch.setattr(PosixFolder, "names", removed_behind)
+    monkeypatch.setattr(Folder, "names", removed_behind)
     job = open_job(tmp_path / "job", {})
     with pytest.raises(StateCorruptedError, match=r"files-\d+\.log is missing; put it back"):
         fixed(job)

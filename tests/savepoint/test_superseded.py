@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import JobSupersededError, SavepointError
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 AMOUNTS = {key: key for key in range(20)}
@@ -22,15 +22,15 @@ class Pause:
 
     def __init__(self, patch: pytest.MonkeyPatch, step: int) -> None:
         self.reached, self.over = threading.Event(), threading.Event()
-        original, steps = PosixFolder.make, count()
+        original, steps = Folder.make, count()
 
-        def make(folder: PosixFolder) -> None:
+        def make(folder: Folder) -> None:
             if "/savepoint-" in str(folder) and next(steps) == step:
                 self.reached.set()
                 assert self.over.wait(DEADLINE)
             original(folder)
 
-        patch.setattr(PosixFolder, "make", make)
+        patch.setattr(Folder, "make", make)
 
 
 @pytest.mark.parametrize("kind", ["canonical", "native"])

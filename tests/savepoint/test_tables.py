@@ -16,7 +16,7 @@ from headrace.savepoint.metadata import read_metadata
 from headrace.savepoint.tables import write_table
 from headrace.state.exported import ExportedTable
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 NAMES = ["a-b", "a/b", "a_b", "A-b", "a b", "ä", "a%2Fb", ".", "..", "a/../b", "a\\b", "x" * 300, "a-b/c", "a/b-c"]
 
@@ -38,7 +38,7 @@ def test_states_of_similar_names_do_not_take_each_others_place(written: str) -> 
 
 
 def test_each_table_has_a_file_of_its_own(written: str) -> None:
-    paths = [table.path for table in read_metadata(PosixFolder(Path(written))).tables]
+    paths = [table.path for table in read_metadata(posix_folder(Path(written))).tables]
     assert len({path.lower() for path in paths}) == len(NAMES), "also where names that differ in case are one"
 
 
@@ -54,7 +54,7 @@ def test_exported_each_has_a_file_of_its_own(written: str, tmp_path: Path) -> No
 
 def test_who_reads_one_state_reads_no_other(written: str) -> None:
     """However large they are: here they are gone."""
-    metadata = read_metadata(PosixFolder(Path(written)))
+    metadata = read_metadata(posix_folder(Path(written)))
     for table in metadata.tables:
         if table.state != "state/a-b":
             Path(written, table.path).unlink()
@@ -69,5 +69,5 @@ def test_what_parquet_has_no_form_for(tmp_path: Path) -> None:
     rows = pa.RecordBatch.from_pylist([{"key": 1, "value": {}}], schema)
     table = ExportedTable("totals", "state/none", {"kind": "value"}, schema, [rows])
     with pytest.raises(SavepointError, match=r"operator 'totals': the state 'state/none' cannot be written as Parquet"):
-        write_table(PosixFolder(tmp_path), table, 1, 0)
+        write_table(posix_folder(tmp_path), table, 1, 0)
     assert not any(tmp_path.iterdir())

@@ -13,7 +13,7 @@ from headrace.cli.main import app
 from headrace.common.errors import StateCorruptedError
 from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.state_processor import SavepointReader
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)
@@ -85,7 +85,7 @@ def test_what_is_damaged(taken: Path, kind: str, damage: str) -> None:
 
 def test_all_damage_is_told_at_once(taken: Path, tmp_path: Path) -> None:
     shutil.copytree(taken / "canonical", tmp_path / "copy")
-    tables = read_metadata(PosixFolder(tmp_path / "copy")).tables
+    tables = read_metadata(posix_folder(tmp_path / "copy")).tables
     for number, table in enumerate(tables):
         DAMAGES[["missing", "cut"][number % 2]](tmp_path / "copy" / table.path)
     with pytest.raises(StateCorruptedError) as told:
@@ -102,7 +102,7 @@ def test_from_a_shell(taken: Path, tmp_path: Path) -> None:
     assert code == 0
     assert shown.endswith("all is there as it was written")
     shutil.copytree(taken / "canonical", tmp_path / "copy")
-    file = tmp_path / "copy" / read_metadata(PosixFolder(tmp_path / "copy")).tables[0].path
+    file = tmp_path / "copy" / read_metadata(posix_folder(tmp_path / "copy")).tables[0].path
     file.unlink()
     code, shown = verify(tmp_path / "copy")
     assert code == 1

@@ -14,7 +14,9 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder, Log, MappedFile
+from headrace.storage.file_system import Log, MappedFile
+from headrace.storage.folder import Folder
+from headrace.storage.posix import PosixFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -42,6 +44,7 @@ class MemoryFolder(Folder):
     """State files in memory; of folders it has none but itself, and no logs."""
 
     def __init__(self) -> None:
+        super().__init__(PosixFileSystem(), "memory")
         self.files: dict[str, bytes] = {}
 
     def __str__(self) -> str:

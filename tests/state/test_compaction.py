@@ -18,7 +18,7 @@ from headrace.state.runs import ALL_HASHES, RunStore, merging
 from headrace.state.runs.merging import merge_runs, register_merger
 from headrace.state.version import VersionRef
 from headrace.storage.folder import Folder
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.state.harness import UID, Job
 
 VALUE = ValueStateDescriptor("value", Types.LONG())
@@ -58,7 +58,7 @@ def test_runs_are_merged_and_adopted() -> None:
 
 
 def test_the_same_task_writes_the_same_file(tmp_path: Path) -> None:
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     for value in range(4):
         write(job, range(1000), value)
     (task,) = plan_compaction(job.storage, job.refs[0])
@@ -72,7 +72,7 @@ def test_the_same_task_writes_the_same_file(tmp_path: Path) -> None:
 
 def test_a_compacted_file_in_the_place_of_a_version_is_found_out(tmp_path: Path) -> None:
     """Its index says other things than that of a version."""
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     for value in range(4):
         write(job, range(1000), value)
     job.compact()
@@ -186,7 +186,7 @@ def test_what_this_process_cannot_merge_is_left_as_it_is(caplog: pytest.LogCaptu
             raise AssertionError("it is merged")
 
     work = CompactionTask(1, 2, "operator", "windows", (), is_oldest=True, now=0)
-    assert compact(Backend("hashmap"), PosixFolder(Path("nowhere")), work) is None
+    assert compact(Backend("hashmap"), posix_folder(Path("nowhere")), work) is None
     assert "partition 2 of stage 1 is not compacted: runs of the kind 'theirs'" in caplog.text
 
 
@@ -210,7 +210,7 @@ def test_other_kinds_are_merged_as_their_owner_says(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_few_keys_are_found_without_reading_the_rest(tmp_path: Path) -> None:
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     write(job, range(200_000))
     path = tmp_path / job.refs[0].name
     column = job.codec.encode(range(200_000)).hashes

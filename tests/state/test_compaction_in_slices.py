@@ -15,7 +15,7 @@ from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import HashRange, Run
 from headrace.state.state_file import CompactedName
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.state.harness import UID, Job
 from tests.state.test_state_model import most_runs_of_a_key
 
@@ -33,7 +33,7 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def job_in(folder: Path, backend: str = "hashmap") -> Job:
     """A job whose state is in a folder, so that files have sizes."""
-    state = PosixFolder(folder / "state")
+    state = posix_folder(folder / "state")
     state.make()
     small = RocksDBSettings(local_dir=str(folder / "local"), smallest_table=0, largest_columns=0)
     chosen = RocksDBStateBackend("rocksdb", small) if backend == "rocksdb" else None

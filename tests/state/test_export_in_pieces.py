@@ -26,7 +26,8 @@ from headrace.state.runs.run import starts_of_levels
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName
 from headrace.state.task_state import HashMapTaskStates
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.draws import draws
 from tests.state.harness import UID, MemoryFolder
 from tests.state.large_tables import META, OWNERS, STORES, batch_of, stored
@@ -39,8 +40,8 @@ IN_ONE_RUN = ("join", "sessions")
 """Logs in the order of hashes."""
 
 
-def folder(path: Path) -> PosixFolder:
-    made = PosixFolder(path)
+def folder(path: Path) -> Folder:
+    made = posix_folder(path)
     made.make()
     return made
 
@@ -50,7 +51,7 @@ def exported(storage: Any, ref: Any) -> ExportedTable:
     return table
 
 
-def written(savepoint: PosixFolder, table: ExportedTable) -> TableFile:
+def written(savepoint: Folder, table: ExportedTable) -> TableFile:
     savepoint.write(IN_PROGRESS, [])
     return write_table(savepoint, table, 1, 0)
 
@@ -138,10 +139,10 @@ def test_a_piece_is_gone_before_the_next_one_is_made(tmp_path: Path) -> None:
     assert taking_in < 3.7 * SMALL
 
 
-def peaks(kind: str, place: PosixFolder, rows: int) -> tuple[int, int]:
+def peaks(kind: str, place: Folder, rows: int) -> tuple[int, int]:
     """How many bytes a savepoint takes at most, and a start from it."""
     ref = stored(kind, place, rows)
-    savepoint, storage = folder(place.path / "savepoint"), folder(place.path / "new")
+    savepoint, storage = folder(Path(place.path, "savepoint")), folder(Path(place.path, "new"))
     with Peak() as export:
         file = written(savepoint, exported(place, ref))
     assert file.rows > rows / 2
@@ -183,11 +184,11 @@ def test_the_same_state_gives_the_same_bytes_and_is_the_same_when_it_was_taken_i
     one, other = (written(folder(tmp_path / name), exported(storage, ref)) for name in ("one", "other"))
     assert one == other
     whole = exported(storage, ref).whole()
-    back = read_table(PosixFolder(tmp_path / "one"), one)
+    back = read_table(posix_folder(tmp_path / "one"), one)
     assert back.is_in_order
     assert back.whole() == whole
     again = MemoryFolder()
-    ref = taken_in(again, read_table(PosixFolder(tmp_path / "one"), one))
+    ref = taken_in(again, read_table(posix_folder(tmp_path / "one"), one))
     assert exported(again, ref).whole() == whole
     runs = runs_of(again, ref, kind)
     assert len(runs) > 2
@@ -238,7 +239,7 @@ def test_a_log_that_is_in_another_order_is_one_run(kind: str, tmp_path: Path) ->
     mixed = rows.take(pa.array(np.random.default_rng(1).permutation(rows.num_rows)))
     given_table = ExportedTable(table.uid, table.store, table.about, rows.schema, [mixed])
     file = written(folder(tmp_path), given_table)
-    back = read_table(PosixFolder(tmp_path), file)
+    back = read_table(posix_folder(tmp_path), file)
     assert not back.is_in_order
     again = MemoryFolder()
     ref = taken_in(again, back)

@@ -23,7 +23,8 @@ from headrace.state.runs import Run
 from headrace.state.runs.run import starts_of_levels
 from headrace.state.state_file import CompactedName
 from headrace.state.task_state import HashMapTaskStates
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, UID, Job, MemoryFolder
 from tests.state.test_state_model import KEY_KINDS, Checker
@@ -226,13 +227,13 @@ def test_a_job_goes_on_from_pieces_rescales_and_compacts(
     job.on_keys(job.begin(), keys, checker.check)
 
 
-def folder(path: Any) -> PosixFolder:
-    made = PosixFolder(path)
+def folder(path: Any) -> Folder:
+    made = posix_folder(path)
     made.make()
     return made
 
 
-def bring_in(job: Job, storage: PosixFolder) -> None:
+def bring_in(job: Job, storage: Folder) -> None:
     """Goes on from its tables, in another folder."""
     owners = {UID: StateOwner(len(job.refs), MAX_PARALLELISM)}
     old, job.storage, job.tasks, job.results = job.storage, storage, [], []

@@ -16,7 +16,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keyed.map_entries import MapEntries, SortedKeys
 from headrace.state.runs.sections import BLOCK, Section
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.draws import draws
 from tests.state.harness import Job, at_key
 from tests.state.test_map_state import ENTRIES, KEYS, MapMachine, fill
@@ -96,7 +96,7 @@ def test_of_a_large_map_only_the_blocks_of_a_range_are_read(
         keyed.namespace = namespace
         return keyed.namespaced_state(descriptor)
 
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     state(job).put_all({n: -n for n in range(1_000_000)})
     job.end()
     size = (tmp_path / job.refs[0].name).stat().st_size

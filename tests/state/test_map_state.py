@@ -24,7 +24,7 @@ from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, 
 from headrace.state.keys import hashing
 from headrace.state.keys.typed import same_nan
 from headrace.state.runs.list_columns import list_columns
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.draws import draws
 from tests.state.harness import UID, Job, at_key
 
@@ -266,7 +266,7 @@ def fill(job: Job, count: int) -> None:
 
 
 def test_looking_up_an_entry_touches_only_what_is_near_it(tmp_path: Path) -> None:
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     fill(job, 200_000)
     path = tmp_path / job.refs[0].name
     data = bytearray(path.read_bytes())
@@ -415,7 +415,7 @@ def test_a_key_that_does_not_fit_is_that_of_no_entry(count: int, wrong: Any) -> 
 
 def test_a_list_is_added_to_without_being_read(tmp_path: Path) -> None:
     descriptor = ListStateDescriptor("list", Types.STRING())
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     at_key(job).state(descriptor).add_all([f"element {n}" for n in range(20_000)])
     job.end()
     path = tmp_path / job.refs[0].name

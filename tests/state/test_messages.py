@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.common.errors import StateCorruptedError
 from headrace.state.runs.messages import SMALL, written_once
 from headrace.state.runs.sections import BLOCK, Section
-from headrace.storage.folder import MappedFile
+from headrace.storage.file_system import MappedFile
 from tests.draws import draws
 
 ROWS = 3_000

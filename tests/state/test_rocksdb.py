@@ -30,7 +30,8 @@ from headrace.state.rocksdb.table_section import RowCodec, row_keys
 from headrace.state.runs import range_merging
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.run import order_of_keys
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.state.harness import UID, Job
 from tests.state.test_state_model import KEY_KINDS, Checker, between_epochs
 
@@ -54,7 +55,7 @@ def settings(folder: Path, **others: Any) -> RocksDBSettings:
 def job_in(folder: Path, **others: Any) -> Job:
     (folder / "state").mkdir()
     backend = RocksDBStateBackend("rocksdb", settings(folder, **others))
-    return Job(storage=PosixFolder(folder / "state"), backend=backend)
+    return Job(storage=posix_folder(folder / "state"), backend=backend)
 
 
 def write(job: Job, keys: list[int], value: int, descriptor: Any = COUNT) -> None:
@@ -357,7 +358,7 @@ def test_what_storage_or_disk_refuse_is_no_damage(tmp_path: Path, monkeypatch: p
         raise OSError(5, "away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(PosixFolder, "read_range", fail)
+        patched.setattr(Folder, "read_range", fail)
         with pytest.raises(InfrastructureError, match=r"the state file compacted-.* cannot be read: .*away"):
             read(job, KEYS)
     (tmp_path / "local").rmdir()

@@ -20,8 +20,9 @@ from headrace.state.runs.sections import BLOCK, Section
 from headrace.state.state_file import ImageWriter, read_index
 from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder, MappedFile
-from headrace.storage.posix import PosixFolder
+from headrace.storage.file_system import MappedFile
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.state.harness import UID, Job, MemoryFolder, PartialFile
 
 VALUE = ValueStateDescriptor("value", Types.STRING())
@@ -54,7 +55,7 @@ def read(job: Job, keys: range) -> None:
 
 @pytest.fixture(params=["directory", "memory"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    made: Folder = PosixFolder(tmp_path / "deep" / "state") if request.param == "directory" else MemoryFolder()
+    made: Folder = posix_folder(tmp_path / "deep" / "state") if request.param == "directory" else MemoryFolder()
     made.make()
     return made
 
@@ -77,7 +78,7 @@ def test_storage_holds_files(storage: Folder) -> None:
 
 
 def test_a_directory_takes_plain_names_only_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    storage = PosixFolder(tmp_path)
+    storage = posix_folder(tmp_path)
     for name in ("", "../x", "..", "a/b"):
         with pytest.raises(CheckpointError, match="name"):
             storage.write(name, [b""])
@@ -120,7 +121,7 @@ def test_a_task_without_state_needs_no_file(storage: Folder) -> None:
 
 
 def test_opening_reads_only_the_index(tmp_path: Path) -> None:
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     write(job, range(50_000))
     path = tmp_path / job.refs[0].name
     data = bytearray(path.read_bytes())
@@ -135,7 +136,7 @@ def test_opening_reads_only_the_index(tmp_path: Path) -> None:
 def test_a_damaged_file_gives_an_error_that_names_it_or_the_right_answer(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)
     rows = source.choice([5, 3000])
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     write(job, range(rows))
     name = job.refs[0].name
     path = tmp_path / name
@@ -151,7 +152,7 @@ def test_a_damaged_file_gives_an_error_that_names_it_or_the_right_answer(seed: i
 @pytest.mark.parametrize("seed", range(20))
 def test_a_damaged_large_map_gives_an_error_or_the_right_answer(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     entries = {f"entry {n}": n for n in range(5000)}
     job.on_keys(job.begin(), [1], lambda operator, *_: operator.keyed.state(MAP).put_all(entries))
     job.end()
@@ -189,7 +190,7 @@ def damage(path: Path, source: random.Random) -> None:
 
 
 def test_every_single_flipped_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
-    job = Job(storage=PosixFolder(tmp_path))
+    job = Job(storage=posix_folder(tmp_path))
     write(job, range(3))
     path = tmp_path / job.refs[0].name
     original = path.read_bytes()
@@ -205,7 +206,7 @@ def test_every_single_flipped_byte_is_noticed_or_harmless(tmp_path: Path) -> Non
 
 
 def test_an_older_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    job = Job(KeyCodec.for_type(Types.LONG()), storage=PosixFolder(tmp_path))
+    job = Job(KeyCodec.for_type(Types.LONG()), storage=posix_folder(tmp_path))
     write(job, range(1000))
     write(job, range(1000, 1010))
     first, _ = sorted(job.refs[0].files)
@@ -298,7 +299,7 @@ def test_other_stores_are_rescaled_and_merged_too() -> None:
 
 def test_files_that_change_places_are_found_out(tmp_path: Path) -> None:
     """Of two partitions, of two epochs: each is a good file, under the name of another one."""
-    storage = PosixFolder(tmp_path)
+    storage = posix_folder(tmp_path)
     job = Job(storage=storage, parallelism=2)
     write(job, range(40))
     names = storage.names()

@@ -17,7 +17,7 @@ from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, Str
 from headrace.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness
 from tests.savepoint.jobs import DEADLINE, Place, fed, start, wait_for_records
 from tests.state_processor.every_state import RULES, job
@@ -265,7 +265,7 @@ def test_a_job_that_runs_is_a_model_all_the_while(tmp_path: Path) -> None:
         for number in range(5):
             writer = SavepointWriter.from_existing_savepoint(str(tmp_path / "job"))
             before = writer.reader.read_keyed_state("totals", "total")
-            newest = manifest_numbers(PosixFolder(tmp_path / "job").folder("manifests"))[-1]
+            newest = manifest_numbers(posix_folder(tmp_path / "job").folder("manifests"))[-1]
             wait_for_records(client, client.get_accumulators().result()["numRecordsRead"] + 10)
             path = writer.remove_operator("out").write(f"{tmp_path}/written-{number}")
             reader = SavepointReader.read(path)

@@ -16,7 +16,7 @@ from headrace.common import Configuration, Time, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SavepointError
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 ROW = ValueStateDescriptor("row", Types.ROW_NAMED(["a", "b"], [int, str]))
@@ -315,7 +315,7 @@ def test_timers_are_replaced_as_they_were_read(tmp_path: Path) -> None:
 
 def test_whatever_file_fails_there_is_no_savepoint(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its files in turn, the last one included, cannot be written."""
-    write, create = PosixFolder.write, PosixFolder.create
+    write, create = Folder.write, Folder.create
     written = 0
     fails_at = 0
 
@@ -325,16 +325,16 @@ def test_whatever_file_fails_there_is_no_savepoint(first: str, tmp_path: Path, m
         if written == fails_at:
             raise OSError("no space left")
 
-    def failing_write(folder: PosixFolder, name: str, chunks: Any, **more: Any) -> None:
+    def failing_write(folder: Folder, name: str, chunks: Any, **more: Any) -> None:
         counted()
         write(folder, name, chunks, **more)
 
-    def failing_create(folder: PosixFolder, name: str, content: bytes) -> bool:
+    def failing_create(folder: Folder, name: str, content: bytes) -> bool:
         counted()
         return create(folder, name, content)
 
-    monkeypatch.setattr(PosixFolder, "write", failing_write)
-    monkeypatch.setattr(PosixFolder, "create", failing_create)
+    monkeypatch.setattr(Folder, "write", failing_write)
+    monkeypatch.setattr(Folder, "create", failing_create)
     more = tables().with_state(TOTAL, {"key": ["bob"], "value": [1]}).with_timers({"key": ["bob"], "time": [5]})
     failed = 0
     while True:

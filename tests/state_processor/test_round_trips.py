@@ -31,7 +31,7 @@ from headrace.savepoint.tasks import Import, tasks_of
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.keys import KeyCodec
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness
 from tests.draws import draws
 from tests.state_processor.every_state import Mean, job
@@ -176,7 +176,7 @@ def shown(table: pa.Table, exact: list[str]) -> pa.Table:
 
 def taken_in(savepoint: str, state: str) -> pa.Table:
     """The rows as a state backend has them after a start."""
-    directory, folder = PosixFolder(Path(savepoint)), PosixFolder(Path(state))
+    directory, folder = posix_folder(Path(savepoint)), posix_folder(Path(state))
     folder.make()
     metadata = read_metadata(directory)
     backend = HashMapStateBackend("hashmap")

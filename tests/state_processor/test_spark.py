@@ -19,7 +19,7 @@ from headrace.datastream.state import (
 )
 from headrace.savepoint.metadata import read_metadata
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.state_processor.every_state import Mean
 from tests.state_processor.test_bootstrap import Totals
@@ -44,7 +44,7 @@ def totals(numbers: DataFrame) -> StateTables:
 
 
 def files_of(path: str) -> list[str]:
-    return [file.path for file in read_metadata(PosixFolder(Path(path))).tables]
+    return [file.path for file in read_metadata(posix_folder(Path(path))).tables]
 
 
 def goes_on(place: Place, savepoint: str, settings: dict[str, str | None]) -> list[str]:

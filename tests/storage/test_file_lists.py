@@ -14,17 +14,18 @@ from headrace.connectors.file_system import file_log
 from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
 from headrace.connectors.source import EnumeratorContext
 from headrace.storage.files import FileStatus
+from headrace.storage.folder import Folder as Checkpoints
 from headrace.storage.locations import open_storage
-from headrace.storage.object_store import ObjectFolder
+from headrace.storage.object_store import ObjectStore
 from tests.connectors.harness import SourceRun
 from tests.connectors.test_watched_folder import DAY, Folder
 from tests.storage.s3_server import S3Server
 
 
 @pytest.fixture
-def logs() -> ObjectFolder:
+def logs() -> Checkpoints:
     pytest.importorskip("obstore")
-    return ObjectFolder(f"memory:///{uuid.uuid4().hex}", "sources/one")
+    return Checkpoints(ObjectStore(f"memory:///{uuid.uuid4().hex}"), "/sources/one")
 
 
 def status(name: str) -> FileStatus:
@@ -35,7 +36,7 @@ def stored(journal: FileJournal) -> Any:
     return json.loads(json.dumps(journal.reference()))
 
 
-def test_it_comes_back_as_every_manifest_knew_it(logs: ObjectFolder) -> None:
+def test_it_comes_back_as_every_manifest_knew_it(logs: Checkpoints) -> None:
     journal = FileJournal(logs, None)
     references = []
     for number in range(40):
@@ -51,14 +52,14 @@ def test_it_comes_back_as_every_manifest_knew_it(logs: ObjectFolder) -> None:
     assert len(load(logs, references[-1])) == 80, "what an older life has written is left as it was"
 
 
-def test_what_could_not_be_written_is_in_the_next_one(logs: ObjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_written_is_in_the_next_one(logs: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = FileJournal(logs, None)
     journal.add([status("/in/a")], 1)
     stored(journal)
     for tries in range(3):
         journal.add([status(f"/in/b{tries}")], 2)
         with monkeypatch.context() as patch:
-            patch.setattr(ObjectFolder, "create", _refuse)
+            patch.setattr(Checkpoints, "create", _refuse)
             with pytest.raises(OSError, match="not now"):
                 journal.reference()
     reference = stored(journal)
@@ -68,13 +69,13 @@ def test_what_could_not_be_written_is_in_the_next_one(logs: ObjectFolder, monkey
     )
 
 
-def _refuse(self: ObjectFolder, name: str, content: bytes) -> bool:
+def _refuse(self: Checkpoints, name: str, content: bytes) -> bool:
     raise OSError("not now")
 
 
 @pytest.mark.parametrize("segment", [1, 2])
 @pytest.mark.parametrize("damage", ["gone", "changed", "cut", "swapped"])
-def test_damage_is_found(logs: ObjectFolder, segment: int, damage: str) -> None:
+def test_damage_is_found(logs: Checkpoints, segment: int, damage: str) -> None:
     journal = FileJournal(logs, None)
     for number in range(2):
         journal.add([status(f"/in/{number}")], number)
@@ -93,7 +94,7 @@ def test_damage_is_found(logs: ObjectFolder, segment: int, damage: str) -> None:
         load(logs, reference)
 
 
-def test_a_list_that_is_gone_is_named(logs: ObjectFolder) -> None:
+def test_a_list_that_is_gone_is_named(logs: Checkpoints) -> None:
     journal = FileJournal(logs, None)
     journal.add([status("/in/a")], 1)
     reference = stored(journal)

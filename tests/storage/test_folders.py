@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import CheckpointError, CheckpointStorageError
-from headrace.storage.fetched_files import PIECE, WHOLE_BYTES, WrittenFiles
 from headrace.storage.folder import Folder
-from headrace.storage.hdfs import HdfsFolder
+from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.locations import open_storage
-from headrace.storage.object_store import ObjectFolder
-from headrace.storage.posix import PosixFolder
+from headrace.storage.object_store import ObjectStore
+from headrace.storage.posix import PosixFileSystem, posix_folder
+from headrace.storage.remote import PIECE, WHOLE_BYTES, WrittenFiles
 from tests.storage.azurite import Azurite
 from tests.storage.hdfs_cluster import HdfsCluster
 from tests.storage.s3_server import S3Server
@@ -29,10 +29,10 @@ from tests.storage.tcp_proxy import Fault, TcpProxy
 
 @pytest.fixture(params=["posix", "memory", *map(case, ("s3", "azure", "hdfs"))])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
-    made: Folder = PosixFolder(tmp_path / "deep" / "root")
+    made: Folder = posix_folder(tmp_path / "deep" / "root")
     if request.param == "memory":
         pytest.importorskip("obstore")
-        made = ObjectFolder(f"memory:///{uuid.uuid4().hex}", "deep/root")
+        made = Folder(ObjectStore(f"memory:///{uuid.uuid4().hex}"), "/deep/root")
     if request.param in ("s3", "azure"):
         server: S3Server | Azurite = request.getfixturevalue(request.param)
         made = open_storage(f"{server.new_bucket()}/deep/root", options=server.options())
@@ -115,7 +115,11 @@ def test_files_are_written_and_replaced(folder: Folder) -> None:
 
 
 def test_many_are_removed_at_once(folder: Folder) -> None:
-    names = [f"{number:04}" for number in range(1200)] if isinstance(folder, PosixFolder) else ["a", "b", "c"]
+    names = (
+        [f"{number:04}" for number in range(1200)]
+        if isinstance(folder.file_system, PosixFileSystem)
+        else ["a", "b", "c"]
+    )
     for name in names:
         folder.write(name, [b"x"], durable=False)
     folder.write("kept", [b"x"])
@@ -216,7 +220,7 @@ def test_a_log_that_was_only_begun_holds_its_name(folder: Folder) -> None:
 
 def test_strangers_in_the_folder_of_a_log_are_left_alone() -> None:
     pytest.importorskip("obstore")
-    folder = ObjectFolder(f"memory:///{uuid.uuid4().hex}", "root")
+    folder = Folder(ObjectStore(f"memory:///{uuid.uuid4().hex}"), "/root")
     log = folder.start_log("log")
     log.append(b"content")
     log.make_durable()
@@ -261,7 +265,7 @@ def test_whose_file_it_is_when_an_answer_is_lost(store: Store, proxy: TcpProxy, 
 def test_a_log_can_be_read_where_it_was_copied_to(tmp_path: Path, to: str) -> None:
     """A file there is an object here, and what is a folder of segments here is one there."""
     pytest.importorskip("obstore")
-    there, here = PosixFolder(tmp_path), ObjectFolder(f"memory:///{uuid.uuid4().hex}", "root")
+    there, here = posix_folder(tmp_path), Folder(ObjectStore(f"memory:///{uuid.uuid4().hex}"), "/root")
     source, target = (here, there) if to == "posix" else (there, here)
     log = source.start_log("log")
     for _ in range(3):
@@ -288,15 +292,15 @@ def test_what_writers_left_goes_with_their_log(folder: Folder) -> None:
         log.append(b"x")
         log.make_durable()
         log.close()
-    if isinstance(folder, HdfsFolder):
+    if isinstance(folder.file_system, HdfsFileSystem):
         for name in logs:
             below = folder.folder(name)
             below.make()
-            folder.hdfs.write_beside(f"{below.path}/0000000002", [b"half"])
+            folder.file_system.write_beside(f"{below.path}/0000000002", [b"half"])
     folder.remove_unfinished(lambda name: name == "over")
     assert [folder.read_log(name, 9) for name in logs[:2]] == [b"x", b"x"]
-    if isinstance(folder, HdfsFolder):
-        assert [len(folder.hdfs.listing(f"{folder.path}/{name}")) for name in logs] == [2, 3, 1]
+    if isinstance(folder.file_system, HdfsFileSystem):
+        assert [len(folder.file_system.list_folder(f"{folder.path}/{name}")) for name in logs] == [2, 3, 1]
         assert folder.remove_log("killed-at-once")
     for name in logs[:2]:
         assert folder.remove_log(name)
@@ -304,7 +308,7 @@ def test_what_writers_left_goes_with_their_log(folder: Folder) -> None:
 
 
 def test_what_was_not_finished_is_not_listed(tmp_path: Path) -> None:
-    folder = PosixFolder(tmp_path)
+    folder = posix_folder(tmp_path)
     for name in (f".a.{'0' * 32}.tmp", f".b.{'0' * 32}.tmp", ".hidden"):
         (tmp_path / name).touch()
     assert folder.names() == [".hidden"]
@@ -353,7 +357,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
-    folder = PosixFolder(tmp_path)
+    folder = posix_folder(tmp_path)
     os.mkfifo(tmp_path / "a")
     for use in (folder.read, folder.map, lambda name: folder.read_range(name, 0, 1)):
         with pytest.raises(IsADirectoryError, match="no file"):

@@ -18,9 +18,8 @@ import pytest
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage import hdfs_connection
-from headrace.storage.hdfs import HdfsFolder
-from headrace.storage.hdfs_client import Hdfs
-from headrace.storage.hdfs_output import HdfsOutput
+from headrace.storage.folder import Folder
+from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.locations import open_files, open_storage
 from tests.reliability.support.file_sinks import by_name
 from tests.reliability.support.small_jobs import CrashError
@@ -38,12 +37,16 @@ def store(hdfs: HdfsCluster) -> HdfsCluster:
     return hdfs
 
 
-def proxied_folder(hdfs: HdfsCluster, proxy: TcpProxy) -> HdfsFolder:
+def proxied_folder(hdfs: HdfsCluster, proxy: TcpProxy) -> Folder:
     location, options = hdfs.through(proxy.port, hdfs.new_place())
     found = open_storage(location, options=options)
     found.make()
-    assert isinstance(found, HdfsFolder)
     return found
+
+
+def storage_of(folder: Folder) -> HdfsFileSystem:
+    assert isinstance(folder.file_system, HdfsFileSystem)
+    return folder.file_system
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
@@ -159,10 +162,10 @@ def test_what_is_given_up_while_it_is_written_is_forgotten_without_a_request(
 
     with proxy.failing(Fault.SILENT, "complete") as struck:
         with contextlib.suppress(CrashError):
-            folder.hdfs.write_beside(f"{folder.path}/a", chunks())
+            storage_of(folder).write_beside(f"{folder.path}/a", chunks())
         gc.collect()
     assert struck == [0]
-    assert folder.hdfs.listing(folder.path) == []
+    assert storage_of(folder).list_folder(folder.path) == []
 
 
 def test_a_name_node_takes_over(hdfs: HdfsCluster) -> None:
@@ -182,8 +185,7 @@ def test_who_may_read_and_write(hdfs: HdfsCluster) -> None:
     folder.make()
     folder.write("a", [b"x"])
     assert folder.open_to_others() is None
-    assert isinstance(folder, HdfsFolder)
-    modes = [folder.hdfs.status(path).mode for path in (folder.path, f"{folder.path}/a")]  # type: ignore[union-attr]
+    modes = [storage_of(folder).stat(path).mode for path in (folder.path, f"{folder.path}/a")]  # type: ignore[union-attr]
     assert modes == [0o700, 0o600]
     program = (
         "import pickle, sys\nfolder = pickle.load(sys.stdin.buffer)\n"
@@ -202,12 +204,11 @@ def test_who_may_read_and_write(hdfs: HdfsCluster) -> None:
 def test_unfinished_files_are_removed(hdfs: HdfsCluster) -> None:
     folder = open_storage(hdfs.new_place(), options=hdfs.options())
     folder.make()
-    assert isinstance(folder, HdfsFolder)
     for name in "ab":
-        folder.hdfs.write_beside(f"{folder.path}/{name}", [b"x"])
+        storage_of(folder).write_beside(f"{folder.path}/{name}", [b"x"])
     assert folder.names() == []
     assert len(folder.remove_unfinished(lambda name: name == "a")) == 1
-    assert len(folder.hdfs.listing(folder.path)) == 1
+    assert len(storage_of(folder).list_folder(folder.path)) == 1
 
 
 @pytest.mark.parametrize(
@@ -218,8 +219,7 @@ def test_hadoops_umask_holds(hdfs: HdfsCluster, umask: str | None, modes: list[i
     folder = open_storage(hdfs.new_place(), Permissions.UMASK, options)
     folder.make()
     folder.write("a", [b"x"])
-    assert isinstance(folder, HdfsFolder)
-    assert [folder.hdfs.status(path).mode for path in (folder.path, f"{folder.path}/a")] == modes  # type: ignore[union-attr]
+    assert [storage_of(folder).stat(path).mode for path in (folder.path, f"{folder.path}/a")] == modes  # type: ignore[union-attr]
 
 
 def test_a_lost_block_is_told_in_short(hdfs: HdfsCluster) -> None:
@@ -258,15 +258,14 @@ def test_the_note_of_the_newest_manifest_is_lost(
 def test_what_killed_attempts_have_left_goes_when_it_is_started_again(made: RemoteJob) -> None:
     made.job().run(stop_after=4)
     directory = made.directory
-    assert isinstance(directory, HdfsFolder)
     for folder, name in (("generations", "0"), ("manifests", "000000000001.json"), ("manifests", "newest")):
-        directory.hdfs.write_beside(f"{directory.path}/{folder}/{name}", [b"half"])
+        storage_of(directory).write_beside(f"{directory.path}/{folder}/{name}", [b"half"])
     made.job().run()
     made.check()
     found = [
         entry.name
         for folder in ("generations", "manifests")
-        for entry in directory.hdfs.listing(f"{directory.path}/{folder}")
+        for entry in storage_of(directory).list_folder(f"{directory.path}/{folder}")
     ]
     assert not [name for name in found if name.endswith(".tmp")]
 
@@ -286,13 +285,13 @@ def test_name_nodes_change_while_it_runs(made: RemoteJob, hdfs: HdfsCluster) -> 
 def test_a_part_whose_rename_was_not_answered_counts_when_the_name_node_has_answered(
     hdfs: HdfsCluster, proxy: TcpProxy, tmp_path: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled, original = list[str](), Hdfs.settle
+    settled, original = list[str](), HdfsFileSystem.settle
 
-    def settle(self: Hdfs, folder: str) -> None:
+    def settle(self: HdfsFileSystem, folder: str) -> None:
         original(self, folder)
         settled.append(folder)
 
-    monkeypatch.setattr(Hdfs, "settle", settle)
+    monkeypatch.setattr(HdfsFileSystem, "settle", settle)
     output, kind = RemoteOutput(hdfs, tmp_path), by_name("text-rolled-at-the-end")
     output.uri, output.options = hdfs.through(proxy.port, output.uri)
     output.place = "hdfs://proxied"
@@ -307,9 +306,8 @@ def test_a_part_whose_rename_was_not_answered_counts_when_the_name_node_has_answ
 def test_a_part_that_is_gone_when_the_name_node_has_answered_is_shown_again(hdfs: HdfsCluster, tmp_path: Path) -> None:
     """It was seen on a name node that did not outlast it."""
     tree = RemoteOutput(hdfs, tmp_path).tree
-    assert isinstance(tree, HdfsOutput)
-    tree.hdfs.make_folder(tree.base)
-    tree.hdfs.write(f"{tree.base}/a", [b"x"])
+    tree.file_system.make_folder(tree.base)
+    tree.file_system.put(f"{tree.base}/a", [b"x"])
     tree.confirm([])
     tree.confirm(["a"])
     with pytest.raises(OSError, match=r"gone before that was certain: 'hdfs://cluster/.*/out/b'"):
@@ -333,9 +331,9 @@ def test_a_long_read_is_many_requests(hdfs: HdfsCluster, monkeypatch: pytest.Mon
     root = "/" + place.split("/", 3)[3]
     store: Any = open_files("hdfs://cluster", options)
     content = random.Random(7).randbytes(9_000_001)
-    store.hdfs.make_folder(root)
-    store.hdfs.write(f"{root}/large", [content])
-    reader, asked = store.hdfs.open(f"{root}/large"), []
+    store.file_system.make_folder(root)
+    store.file_system.put(f"{root}/large", [content])
+    reader, asked = store.file_system.reader(f"{root}/large"), []
     piece = type(reader)._piece
     monkeypatch.setattr(type(reader), "_piece", lambda self, at, size: asked.append(size) or piece(self, at, size))
     assert reader.range(1, 20_000_000) == content[1:]

@@ -14,8 +14,7 @@ from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.connectors.file_system.paths import resolved
 from headrace.storage import hdfs_connection
-from headrace.storage.hdfs_connection import translated
-from headrace.storage.hdfs_settings import check_settings, complete_settings, umask_of
+from headrace.storage.hdfs_connection import check_settings, complete_settings, translated, umask_of
 from headrace.storage.locations import hdfs_folder, open_storage, options_for_tasks
 from headrace.storage.object_client import options_for
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import JobSupersededError
-from headrace.storage.fetched_files import WrittenFiles
+from headrace.storage.remote import WrittenFiles
 from tests.storage.remote_job import PATIENCE, RemoteJob, wait_until
 from tests.storage.s3_server import Fault, S3Server, done_and_lost, done_but, done_but_late, refused
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import JobSupersededError, StateCorruptedError
 from headrace.storage import hdfs_connection
-from headrace.storage.fetched_files import WrittenFiles
+from headrace.storage.remote import WrittenFiles
 from tests.reliability.support import small_jobs
 from tests.reliability.support.small_jobs import CrashError, WatchedSink
 from tests.storage.hdfs_cluster import HdfsCluster

@@ -32,9 +32,10 @@ from headrace.datastream.formats.csv import CsvFormat
 from headrace.datastream.formats.parquet import ParquetFormat
 from headrace.formats.file_format import FileFormat
 from headrace.formats.text import TextLineFormat
+from headrace.storage.files import FileStore
 from headrace.storage.object_client import client
-from headrace.storage.object_files import ObjectFiles
-from headrace.storage.posix import PosixFolder
+from headrace.storage.object_store import ObjectStore
+from headrace.storage.posix import posix_folder
 from tests.storage.remote_job import keys_of
 from tests.storage.s3_server import SECRET, S3Server, refused
 
@@ -54,8 +55,8 @@ class Bucket:
         found = InputPaths([resolved(f"{self.uri}/{path}") for path in paths], self.options).find()
         return [status.path.removeprefix(f"{self.uri}/") for status in found]
 
-    def files(self) -> ObjectFiles:
-        return ObjectFiles(self.uri, tuple(sorted(self.options.items())))
+    def files(self) -> FileStore:
+        return FileStore(ObjectStore(self.uri, tuple(sorted(self.options.items()))))
 
     def source(self, fmt: FileFormat, *paths: str) -> Any:
         return FileSource.for_record_stream_format(fmt, *(f"{self.uri}/{path}" for path in paths))  # type: ignore[arg-type]
@@ -108,14 +109,13 @@ def test_little_is_fetched_of_what_is_looked_at_briefly(bucket: Bucket) -> None:
     content = b"0123456789\n" * 1_000_000
     bucket.put("a", content)
     fetched: list[int] = []
-    files = bucket.files()
 
-    class Counting(ObjectFiles):
-        def fetch(self, key: str, start: int, length: int) -> bytes:
+    class Counting(ObjectStore):
+        def read_range(self, path: str, start: int, length: int) -> bytes:
             fetched.append(length)
-            return super().fetch(key, start, length)
+            return super().read_range(path, start, length)
 
-    counting = Counting(files.bucket, files.options)
+    counting = FileStore(Counting(bucket.uri, tuple(sorted(bucket.options.items()))))
     with counting.open(f"{bucket.uri}/a") as stream:
         stream.read(10)
     assert sum(fetched) <= 1 << 16
@@ -130,7 +130,7 @@ def test_little_is_fetched_of_what_is_looked_at_briefly(bucket: Bucket) -> None:
 def read_all(bucket: Bucket, builder: Any, state: Path) -> list[Any]:
     """The records of a source, read in small pieces."""
     source = builder.build()
-    enumerator = source.create_enumerator(EnumeratorContext(2, PosixFolder(state), storage_options=bucket.options))
+    enumerator = source.create_enumerator(EnumeratorContext(2, posix_folder(state), storage_options=bucket.options))
     (split,) = enumerator.discover(0)
     reader = source.create_reader()
     reader.open(ReaderContext(bucket.options))
@@ -205,7 +205,7 @@ def test_an_object_that_changes_is_noticed(bucket: Bucket, tmp_path: Path, chang
     content = b"one\n" * 2000
     bucket.put("in/a", content)
     source = bucket.source(TextLineFormat(), "in").build()
-    enumerator = source.create_enumerator(EnumeratorContext(2, PosixFolder(tmp_path), storage_options=bucket.options))
+    enumerator = source.create_enumerator(EnumeratorContext(2, posix_folder(tmp_path), storage_options=bucket.options))
     read = enumerator.plan("files", [0, 0], ReadBudget(10**6, 100, 1), 0)
     if change == "gone":
         obstore.delete(client(bucket.uri, tuple(sorted(bucket.options.items()))), "in/a")
@@ -219,7 +219,7 @@ def test_an_object_that_changes_is_noticed(bucket: Bucket, tmp_path: Path, chang
 
 def test_a_missing_object_and_a_missing_bucket(bucket: Bucket, tmp_path: Path) -> None:
     def start(path: str) -> None:
-        context = EnumeratorContext(2, PosixFolder(tmp_path), storage_options=bucket.options)
+        context = EnumeratorContext(2, posix_folder(tmp_path), storage_options=bucket.options)
         FileSource.for_record_stream_format(TextLineFormat(), path).build().create_enumerator(context)
 
     with pytest.raises(InvalidProgramError, match=rf"there is no file or folder {bucket.uri}/nothing"):
@@ -267,17 +267,17 @@ def test_a_job_reads_while_the_server_is_gone_for_a_while(bucket: Bucket, tmp_pa
         bucket.put(f"in/{number}.txt", f"{number}\n".encode() * 100)
     bucket.options["retry_timeout"] = "100 ms"
     source = bucket.source(TextLineFormat(), "in").build()
-    original = ObjectFiles.fetch
+    original = ObjectStore.read_range
     gone = []
 
-    def fetch(self: ObjectFiles, key: str, start: int, length: int) -> bytes:
-        if key.endswith("/20.txt") and not gone:
+    def read_range(self: ObjectStore, path: str, start: int, length: int) -> bytes:
+        if path.endswith("/20.txt") and not gone:
             gone.append(time.monotonic())
             bucket.server.end_for(1)
-        return original(self, key, start, length)
+        return original(self, path, start, length)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ObjectFiles, "fetch", fetch)
+        patched.setattr(ObjectStore, "read_range", read_range)
         found = run(bucket, source, tmp_path, **{"headrace.epoch.max-records": "500"})
     assert len(gone) == 1
     assert found == sorted(str(number) for number in range(40) for _ in range(100))

@@ -12,7 +12,8 @@ import pytest
 
 from headrace.common.errors import CheckpointStorageError, CommitRefusedError, JobSupersededError
 from headrace.connectors.file_system.committer import FileCommitter
-from headrace.storage.object_output import ObjectOutput
+from headrace.storage.object_store import ObjectStore
+from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput
@@ -54,11 +55,11 @@ class Pause:
 
 
 STEPS = [
-    (ROLLED, ObjectOutput, "put_together"),
-    (ROLLED, ObjectOutput, "has_area"),
-    (ROLLED, ObjectOutput, "show"),
+    (ROLLED, OutputTree, "put_together"),
+    (ROLLED, OutputTree, "has_area"),
+    (ROLLED, OutputTree, "show"),
     (ROLLED, FileCommitter, "_publish"),
-    (AT_ONCE, ObjectOutput, "show"),
+    (AT_ONCE, OutputTree, "show"),
     (AT_ONCE, FileCommitter, "_publish"),
 ]
 
@@ -215,14 +216,14 @@ def test_something_else_with_the_name_of_a_part_is_told(output: Output, monkeypa
 
 
 def test_the_root_of_a_bucket(output: Output) -> None:
-    tree = ObjectOutput(output.place, "", tuple(sorted(output.options.items())))
+    tree = OutputTree(ObjectStore(output.place, tuple(sorted(output.options.items()))), "")
     file = tree.stage("folder", "name")
     file.write(b"x")
-    file.keep("folder/name")
+    tree.keep(file, "folder/name")
     assert b"".join(tree.blocks("folder/name")) == b"x"
     assert list(tree.files("")) == ["folder/name"]
 
 
 def test_a_tree_travels_without_showing_secrets(output: Output) -> None:
-    tree = ObjectOutput(output.place, "a", tuple(sorted(output.options.items())))
+    tree = OutputTree(ObjectStore(output.place, tuple(sorted(output.options.items()))), "/a")
     assert SECRET not in f"{tree} {tree!r}"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.storage.hdfs_output import HdfsOutput
-from headrace.storage.object_output import ObjectOutput
+from headrace.storage.hdfs import HdfsFileSystem
+from headrace.storage.object_store import ObjectStore
 from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import KINDS, Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
@@ -64,21 +64,21 @@ def test_a_job_stops_crashes_and_goes_on(output: RemoteOutput, kind: Kind) -> No
 def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     """On an object store between a copy and the removal of what was copied, on HDFS behind a rename."""
     calls = itertools.count(1)
-    remove, show = ObjectOutput.remove, HdfsOutput.show
+    remove, show = ObjectStore.remove, OutputTree.show
 
-    def dying_remove(self: ObjectOutput, path: str) -> bool:
+    def dying_remove(self: ObjectStore, path: str) -> bool:
         if "/chunks/" in path and next(calls) == nth:
             raise CrashError
         return remove(self, path)
 
-    def dying_show(self: HdfsOutput, source: str, target: str) -> bool:
+    def dying_show(self: OutputTree, source: str, target: str) -> bool:
         done = show(self, source, target)
-        if next(calls) == nth:
+        if isinstance(self.file_system, HdfsFileSystem) and next(calls) == nth:
             raise CrashError
         return done
 
-    patched.setattr(ObjectOutput, "remove", dying_remove)
-    patched.setattr(HdfsOutput, "show", dying_show)
+    patched.setattr(ObjectStore, "remove", dying_remove)
+    patched.setattr(OutputTree, "show", dying_show)
 
 
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
@@ -108,7 +108,7 @@ def staged(tree: OutputTree, name: str, content: bytes) -> None:
     file = tree.stage("hidden", f".{name}.tmp")
     file.write(content)
     file.finish()
-    file.keep(f"hidden/{name}")
+    tree.keep(file, f"hidden/{name}")
 
 
 @on()
@@ -151,7 +151,7 @@ def test_a_file_of_any_size(output: RemoteOutput, size: int) -> None:
         file.write(block[: size - start])
     found, digest = file.finish()
     assert found == file.tell() == size
-    file.keep(f"folder/{digest}")
+    tree.keep(file, f"folder/{digest}")
     assert tree.size(f"folder/{digest}") == size
     assert b"".join(tree.blocks(f"folder/{digest}")) == (block * (size // len(block) + 1))[:size]
     assert list(tree.files("folder")) == [f"folder/{digest}"]

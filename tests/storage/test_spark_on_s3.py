@@ -12,7 +12,7 @@ from headrace.common.errors import UnsupportedOperationError
 from headrace.connectors.source import EnumeratorContext
 from headrace.runtime.spark import runtime
 from headrace.runtime.spark.dataframe import DataFrameSource
-from headrace.storage.object_store import ObjectFolder
+from headrace.storage.folder import Folder
 from tests.storage.s3_server import SECRET, S3Server
 from tests.storage.test_jobs_on_s3 import JobOnS3
 
@@ -32,14 +32,14 @@ def made(spark: SparkSession, s3: S3Server, tmp_path: Path) -> JobOnS3:
 def test_what_is_too_large_for_spark_is_fetched_from_the_store(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "SENT_WITH_TASKS_BYTES", 0)
     monkeypatch.setattr(runtime, "INLINE_JOB_BYTES", 0)
-    original, contents = ObjectFolder.write, []
+    original, contents = Folder.write, []
 
-    def write(self: ObjectFolder, name: str, chunks: Iterable[Any], **more: bool) -> None:
+    def write(self: Folder, name: str, chunks: Iterable[Any], **more: bool) -> None:
         content = b"".join(chunks)
         contents.append(content)
         original(self, name, [content], **more)
 
-    monkeypatch.setattr(ObjectFolder, "write", write)
+    monkeypatch.setattr(Folder, "write", write)
     made.job().run()
     made.check()
     assert not any(SECRET.encode() in content for content in contents)
@@ -56,16 +56,16 @@ def test_a_dataframe_is_kept_on_posix_paths_only(made: JobOnS3, spark: SparkSess
 
 def test_a_server_that_is_gone_while_tasks_run(made: JobOnS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark tries their tasks again, and then the job begins again."""
-    original, written = ObjectFolder.write, []
+    original, written = Folder.write, []
 
-    def write(self: ObjectFolder, name: str, *arguments: object, **more: object) -> None:
+    def write(self: Folder, name: str, *arguments: object, **more: object) -> None:
         written.append(name)
         original(self, name, *arguments, **more)  # type: ignore[arg-type]
         if written.count("newest") == 3:
             written.append("newest")
             made.server.end_for(3)
 
-    monkeypatch.setattr(ObjectFolder, "write", write)
+    monkeypatch.setattr(Folder, "write", write)
     made.job().run()
     monkeypatch.undo()
     assert written.count("newest") > 4

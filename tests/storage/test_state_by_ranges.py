@@ -15,10 +15,10 @@ import pytest
 from headrace.common.errors import InfrastructureError, StateCorruptedError
 from headrace.common.typeinfo import Types
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.storage import fetched_files, object_store
-from headrace.storage.fetched_files import PIECE, WHOLE_BYTES, RangedFile, RangedFiles, WrittenFiles
+from headrace.storage import remote
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
+from headrace.storage.remote import PIECE, WHOLE_BYTES, RangedFile, RangedFiles, WrittenFiles
 from tests.state.harness import Job
 from tests.storage.s3_server import S3Server
 
@@ -66,7 +66,7 @@ def ranges(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Ranges:
     """As in a process that has written nothing itself, and has read nothing yet."""
     made = Ranges(s3._app)
     monkeypatch.setattr(s3, "_app", made)
-    monkeypatch.setattr(object_store._fetched, "ranged", RangedFiles())
+    monkeypatch.setattr(remote._fetched, "ranged", RangedFiles())
     monkeypatch.setattr(WrittenFiles, "keep", lambda self, key, content: None)
     return made
 
@@ -97,7 +97,7 @@ def read(job: Job, keys: Iterable[int], epoch: int = 0) -> None:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Go on in a process that has read nothing yet."""
-    monkeypatch.setattr(object_store._fetched, "ranged", RangedFiles())
+    monkeypatch.setattr(remote._fetched, "ranged", RangedFiles())
 
 
 def only_file(job: Job) -> tuple[Folder, str, int]:
@@ -211,10 +211,10 @@ def test_replaced_while_it_is_read(ranges: Ranges, job: Job) -> None:
     content = storage.read(name)
     job.keep = True
     read(job, [17])
-    client = object_store._fetched.ranged
-    object_store._fetched.ranged = RangedFiles()  # as another process would
+    client = remote._fetched.ranged
+    remote._fetched.ranged = RangedFiles()  # as another process would
     storage.write(name, [bytes(byte ^ 1 for byte in content)])
-    object_store._fetched.ranged = client
+    remote._fetched.ranged = client
     read(job, [17])
     with pytest.raises(StateCorruptedError, match=rf"{name} is damaged"):
         read(job, range(KEYS))
@@ -245,9 +245,9 @@ def test_what_was_damaged_and_put_back_is_read_anew_in_the_same_process(ranges: 
     storage.write(name, [bytes(damaged)])
     with pytest.raises(StateCorruptedError, match=name):
         read(job, range(KEYS))
-    here, object_store._fetched.ranged = object_store._fetched.ranged, RangedFiles()  # as another process would
+    here, remote._fetched.ranged = remote._fetched.ranged, RangedFiles()  # as another process would
     storage.write(name, [content])
-    object_store._fetched.ranged = here
+    remote._fetched.ranged = here
     job.tasks = []
     read(job, range(KEYS))
 
@@ -334,12 +334,12 @@ def test_the_server_is_gone_for_a_while(ranges: Ranges, job: Job, s3: S3Server) 
 
 def test_what_a_process_keeps_is_bounded(ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 2 * PIECE
-    monkeypatch.setattr(object_store._fetched, "ranged", RangedFiles(limit))
+    monkeypatch.setattr(remote._fetched, "ranged", RangedFiles(limit))
     job.keep = True
     write(job, range(KEYS))
     for first in range(0, KEYS, 10_000):
         read(job, range(first, first + 10_000))
-        assert kept(object_store._fetched.ranged) <= limit
+        assert kept(remote._fetched.ranged) <= limit
         (task,) = job.tasks
         assert not any(file.is_surplus for file in task._maps.values())
         assert not any(run.section._mapped for run in task.store("operator", "state/value").runs)
@@ -350,30 +350,30 @@ def kept(files: RangedFiles) -> int:
 
 
 def test_the_oldest_files_make_room(monkeypatch: pytest.MonkeyPatch, s3: S3Server) -> None:
-    monkeypatch.setattr(fetched_files, "_RANGED_FILES", 3)
+    monkeypatch.setattr(remote, "_RANGED_FILES", 3)
     files = RangedFiles(limit=5 * PIECE)
     content = bytes(4 * PIECE)
-    folder = open_storage(f"{s3.new_bucket()}/state", options=s3.options())
+    store = open_storage(f"{s3.new_bucket()}/state", options=s3.options()).file_system
     made = [
-        files.open((folder, str(number)), len(content), content[:PIECE], lambda start, stop: [content[start:stop]])
+        files.open((store, str(number)), len(content), content[:PIECE], lambda start, stop: [content[start:stop]])
         for number in range(4)
     ]
     assert [file.is_surplus for file in made] == [True, False, False, False]
-    assert files.find((folder, "1")) is made[1]
+    assert files.find((store, "1")) is made[1]
     made[3].fetch(0, len(content))
     assert [file.is_surplus for file in made] == [True, False, True, False]
     made[3].fetch(0, len(content))
     made[2].fetch(PIECE, PIECE + 1)  # who holds it may still read it
     assert made[2].buffer.slice(0, 2 * PIECE).to_pybytes() == content[: 2 * PIECE]
-    files.forget((folder, "1"))
-    assert files.find((folder, "1")) is None
+    files.forget((store, "1"))
+    assert files.find((store, "1")) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_file_by_ranges_has_what_was_asked_for_and_asks_for_each_piece_once(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(fetched_files, "PIECE", 64)
+    monkeypatch.setattr(remote, "PIECE", 64)
     source = random.Random(seed)
     content = source.randbytes(source.randint(64, 20_000))
     asked: list[tuple[int, int]] = [(0, 64)]

@@ -16,8 +16,7 @@ from headrace.cli.checkpoints import run_checkpoints
 from headrace.common import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.storage import object_client
-from headrace.storage.aws_profile import with_profile
-from headrace.storage.cloud_credentials import check_credentials
+from headrace.storage.credentials import check_credentials, with_profile
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
 from headrace.storage.object_client import options_for

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import source_folder
 from headrace.common.temporary import TemporaryFolder
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,7 +35,7 @@ class TemporaryStore:
 
     def __init__(self) -> None:
         self._temporary = TemporaryFolder()
-        self.storage: Folder = PosixFolder(self._temporary.path)
+        self.storage: Folder = posix_folder(self._temporary.path)
         self.state = self.storage.folder("state")
         self.state.make()
         self._newest: Manifest | None = None

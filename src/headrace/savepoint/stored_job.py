@@ -19,7 +19,7 @@ from headrace.savepoint.source_files import named_files
 from headrace.savepoint.tables import copy_state_file, read_file, read_table
 from headrace.state.backend import STATE_BACKENDS
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -167,7 +167,7 @@ def fixed(job: StoredJob) -> StoredJob:
         return job
     copies = TemporaryFolder("checkpoint-")
     try:
-        _, copied = read_with_retries(job, partial(_copied, target=PosixFolder(copies.path)))
+        _, copied = read_with_retries(job, partial(_copied, target=posix_folder(copies.path)))
     except BaseException:
         copies.remove()
         raise

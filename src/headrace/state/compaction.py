@@ -33,7 +33,7 @@ from headrace.state.runs.sections import Section
 from headrace.state.shared_runs import is_alike, is_for_all
 from headrace.state.state_file import read_index, write_run
 from headrace.state.ttl import IN_EVENT_TIME
-from headrace.storage.folder import MappedFile
+from headrace.storage.file_system import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

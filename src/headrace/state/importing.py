@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from headrace.state.backend import NewVersion
     from headrace.state.exported import ExportedTable
     from headrace.state.runs import HashRange
-    from headrace.storage.folder import Folder, MappedFile
+    from headrace.storage.file_system import MappedFile
+    from headrace.storage.folder import Folder
 
 
 PIECE_BYTES: Final = SLICE_BYTES // 2

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from headrace.state.runs import Run
     from headrace.state.runs.sections import Section
-    from headrace.storage.folder import Folder, MappedFile
+    from headrace.storage.file_system import MappedFile
+    from headrace.storage.folder import Folder
 
     StoredRun = tuple[str, Run]
     """A run, and the store that it is in."""

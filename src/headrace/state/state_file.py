@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from headrace.state.runs import Run
     from headrace.state.runs.sections import Section
     from headrace.state.version import VersionRef
-    from headrace.storage.folder import Folder, MappedFile
+    from headrace.storage.file_system import MappedFile
+    from headrace.storage.folder import Folder
 
 
 FORMAT: Final = 1

@@ -30,7 +30,7 @@ from headrace.state.shared_runs import PART_INSIDE, SharedRuns, is_alike
 from headrace.state.state_file import FORMAT, ImageWriter, VersionName, read_index
 from headrace.state.timers import HashMapTimers
 from headrace.state.version import VersionRef
-from headrace.storage.folder import MappedFile
+from headrace.storage.file_system import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

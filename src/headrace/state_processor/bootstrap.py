@@ -35,7 +35,7 @@ from headrace.state_processor.fitting import fitted
 from headrace.state_processor.given_rows import column_of, is_spark_dataframe, is_table, table_of
 from headrace.state_processor.state_tables import StateTransformation, WrittenState
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import PosixFileSystem
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _folders(configuration: Configuration) -> Iterator[tuple[Path, str]]:
 
 
 def _remove(checkpoints: Folder) -> None:
-    if isinstance(checkpoints, PosixFolder):
+    if isinstance(checkpoints.file_system, PosixFileSystem):
         shutil.rmtree(checkpoints.path, ignore_errors=True)
     else:
         logger.warning("%s was needed to make state, and may be removed", checkpoints)

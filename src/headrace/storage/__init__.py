@@ -1,1 +1,1 @@
-"""Where a job keeps what it goes on from: a small protocol, and what stands behind it."""
+"""Storages behind one protocol, and what is built on it: checkpoint folders, input files, output."""

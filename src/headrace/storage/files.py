@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.common.errors import InfrastructureError
+from headrace.storage.file_system import Entry, FileSystem, Kind
+
 if TYPE_CHECKING:
     import io
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -65,8 +67,7 @@ class FileStatus:
     Attributes:
         path: the absolute path, or the URI; bytes of a path that are no text are surrogates, as Python has them.
         size: bytes.
-        mtime_ns: when it was modified, in nanoseconds since the epoch. Of an object only the seconds are that; the rest
-            is a digest of its version, so that a change within the second is seen.
+        mtime_ns: when it was modified, as an :class:`~headrace.storage.file_system.Entry` has it.
     """
 
     path: str
@@ -74,10 +75,16 @@ class FileStatus:
     mtime_ns: int
 
 
-class FileStore(ABC):
-    """Where files are; picklable."""
+@dataclass(frozen=True)
+class FileStore:
+    """The files of one storage; picklable. Paths are URIs, or absolute POSIX paths.
 
-    @abstractmethod
+    Attributes:
+        file_system: the storage.
+    """
+
+    file_system: FileSystem
+
     def find(self, path: str) -> Iterator[FileStatus]:
         """All files that a path stands for, each once.
 
@@ -89,42 +96,177 @@ class FileStore(ABC):
             InfrastructureError: naming a folder or a file that cannot be looked at.
             OSError: likewise.
         """
+        within = self._within(path)
+        if self.file_system.is_flat:
+            yield from self._find_by_prefix(path, within)
+        elif self.is_pattern(path):
+            for match in self._matching(within):
+                yield from self._below(match)
+        else:
+            yield from self._below(within)
 
-    @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether there is a file or a folder."""
+        within = self._within(path)
+        return self.file_system.stat(within) is not None or self._is_prefix(within)
 
-    @abstractmethod
     def is_lost(self, folder: str) -> bool:
         """Whether a folder that was there is gone; false where a folder without files is none."""
+        return not self.file_system.is_flat and self._stat(self._within(folder)) is None
 
     def missing(self, path: str) -> str | None:
         """What is wrong with a path that is no pattern and at which there is nothing to read; None when there is."""
-        return None if self.exists(path) else f"there is no file or folder {shown(path)}"
+        within = self._within(path)
+        found = self.file_system.stat(within)
+        if found is not None:
+            return f"{shown(path)} is neither a file nor a folder" if found.kind is Kind.OTHER else None
+        return None if self._is_prefix(within) else f"there is no file or folder {shown(path)}"
 
-    @abstractmethod
     def status(self, path: str) -> FileStatus | None:
         """A file's status now; None when there is no file (any more).
 
         Raises:
             OSError: when that cannot be told.
         """
+        within = self._within(path)
+        return self._status(within, self.file_system.stat(within))
 
-    @abstractmethod
     def open(self, path: str) -> io.RawIOBase:
         """A file's bytes, from anywhere in it.
 
         Raises:
             OSError: when there is none, or it cannot be read.
         """
+        return self.file_system.open(self._within(path))
 
-    @abstractmethod
     def open_for_arrow(self, path: str) -> pa.NativeFile:
         """The same for Arrow."""
+        return self.file_system.open_for_arrow(self._within(path))
 
     def is_pattern(self, path: str) -> bool:
         """Whether a path is a pattern, and not the name of something that exists."""
         return has_wildcards(path) and not self.exists(path)
+
+    # --- folders that are only the beginnings of names ---------------------------------------------------------------
+
+    def _is_prefix(self, within: str) -> bool:
+        return self.file_system.is_flat and any(True for _ in self.file_system.walk(within, lambda _: True))
+
+    def _find_by_prefix(self, path: str, within: str) -> Iterator[FileStatus]:
+        if self.is_pattern(path):
+            parts = within.split("/")
+            fixed = next(number for number, part in enumerate(parts) if has_wildcards(part))
+            pattern = parts[fixed:]
+            yield from self._with_prefix("/".join(parts[:fixed]), lambda names: matches(names, pattern))
+        elif (found := self.status(path)) is not None:
+            yield from [found] if found.size else []
+        else:
+            yield from self._with_prefix(within, lambda names: not any(map(is_hidden, names)))
+
+    def _with_prefix(self, prefix: str, is_meant: Callable[[list[str]], bool]) -> Iterator[FileStatus]:
+        """The files below a prefix that hold something, and whose names from there on are meant."""
+        for path, entry in self.file_system.walk(prefix, lambda _: True):
+            if entry.size and is_meant(path[len(prefix) + 1 :].split("/")):
+                yield from self._with_content(path, entry)
+
+    # --- folders that can be listed ----------------------------------------------------------------------------------
+
+    def _matching(self, pattern: str) -> list[str]:
+        """The visible files and folders that match a pattern."""
+        found = [""]
+        for part in pattern.strip("/").split("/"):
+            found = list(dict.fromkeys(match for folder in found for match in self._step(folder, part)))
+        return found
+
+    def _step(self, folder: str, part: str) -> Iterator[str]:
+        """All that matches the next part of a pattern."""
+        if part == "**":
+            yield folder
+            for entry in self._visible(folder):
+                if entry.kind is Kind.FOLDER:
+                    yield from self._step(f"{folder}/{entry.name}", part)
+        elif has_wildcards(part):
+            names = (entry.name for entry in self._visible(folder))
+            yield from (f"{folder}/{name}" for name in names if fnmatch.fnmatchcase(name, part))
+        elif self._stat(path := f"{folder}/{part}") is not None:
+            yield path
+
+    def _below(self, path: str) -> Iterator[FileStatus]:
+        """The file ``path``, or all visible files below the folder ``path``.
+
+        A folder that can be reached by several ways is gone through once, by a way without links if there is one.
+        """
+        found = self._stat(path)
+        if found is None or found.kind is not Kind.FOLDER:
+            yield from self._with_content(path, found)
+            return
+        folders, links, seen = [path], list[str](), set[str]()
+        while folders or links:
+            if not folders:
+                links.sort(reverse=True)
+                folders.append(links.pop())
+            folder = folders.pop()
+            real = self.file_system.resolve(folder)
+            if real in seen:
+                continue
+            seen.add(real)
+            for entry in self._visible(folder):
+                inner = f"{folder}/{entry.name}"
+                if entry.kind is Kind.FOLDER:
+                    folders.append(inner)
+                    continue
+                behind = entry if entry.size is not None else self._stat(inner)
+                if behind is not None and behind.kind is Kind.FOLDER:
+                    links.append(inner)
+                else:
+                    yield from self._with_content(inner, behind)
+
+    def _visible(self, folder: str) -> list[Entry]:
+        """All that is visible in a folder; nothing when it is gone, or no folder."""
+        try:
+            return [entry for entry in self.file_system.list_folder(folder) if not is_hidden(entry.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise self._unseen(folder, error) from error
+
+    def _stat(self, path: str) -> Entry | None:
+        try:
+            return self.file_system.stat(path)
+        except OSError as error:
+            raise self._unseen(path, error) from error
+
+    def _unseen(self, path: str, error: OSError) -> Exception:
+        """The error to raise when a path cannot be looked at; a remote storage has told enough itself."""
+        if self.file_system.root:
+            return error
+        return InfrastructureError(
+            f"{shown(path or '/')} cannot be looked at ({error.strerror}), so files may be overlooked: let the user "
+            "that runs the job read it, or give it a name that starts with a dot"
+        )
+
+    # --- all storages ------------------------------------------------------------------------------------------------
+
+    def _with_content(self, path: str, found: Entry | None) -> Iterator[FileStatus]:
+        status = self._status(path, found)
+        if status is not None and status.size:
+            yield status
+
+    def _status(self, path: str, found: Entry | None) -> FileStatus | None:
+        if found is None or found.kind is not Kind.FILE:
+            return None
+        return FileStatus(self.file_system.locate(path), found.size or 0, found.mtime_ns)
+
+    def _within(self, path: str) -> str:
+        """A path without what comes before it in a URI.
+
+        Raises:
+            FileNotFoundError: when it is on another storage.
+        """
+        root = self.file_system.root
+        if not path.startswith(root):
+            raise FileNotFoundError(2, f"it is not on {root}", path)
+        return path[len(root) :].rstrip("/")
 
 
 @dataclass(frozen=True, slots=True)

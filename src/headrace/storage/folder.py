@@ -1,80 +1,80 @@
-"""What a checkpoint directory is made of: folders of named files, with the few operations that exactness rests on.
+"""Folders of named files, which a checkpoint directory is made of, with the few operations that exactness rests on.
 
-Whoever keeps something there knows names, not paths: the same code works on a POSIX folder and on an object store. A
-file is there wholly or not at all. An operation that fails with an ``OSError`` may work when it is tried again; it may
-also have been done all the same.
+Whoever keeps something there knows names, not paths. A file is there wholly or not at all.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+import errno
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
+from headrace.common.durable import Permissions, target_of_temporary
 from headrace.common.errors import CheckpointError
+from headrace.storage.file_system import FileSystem, Kind, Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import pyarrow as pa
     from typing_extensions import Buffer
 
+    from headrace.storage.file_system import MappedFile
 
-class MappedFile:
-    """The bytes of a file that never changes.
+_SEGMENT: Final = re.compile("[0-9]{10}")
 
-    Attributes:
-        buffer: as long as the file; only what was fetched may be read.
-        is_surplus: whether whoever holds it should let go of it when it can be done without, to make room for others.
-        is_damaged: whether a checksum was wrong. It is not handed out again: the file may be put back as it was.
-    """
-
-    def __init__(self, buffer: pa.Buffer) -> None:
-        self.buffer = buffer
-        self.is_surplus = False
-        self.is_damaged = False
-
-    def fetch(self, start: int, stop: int) -> None:
-        """See to it that these bytes can be read; all can at once, unless a class says otherwise.
-
-        Raises:
-            FileNotFoundError: when the file is needed for that and has been removed.
-            OSError: when it cannot be read.
-        """
+_PARALLEL_READS: Final = 16
+"""How many segments are read at the same time."""
 
 
-class Folder(ABC):
+@dataclass(unsafe_hash=True)
+class Folder:
     """A folder of named files, and of further folders; picklable, so that tasks can open it.
 
     Who may read and write what is in it belongs to the folder, and passes on to the folders in it. ``str()`` gives what
     users call it. A file and a log never have the same name.
+
+    Attributes:
+        file_system: the storage that it is on.
+        path: where it is there.
+        permissions: who may read and write what is made in it.
     """
 
-    @abstractmethod
-    def __str__(self) -> str: ...
+    file_system: FileSystem
+    path: str
+    permissions: Permissions = Permissions.OWNER
+
+    def __str__(self) -> str:
+        return self.file_system.locate(self.path)
 
     def locate(self, name: str) -> str:
-        """What users call a file in it."""
+        """The path or URI by which users know a file in it."""
         return f"{self}/{name}"
 
-    @abstractmethod
     def folder(self, name: str) -> Folder:
         """A folder in it, which need not exist."""
+        return replace(self, path=self._file(name))
 
-    @abstractmethod
     def make(self) -> None:
         """Make the folder and those above it, durably; what exists is left alone.
 
         Raises:
             OSError: when it cannot be made.
         """
+        self.file_system.make_folder(self.path, self.permissions)
 
-    @abstractmethod
     def open_to_others(self) -> str | None:
         """How to keep out whoever may write here although he is not meant to; None where there is nobody."""
+        # A folder that was there before keeps its mode, and whoever may write to it may put anything in place of ours.
+        meant = self.permissions.of_folders
+        found = None if meant is None or self.file_system.is_flat else self.file_system.stat(self.path)
+        if meant is None or found is None or not found.mode & ~meant & 0o022:
+            return None
+        return f"its mode is {found.mode:o}: {self.file_system.chmod} {meant:o} {self}"
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def create(self, name: str, content: bytes) -> bool:
         """Create a durable file with its whole content in one step, unless it exists.
 
@@ -84,8 +84,8 @@ class Folder(ABC):
         Raises:
             OSError: when that cannot be told, or the file cannot be written.
         """
+        return self.file_system.create(self._file(name), content, self.permissions)
 
-    @abstractmethod
     def write(self, name: str, chunks: Iterable[Buffer], *, durable: bool = True) -> None:
         """Write a file; one that exists is replaced.
 
@@ -97,8 +97,8 @@ class Folder(ABC):
         Raises:
             OSError: when it cannot be written whole, or is not known to be durable.
         """
+        self.file_system.put(self._file(name), chunks, self.permissions, durable=durable)
 
-    @abstractmethod
     def read(self, name: str) -> bytes:
         """The whole content of a file.
 
@@ -107,41 +107,48 @@ class Folder(ABC):
             IsADirectoryError: when something else is in its place.
             OSError: when it cannot be read.
         """
+        return self.file_system.read(self._file(name))
 
-    @abstractmethod
     def read_range(self, name: str, start: int, length: int) -> bytes:
         """A part of a file, fewer bytes where it ends before; errors as with :meth:`read`."""
+        return self.file_system.read_range(self._file(name), start, length)
 
-    @abstractmethod
     def map(self, name: str) -> MappedFile:
         """The bytes of a file that never changes, in memory only as far as they are touched.
 
         What was fetched stays readable when the file is removed. Errors as with :meth:`read`.
         """
+        return self.file_system.map(self._file(name))
 
-    @abstractmethod
     def size(self, name: str) -> int | None:
         """How many bytes a file has; None when there is none."""
+        found = self.file_system.stat(self._file(name))
+        return None if found is None or found.kind is Kind.FOLDER else found.size
 
-    @abstractmethod
     def names(self) -> list[str]:
         """The names of all that is in the folder, sorted; without what a writer has not finished.
 
         Raises:
             OSError: when it cannot be listed; a missing folder may also count as an empty one.
         """
+        return sorted(name for name in self.file_system.names(self.path) if target_of_temporary(name) is None)
 
-    @abstractmethod
     def remove(self, name: str) -> bool:
         """Remove a file; whether there may have been one. Nothing else that has its name is touched."""
+        return self.file_system.remove(self._file(name))
 
     def remove_all(self, names: Sequence[str]) -> list[str]:
         """Remove files, as :meth:`remove` does; the names of those that may have been there."""
-        return [name for name in names if self.remove(name)]
+        if not self.file_system.is_flat:
+            return [name for name in names if self.remove(name)]
+        self.file_system.remove_all([self._file(name) for name in names])
+        return list(names)
 
-    @abstractmethod
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
         """Remove what writers have left that died while they wrote.
+
+        On a flat storage they leave nothing: a put is whole or not there, and of one in several parts a rule of the
+        bucket removes what was left.
 
         Args:
             is_over: whether nobody can still be writing the file or log of that name.
@@ -149,13 +156,26 @@ class Folder(ABC):
         Returns:
             The names of the removed files.
         """
+        if self.file_system.is_flat:
+            return []
+        over = list[str]()
+        for entry in sorted(self.file_system.list_folder(self.path), key=lambda entry: entry.name):
+            target = target_of_temporary(entry.name)
+            if target is not None and is_over(target):
+                over.append(entry.name)
+            elif not self.file_system.can_append and entry.kind is Kind.FOLDER and is_over(entry.name):
+                self.folder(entry.name).remove_unfinished(_is_segment)
+        return [name for name in over if self.file_system.remove(f"{self.path}/{name}")]
 
     def remove_empty_folders(self) -> None:
         """Remove the folders in it, and itself, as far as they are empty; nothing where folders are but names."""
+        if self.file_system.is_flat:
+            return
+        for folder in [*self.file_system.folders(self.path), self.path]:
+            self.file_system.remove_folder(folder)
 
     # --- logs --------------------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def start_log(self, name: str) -> Log:
         """A new log.
 
@@ -163,46 +183,43 @@ class Folder(ABC):
             FileExistsError: when something has that name.
             OSError: when it cannot be created.
         """
+        if self.file_system.can_append:
+            return self.file_system.start_log(self._file(name), self.permissions)
+        segments = self.folder(name)
+        if not self.file_system.is_flat:
+            if self.size(name) is not None:
+                raise FileExistsError(errno.EEXIST, "there is a file of that name", str(segments))
+            segments.make()
+        return SegmentedLog(name, segments)
 
-    @abstractmethod
     def read_log(self, name: str, length: int) -> bytes:
         """The first bytes of a log, fewer where it ends before; errors as with :meth:`read`."""
+        segments = self._segments_of(name)
+        # A log that was copied here from another storage may be a file where others are segments.
+        return _read_segments(self.folder(name), segments, length) if segments else self.read_range(name, 0, length)
 
-    @abstractmethod
     def remove_log(self, name: str) -> bool:
         """Remove a log; whether there may have been one. Nothing else that has its name is touched."""
+        folder, segments = self.folder(name), self._segments_of(name)
+        folder.remove_all(segments[1:])
+        folder.remove_all(segments[:1])  # the first holds the name, so it comes last
+        unfinished = [] if self.file_system.can_append else folder.remove_unfinished(_is_segment)
+        if segments or unfinished:
+            self.file_system.remove_folder(folder.path)
+            return True
+        return self.size(name) is not None and self.remove(name)
 
+    def _segments_of(self, name: str) -> list[str]:
+        """The names of the segments of a log, in their order; none where it is a file."""
+        path = self._file(name)
+        if self.file_system.can_append:
+            found = self.file_system.stat(path)
+            if found is None or found.kind is not Kind.FOLDER:
+                return []
+        return sorted(filter(_is_segment, self.file_system.names(path)))
 
-class Log(ABC):
-    """A file that only grows, by one writer.
-
-    Attributes:
-        name: its name in its folder.
-        size: how many bytes it has.
-    """
-
-    name: str
-    size: int
-
-    @abstractmethod
-    def append(self, data: bytes) -> None:
-        """Add to its end.
-
-        Raises:
-            OSError: when not all of it could be written; the log is of no use any more then.
-        """
-
-    @abstractmethod
-    def make_durable(self) -> None:
-        """Return when all that was appended will outlast a power failure.
-
-        Raises:
-            OSError: when it may not; the log is of no use any more then.
-        """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of it; closing it again does nothing."""
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{checked_name(name)}"
 
 
 def checked_name(name: str) -> str:
@@ -214,3 +231,64 @@ def checked_name(name: str) -> str:
     if name in ("", ".", "..") or any(character in name for character in "/\\\0"):
         raise CheckpointError(f"{name!r} cannot be the name of a file in a checkpoint directory")
     return name
+
+
+class SegmentedLog(Log):
+    """A log where nothing can be appended to a file: a folder of segments, which are named by their numbers.
+
+    Every durable piece is a segment, created exclusively. The first is empty and claims the name of the log.
+
+    Args:
+        name: its name.
+        folder: where the segments are; whatever else is there is left alone.
+
+    Raises:
+        FileExistsError: when there is such a log.
+        OSError: when it cannot be created.
+    """
+
+    def __init__(self, name: str, folder: Folder) -> None:
+        if not folder.create(_segment(0), b""):
+            raise FileExistsError(errno.EEXIST, "there is such a log", str(folder))
+        self.name = name
+        self.size = 0
+        self._folder = folder
+        self._number = 0
+        self._waiting: list[bytes] = []
+
+    def append(self, data: bytes) -> None:
+        self._waiting.append(data)
+        self.size += len(data)
+
+    def make_durable(self) -> None:
+        content = b"".join(self._waiting)
+        if not content:
+            return
+        self._number += 1
+        if not self._folder.create(_segment(self._number), content):
+            where = self._folder.locate(_segment(self._number))
+            raise OSError(errno.EEXIST, "somebody else has written to the log", where)
+        self._waiting = []
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _segment(number: int) -> str:
+    return f"{number:010d}"
+
+
+def _is_segment(name: str) -> bool:
+    return _SEGMENT.fullmatch(name) is not None
+
+
+def _read_segments(folder: Folder, segments: Sequence[str], length: int) -> bytes:
+    """The first bytes of a log, fewer where it ends, or a segment is missing, before."""
+    names = [name for number, name in enumerate(segments) if name == _segment(number)]
+    content = bytearray()
+    with ThreadPoolExecutor(_PARALLEL_READS) as readers:
+        for start in range(0, len(names), _PARALLEL_READS):
+            content += b"".join(readers.map(folder.read, names[start : start + _PARALLEL_READS]))
+            if len(content) >= length:
+                break
+    return bytes(content[:length])

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import re
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.aws_profile import PROFILE, with_profile
-from headrace.storage.checkpoint_storage import CHECKPOINT_STORAGES
-from headrace.storage.hdfs import HdfsFolder
-from headrace.storage.hdfs_client import Hdfs
-from headrace.storage.hdfs_files import HdfsFiles
-from headrace.storage.hdfs_output import HdfsOutput
-from headrace.storage.hdfs_settings import check_settings, complete_settings, is_of_hdfs
+from headrace.common.plugins import Plugin, PluginGroup
+from headrace.storage.credentials import PROFILE, with_profile
+from headrace.storage.files import FileStore
+from headrace.storage.folder import Folder
+from headrace.storage.hdfs import HdfsFileSystem
+from headrace.storage.hdfs_connection import check_settings, complete_settings, is_of_hdfs
 from headrace.storage.object_client import client, options_for
-from headrace.storage.object_files import ObjectFiles
-from headrace.storage.object_output import ObjectOutput
-from headrace.storage.object_store import ObjectFolder
-from headrace.storage.posix import PosixFolder
-from headrace.storage.posix_files import PosixFiles
-from headrace.storage.posix_output import PosixOutput
+from headrace.storage.object_store import ObjectStore
+from headrace.storage.output import OutputTree
+from headrace.storage.posix import PosixFileSystem, posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from urllib.parse import SplitResult
 
-    from headrace.storage.files import FileStore
-    from headrace.storage.folder import Folder
+    from headrace.storage.file_system import FileSystem
     from headrace.storage.object_client import Options
-    from headrace.storage.output import OutputTree
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""
@@ -52,6 +47,35 @@ _URI: Final = re.compile(rf"\s*(?:[a-z][a-z0-9+.-]*:/|(?:file|{'|'.join(REMOTE)}
 
 _USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}
 """Schemes that stand for the same places as others, by which these are known."""
+
+
+class CheckpointStorage(Plugin):
+    """Opens the checkpoint directories of one scheme, which is the plugin's name.
+
+    A distribution adds one as an entry point of the group ``headrace.checkpoint_storages``.
+    """
+
+    noun = "checkpoint storage"
+
+    @abstractmethod
+    def open(self, location: str, options: Mapping[str, str]) -> Folder:
+        """The folder of a location; it need not exist.
+
+        Args:
+            location: the whole URI.
+            options: what the configuration says behind ``headrace.storage.``, with ``_`` for ``-``.
+
+        Raises:
+            CheckpointStorageError: when the location or the options cannot be right.
+        """
+
+
+CHECKPOINT_STORAGES: Final = PluginGroup(
+    "headrace.checkpoint_storages",
+    CheckpointStorage,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    {},
+)
+"""All that are there; POSIX paths and object stores are not among them, but come first."""
 
 
 def usual_spelling(location: str) -> str:
@@ -82,10 +106,10 @@ def open_storage(
             return hdfs_folder(location, permissions, options or {})
         if scheme != "file" and scheme in CHECKPOINT_STORAGES.names():
             return CHECKPOINT_STORAGES.load(scheme).open(location, options or {})
-    return PosixFolder(local_path(location), permissions)
+    return posix_folder(local_path(location), permissions)
 
 
-def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
+def object_folder(location: str, options: Mapping[str, str]) -> Folder:
     """The prefix of keys that a URI names.
 
     Raises:
@@ -100,12 +124,12 @@ def object_folder(location: str, options: Mapping[str, str]) -> ObjectFolder:
             f"checkpoint directory {location!r}: expected {parts.scheme}://<bucket>/<prefix>, the prefix without empty "
             "parts, dots alone, ? and #"
         )
-    folder = ObjectFolder(bucket, prefix, complete_options(bucket, options))
-    client(folder.bucket, folder.options)
-    return folder
+    store = ObjectStore(bucket, complete_options(bucket, options))
+    client(bucket, store.options)  # says what is wrong with them
+    return Folder(store, f"/{prefix}" if prefix else "")
 
 
-def hdfs_folder(location: str, permissions: Permissions, options: Mapping[str, str]) -> HdfsFolder:
+def hdfs_folder(location: str, permissions: Permissions, options: Mapping[str, str]) -> Folder:
     """The folder of a name service that a URI names.
 
     Raises:
@@ -118,13 +142,13 @@ def hdfs_folder(location: str, permissions: Permissions, options: Mapping[str, s
             f"checkpoint directory {location!r}: expected hdfs://<name service or host:port>/<folder>, or "
             "hdfs:///<folder> for the file system of fs.defaultFS; the folder without empty parts, dots alone, : ? #"
         )
-    return HdfsFolder(_hdfs(f"{parts.scheme}://{parts.netloc}", options), path, permissions)
+    return Folder(_hdfs(f"{parts.scheme}://{parts.netloc}", options), path, permissions)
 
 
-def _hdfs(authority: str, options: Mapping[str, str]) -> Hdfs:
+def _hdfs(authority: str, options: Mapping[str, str]) -> HdfsFileSystem:
     settings = complete_settings(options)
     check_settings(authority, settings)
-    hdfs = Hdfs(authority, tuple(sorted(settings.items())))
+    hdfs = HdfsFileSystem(authority, tuple(sorted(settings.items())))
     hdfs.connect()  # says what else is wrong with them
     return hdfs
 
@@ -154,8 +178,8 @@ def bucket_of(scheme: str, name: str) -> str:
     return f"{scheme}://{name}"
 
 
-def open_files(place: str, options: Mapping[str, str]) -> FileStore:
-    """The files of users at a place.
+def file_system_of(place: str, options: Mapping[str, str]) -> FileSystem:
+    """The storage at a place.
 
     Args:
         place: the URL of a bucket or name service; empty for POSIX paths.
@@ -165,28 +189,26 @@ def open_files(place: str, options: Mapping[str, str]) -> FileStore:
         CheckpointStorageError: when the options do not fit.
     """
     if not place:
-        return PosixFiles()
+        return PosixFileSystem()
     if place.startswith(f"{HDFS}:"):
-        return HdfsFiles(_hdfs(place, options))
-    return ObjectFiles(place, complete_options(place, options))
+        return _hdfs(place, options)
+    return ObjectStore(place, complete_options(place, options))
+
+
+def open_files(place: str, options: Mapping[str, str]) -> FileStore:
+    """The files of users at a place; arguments and errors as with :func:`file_system_of`."""
+    return FileStore(file_system_of(place, options))
 
 
 def open_output(place: str, path: str, options: Mapping[str, str]) -> OutputTree:
-    """What is below a path at a place, for a sink.
+    """The folder at a place that a sink writes to; other arguments and errors as with :func:`file_system_of`.
 
     Args:
-        place: as of :func:`open_files`.
-        path: begins with a slash; the rest of the URI, or a POSIX path.
-        options: as of :func:`open_storage`.
-
-    Raises:
-        CheckpointStorageError: when the options do not fit.
+        place: the storage.
+        path: begins with a slash, or is empty; the rest of the URI, or a POSIX path.
+        options: how to reach it.
     """
-    if not place:
-        return PosixOutput(Path(path))
-    if place.startswith(f"{HDFS}:"):
-        return HdfsOutput(_hdfs(place, options), path.rstrip("/"))
-    return ObjectOutput(place, path.strip("/"), complete_options(place, options))
+    return OutputTree(file_system_of(place, options), path.rstrip("/"))
 
 
 def options_for_tasks(options: Mapping[str, str]) -> dict[str, str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.config_values import duration
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.cloud_credentials import check_credentials
-from headrace.storage.hdfs_settings import is_of_hdfs
+from headrace.storage.credentials import check_credentials
+from headrace.storage.hdfs_connection import is_of_hdfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,82 +32,40 @@ tries it waits for a random time, at least 0.1 s."""
 _DEFAULTS: Final = {"timeout": "5 min", "read_timeout": "30 s", "allow_http": True}
 """A large file takes its time, a connection on which nothing comes does not. An ``http:`` endpoint is meant."""
 
-_HTTP: Final = frozenset(
-    {
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "pool_idle_timeout",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "proxy_url",
-        "read_timeout",
-        "root_certificate",
-        "timeout",
-        "user_agent",
-    }
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_HTTP: Final = _names(
+    """
+    allow_http allow_invalid_certificates connect_timeout pool_idle_timeout proxy_ca_certificate proxy_excludes
+    proxy_url read_timeout root_certificate timeout user_agent
+    """
 )
 """The options that are those of the connection, whatever the store."""
 
-_S3: Final = frozenset(
-    {
-        "access_key_id",
-        "checksum_algorithm",
-        "conditional_put",
-        "container_authorization_token_file",
-        "container_credentials_full_uri",
-        "container_credentials_relative_uri",
-        "copy_if_not_exists",
-        "default_region",
-        "disable_bulk_delete",
-        "disable_tagging",
-        "endpoint",
-        "endpoint_url",
-        "imdsv1_fallback",
-        "metadata_endpoint",
-        "profile",
-        "region",
-        "request_payer",
-        "role_arn",
-        "role_session_name",
-        "s3_express",
-        "secret_access_key",
-        "server_side_encryption",
-        "session_token",
-        "skip_signature",
-        "sse_bucket_key_enabled",
-        "sse_customer_key_base64",
-        "sse_kms_key_id",
-        "sts_endpoint",
-        "token",
-        "unsigned_payload",
-        "virtual_hosted_style_request",
-        "web_identity_token_file",
-    }
+_S3: Final = _names(
+    """
+    access_key_id checksum_algorithm conditional_put container_authorization_token_file
+    container_credentials_full_uri container_credentials_relative_uri copy_if_not_exists default_region
+    disable_bulk_delete disable_tagging endpoint endpoint_url imdsv1_fallback metadata_endpoint profile region
+    request_payer role_arn role_session_name s3_express secret_access_key server_side_encryption session_token
+    skip_signature sse_bucket_key_enabled sse_customer_key_base64 sse_kms_key_id sts_endpoint token
+    unsigned_payload virtual_hosted_style_request web_identity_token_file
+    """
 )
-_GOOGLE: Final = frozenset(
-    {"application_credentials", "base_url", "service_account", "service_account_key", "skip_signature"}
+_GOOGLE: Final = _names(
+    """
+    application_credentials base_url service_account service_account_key skip_signature
+    """
 )
-_AZURE: Final = frozenset(
-    {
-        "access_key",
-        "account_key",
-        "account_name",
-        "authority_host",
-        "authority_id",
-        "client_id",
-        "client_secret",
-        "endpoint",
-        "federated_token_file",
-        "msi_endpoint",
-        "sas_key",
-        "skip_signature",
-        "tenant_id",
-        "token",
-        "use_azure_cli",
-        "use_emulator",
-        "use_fabric_endpoint",
-    }
+_AZURE: Final = _names(
+    """
+    access_key account_key account_name authority_host authority_id client_id client_secret endpoint
+    federated_token_file msi_endpoint sas_key skip_signature tenant_id token use_azure_cli use_emulator
+    use_fabric_endpoint
+    """
 )
 _NAMES: Final = {
     "s3": _S3,

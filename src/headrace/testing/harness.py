@@ -49,7 +49,7 @@ from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.storage.locations import options_for_tasks
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.pushed import PushedInput, RecordingSink, Records, check_millis, check_new, stamped, unknown
 from headrace.testing.stored_state import Checkpoint, StoredState, temporary_folder
@@ -398,7 +398,7 @@ class JobHarness:
     def _make_manager(self, parallelism: int) -> JobManager:
         configuration = effective_configuration(self.env.get_configuration())
         plan = plan_graph(self.env.transformations.take_next_job(), configuration, None, parallelism)
-        store = CheckpointStore(PosixFolder(self._folder))
+        store = CheckpointStore(posix_folder(self._folder))
         settings = replace(job_settings(configuration, plan), limits=_EVERYTHING, restart=NoRestart())
         storage_options = options_for_tasks(configuration.storage_options())
         self._blob = blob_of(plan, store.storage, gather(configuration), storage_options)

@@ -31,9 +31,9 @@ def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def by_hand(topic: Topic, tmp_path: Path, in_files: None) -> ByHand:
-    from headrace.storage.posix import PosixFolder
+    from headrace.storage.posix import posix_folder
     from tests.connectors.kafka.transactional_sink import ByHand, to
 
-    folder = PosixFolder(tmp_path / "staged")
+    folder = posix_folder(tmp_path / "staged")
     folder.make()
     return ByHand(to(topic).build(), folder, topic.name)

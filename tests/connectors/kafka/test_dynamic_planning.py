@@ -13,7 +13,7 @@ from headrace.common.errors import ConfigurationError, InfrastructureError, Sour
 from headrace.connectors.kafka.dynamic import DynamicKafkaSourceBuilder
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.connectors.source import EnumeratorContext
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness
 from tests.connectors.kafka.fake_clusters import FakeCluster, FakeMetadata, builder, faked
 
@@ -317,7 +317,7 @@ def test_code_of_a_metadata_service_that_fails(east: FakeCluster) -> None:
 
 def test_how_many_clusters_are_read(east: FakeCluster, west: FakeCluster, tmp_path: Path) -> None:
     told = FakeMetadata(east=east.holding("a"))
-    enumerator = faked(builder(told.service)).create_enumerator(EnumeratorContext(1, PosixFolder(tmp_path), None))
+    enumerator = faked(builder(told.service)).create_enumerator(EnumeratorContext(1, posix_folder(tmp_path), None))
     assert enumerator.gauges() == {"kafkaClustersCount": 0}
     enumerator.discover(0)
     assert enumerator.gauges() == {"kafkaClustersCount": 1}

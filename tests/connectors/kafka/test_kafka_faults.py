@@ -25,7 +25,7 @@ from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.kafka.steady_writer import SteadyWriter
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest
@@ -127,7 +127,7 @@ def test_a_group_whose_coordinator_is_gone_is_asked_again(tmp_path: Path) -> Non
         topic = Topic(cluster.bootstrap_servers)
         topic.put(range(10))
         start = topic.reading(OffsetsInitializer.committed_offsets(), group="group").build()
-        folder = PosixFolder(tmp_path)
+        folder = posix_folder(tmp_path)
         topic.commit_offset("group", 3)
         for node in cluster.nodes:
             planner = enumerator(start, folder)

@@ -24,7 +24,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobExecutionError
 from headrace.connectors.partitions.offsets import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import ALL, enumerator, texts
 
@@ -101,7 +101,7 @@ def topic(secure: KafkaCluster, login: Mapping[str, str]) -> Topic:
 def test_reading_goes_on_after_the_broker_was_killed(topic: Topic, secure: KafkaCluster, tmp_path: Path) -> None:
     topic.put(range(100))
     source = topic.reading().build()
-    planner, reader = enumerator(source, PosixFolder(tmp_path)), source.create_reader()
+    planner, reader = enumerator(source, posix_folder(tmp_path)), source.create_reader()
     (split,) = planner.discover(0)
     assert planner.initial_position(split) == 0
     assert sum(len(each) for each in reader.read([split, 0, 50])) == 50
@@ -132,7 +132,7 @@ def test_who_is_turned_away_is_told_so_at_once(
 ) -> None:
     source = topic.reading().set_properties(wrong).build()
     with pytest.raises(ConfigurationError, match=f"topics cannot be listed, at 127.*{reason}"):
-        enumerator(source, PosixFolder(tmp_path)).discover(0)
+        enumerator(source, posix_folder(tmp_path)).discover(0)
     with pytest.raises(ConfigurationError, match=f"{topic.name}-0@0, at 127.*{reason}"):
         list(source.create_reader().read([f"{topic.name}-0", 0, 1]))
 

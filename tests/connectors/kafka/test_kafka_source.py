@@ -15,7 +15,8 @@ from headrace.broker.cluster import KafkaCluster
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest, texts
 
@@ -28,11 +29,11 @@ def topic(kafka: KafkaCluster) -> Topic:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PosixFolder:
-    return PosixFolder(tmp_path)
+def folder(tmp_path: Path) -> Folder:
+    return posix_folder(tmp_path)
 
 
-def test_what_kafka_alone_knows_about_a_message(topic: Topic, folder: PosixFolder) -> None:
+def test_what_kafka_alone_knows_about_a_message(topic: Topic, folder: Folder) -> None:
     topic.put(["tea"])
     schema = MessageDeserializationSchema(SimpleStringSchema(), metadata=["timestamp-type", "leader-epoch"])
     source = topic.reading().set_deserializer(schema).build()
@@ -40,7 +41,7 @@ def test_what_kafka_alone_knows_about_a_message(topic: Topic, folder: PosixFolde
     assert [tuple(row.values()) for row in rows] == [("tea", "CreateTime", 0)]
 
 
-def test_everything_is_read_where_that_is_asked_for(topic: Topic, folder: PosixFolder) -> None:
+def test_everything_is_read_where_that_is_asked_for(topic: Topic, folder: Folder) -> None:
     topic.put_in_transaction(range(5), commit=True)
     topic.put_in_transaction(range(5, 10), commit=False)
     source = topic.reading().set_property("isolation.level", "read_uncommitted").build()
@@ -48,7 +49,7 @@ def test_everything_is_read_where_that_is_asked_for(topic: Topic, folder: PosixF
     assert seen == texts(range(10))
 
 
-def test_an_open_transaction_holds_back_what_is_behind_it(topic: Topic, folder: PosixFolder) -> None:
+def test_an_open_transaction_holds_back_what_is_behind_it(topic: Topic, folder: Folder) -> None:
     source = topic.reading().build()
     planner, positions = enumerator(source, folder), dict[str, int]()
     topic.put(["before"])
@@ -63,7 +64,7 @@ def test_an_open_transaction_holds_back_what_is_behind_it(topic: Topic, folder: 
     assert list(found.values()) == [[b"behind"]]
 
 
-def test_a_message_that_is_larger_than_what_is_fetched_at_once(topic: Topic, folder: PosixFolder) -> None:
+def test_a_message_that_is_larger_than_what_is_fetched_at_once(topic: Topic, folder: Folder) -> None:
     large = topic.another(max_message_bytes="4000000")
     messages = [b"1", b"x" * 1_500_000, b"2", b"y" * 900_000, b"3"]
     large.put(messages)
@@ -78,7 +79,7 @@ def test_a_message_that_is_larger_than_what_is_fetched_at_once(topic: Topic, fol
         assert found == messages
 
 
-def test_a_broker_that_is_not_there(folder: PosixFolder, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_not_there(folder: Folder, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.connectors.kafka.partitioned_log._REQUEST_SECONDS", 1)
     source = topic.reading().set_bootstrap_servers("127.0.0.1:1").build()
     with pytest.raises(InfrastructureError, match=r"topics cannot be listed, at 127\.0\.0\.1:1"):

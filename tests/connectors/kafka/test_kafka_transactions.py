@@ -18,7 +18,7 @@ from headrace.connectors.kafka.transactions import staging_writer
 from headrace.connectors.kafka.transactions.publisher import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, as_in_a_checkpoint
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, job, texts, to
 from tests.reliability.support.kafka_sinks import Key, Text, check, committed, staged_files
@@ -162,7 +162,7 @@ def test_of_two_jobs_with_one_prefix_the_older_one_is_stopped(topic: Topic, by_h
     by_hand.sink = to(topic).set_transactional_id_prefix(f"p{topic.name}").build()
     older = by_hand.committer()
     older.commit(1, by_hand.written(1, ["a"]), NOW)
-    other = ByHand(by_hand.sink, PosixFolder(Path(by_hand.folder.locate("other"))), "other job")
+    other = ByHand(by_hand.sink, posix_folder(Path(by_hand.folder.locate("other"))), "other job")
     younger = other.committer()
     younger.commit(1, other.written(1, ["b"]), NOW)
     staged = by_hand.written(2, ["c"])
@@ -221,7 +221,7 @@ def test_what_a_topic_does_not_take_stops_the_job_and_leaves_no_transaction_open
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
     small = Topic(kafka.bootstrap_servers, max_message_bytes="1000")
-    by_hand = ByHand(to(small).build(), PosixFolder(tmp_path / "small"), small.name)
+    by_hand = ByHand(to(small).build(), posix_folder(tmp_path / "small"), small.name)
     committer = by_hand.committer()
     staged = by_hand.written(1, ["a", "b" * 5_000])
     with pytest.raises(CommitRefusedError, match=r"MSG_SIZE_TOO_LARGE\); have it be smaller"):

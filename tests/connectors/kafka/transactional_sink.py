@@ -15,7 +15,7 @@ from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.kafka.transactions.committer import KafkaCommitter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.kafka_sinks import Place, committed, kafka_job
 from tests.reliability.support.small_jobs import CrashError, SmallJob
@@ -44,7 +44,7 @@ class ByHand:
     """A sink whose tasks and driver are called by the test."""
 
     sink: KafkaSink[Any]
-    folder: PosixFolder
+    folder: Folder
     job_id: str
     parallelism: int = 1
 

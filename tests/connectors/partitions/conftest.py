@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.log import Log
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
+from headrace.storage.posix import posix_folder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import TopicDriver
 
@@ -23,5 +24,5 @@ def topic(request: pytest.FixtureRequest, tmp_path: Path) -> TopicDriver:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> PosixFolder:
-    return PosixFolder(tmp_path)
+def folder(tmp_path: Path) -> Folder:
+    return posix_folder(tmp_path)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from headrace.connectors.partitions.builder import TopicSourceBuilder
 from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.source import EnumeratorContext, ReadBudget, ReaderContext, Source, SplitEnumerator
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 
 ALL = ReadBudget(10**9, 10**12)
 
@@ -135,12 +135,12 @@ def texts(numbers: Iterable[int]) -> list[bytes]:
     return [str(number).encode() for number in numbers]
 
 
-def enumerator(source: Source, folder: PosixFolder, state: Any = None) -> SplitEnumerator:
+def enumerator(source: Source, folder: Folder, state: Any = None) -> SplitEnumerator:
     """The driver's half of a source."""
     return source.create_enumerator(EnumeratorContext(1, folder, state))
 
 
-def start_of(source: Source, folder: PosixFolder) -> list[int]:
+def start_of(source: Source, folder: Folder) -> list[int]:
     """Where each partition would begin."""
     planner = enumerator(source, folder)
     return [planner.initial_position(split) for split in planner.discover(0)]

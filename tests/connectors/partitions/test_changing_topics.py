@@ -8,11 +8,11 @@ import pytest
 
 from headrace.common.errors import ConfigurationError, SourceChangedError
 from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from tests.connectors.partitions.driver import ALL, TopicDriver, enumerator, read, read_rest, texts
 
 
-def test_later_partitions_and_topics_are_read_from_their_beginning(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_later_partitions_and_topics_are_read_from_their_beginning(topic: TopicDriver, folder: Folder) -> None:
     prefix = f"found-{topic.name}"
     first = topic.another(prefix=prefix)
     first.put(["old"])
@@ -34,7 +34,7 @@ def test_later_partitions_and_topics_are_read_from_their_beginning(topic: TopicD
     assert not planner.is_complete()
 
 
-def test_offsets_that_were_compacted_away_are_passed_over(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_offsets_that_were_compacted_away_are_passed_over(topic: TopicDriver, folder: Folder) -> None:
     balances = topic.another(**topic.compacted)
     for number in range(100):
         balances.put([number], key=str(number % 3).encode())
@@ -48,7 +48,7 @@ def test_offsets_that_were_compacted_away_are_passed_over(topic: TopicDriver, fo
         assert all(planner.is_finished(*each) for each in positions.items())
 
 
-def test_records_that_were_deleted_before_they_were_read(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_records_that_were_deleted_before_they_were_read(topic: TopicDriver, folder: Folder) -> None:
     topic.put(range(10))
     topic.delete_before(6)
     source = topic.reading().build()
@@ -65,7 +65,7 @@ def test_records_that_were_deleted_before_they_were_read(topic: TopicDriver, fol
     ("strategy", "left"), [(OffsetResetStrategy.EARLIEST, range(6, 12)), (OffsetResetStrategy.LATEST, range(10, 12))]
 )
 def test_a_source_that_goes_on_without_records_that_were_deleted(
-    topic: TopicDriver, folder: PosixFolder, strategy: OffsetResetStrategy, left: range
+    topic: TopicDriver, folder: Folder, strategy: OffsetResetStrategy, left: range
 ) -> None:
     topic.put(range(10))
     topic.delete_before(6)
@@ -80,7 +80,7 @@ def test_a_source_that_goes_on_without_records_that_were_deleted(
 
 @pytest.mark.parametrize("strategy", [OffsetResetStrategy.EARLIEST, OffsetResetStrategy.LATEST])
 def test_a_bounded_source_ends_also_when_all_that_it_should_read_was_deleted(
-    topic: TopicDriver, folder: PosixFolder, strategy: OffsetResetStrategy
+    topic: TopicDriver, folder: Folder, strategy: OffsetResetStrategy
 ) -> None:
     topic.put(range(5))
     source = topic.reading(reset=strategy).set_bounded(OffsetsInitializer.latest()).build()
@@ -93,7 +93,7 @@ def test_a_bounded_source_ends_also_when_all_that_it_should_read_was_deleted(
     assert restored.is_finished(split, positions[split])
 
 
-def test_a_topic_that_is_gone(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_a_topic_that_is_gone(topic: TopicDriver, folder: Folder) -> None:
     source = topic.reading(discovery_millis=1).build()
     planner = enumerator(source, folder)
     planner.discover(0)
@@ -107,7 +107,7 @@ def test_a_topic_that_is_gone(topic: TopicDriver, folder: PosixFolder) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 3, 9])
-def test_a_topic_that_is_made_again_has_other_offsets(topic: TopicDriver, folder: PosixFolder, count: int) -> None:
+def test_a_topic_that_is_made_again_has_other_offsets(topic: TopicDriver, folder: Folder, count: int) -> None:
     """However many records are in it, and however long it is until the source looks for partitions."""
     topic.put(range(5))
     source = topic.reading().build()
@@ -123,7 +123,7 @@ def test_a_topic_that_is_made_again_has_other_offsets(topic: TopicDriver, folder
         enumerator(source, folder, planner.snapshot()).discover(0)
 
 
-def test_the_offsets_of_the_group_are_not_what_a_job_goes_by(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_the_offsets_of_the_group_are_not_what_a_job_goes_by(topic: TopicDriver, folder: Folder) -> None:
     group = f"group-{topic.name}"
     topic.put(range(5))
     start = OffsetsInitializer.committed_offsets(OffsetResetStrategy.EARLIEST)

@@ -10,11 +10,11 @@ from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.source import Pending, ReaderContext
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from tests.connectors.partitions.driver import TopicDriver, enumerator, read_rest, start_of, texts
 
 
-def test_however_epochs_are_cut_each_record_is_read_once(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_however_epochs_are_cut_each_record_is_read_once(topic: TopicDriver, folder: Folder) -> None:
     topic.grow(2)
     for start in range(0, 500, 50):
         topic.put(range(start, start + 50))
@@ -25,7 +25,7 @@ def test_however_epochs_are_cut_each_record_is_read_once(topic: TopicDriver, fol
         assert read_rest(source, enumerator(source, folder), {}, budgets=budgets) == expected
 
 
-def test_keys_headers_and_the_rest_are_fields(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_keys_headers_and_the_rest_are_fields(topic: TopicDriver, folder: Folder) -> None:
     headers = [("a", b"1"), ("b", None), ("a", b"2")]
     topic.put(["tea"], key=b"ann", headers=headers, timestamp=1_700_000_000_123)
     topic.put(["cäke"], timestamp=1_700_000_000_124)
@@ -46,14 +46,14 @@ def test_keys_headers_and_the_rest_are_fields(topic: TopicDriver, folder: PosixF
     reader.close()
 
 
-def test_messages_without_a_value_are_null(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_messages_without_a_value_are_null(topic: TopicDriver, folder: Folder) -> None:
     topic.put(["", None, "tea"])
     source = topic.reading().build()
     (found,) = read_rest(source, enumerator(source, folder), {}).values()
     assert found == [b"", None, b"tea"]
 
 
-def test_of_transactions_only_what_is_committed_is_read(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_of_transactions_only_what_is_committed_is_read(topic: TopicDriver, folder: Folder) -> None:
     topic.put_in_transaction(range(5), commit=True)
     topic.put_in_transaction(range(5, 10), commit=False)
     topic.put_in_transaction(range(10, 13), commit=True)
@@ -66,7 +66,7 @@ def test_of_transactions_only_what_is_committed_is_read(topic: TopicDriver, fold
         assert all(planner.is_finished(*each) for each in positions.items())
 
 
-def test_nothing_of_an_open_transaction_is_read_and_nothing_is_missed(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_nothing_of_an_open_transaction_is_read_and_nothing_is_missed(topic: TopicDriver, folder: Folder) -> None:
     source = topic.reading().build()
     planner, positions = enumerator(source, folder), dict[str, int]()
     topic.put(["before"])
@@ -83,7 +83,7 @@ def test_nothing_of_an_open_transaction_is_read_and_nothing_is_missed(topic: Top
     assert sorted(found) == [b"before", b"behind", b"within"]
 
 
-def test_a_topic_without_records_ends_at_once(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_a_topic_without_records_ends_at_once(topic: TopicDriver, folder: Folder) -> None:
     source = topic.reading().set_bounded(OffsetsInitializer.latest()).build()
     planner = enumerator(source, folder)
     (split,) = planner.discover(0)
@@ -91,7 +91,7 @@ def test_a_topic_without_records_ends_at_once(topic: TopicDriver, folder: PosixF
     assert planner.pending(split, 0, 0) == Pending(0, 0)
 
 
-def test_where_reading_starts(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_where_reading_starts(topic: TopicDriver, folder: Folder) -> None:
     topic.grow(2)
     for number in range(10):
         topic.put([number], timestamp=1000 + number)
@@ -113,7 +113,7 @@ def test_where_reading_starts(topic: TopicDriver, folder: PosixFolder) -> None:
         topic.reading(of.committed_offsets()).build()
 
 
-def test_where_a_bounded_source_ends_is_known_after_a_restart(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_where_a_bounded_source_ends_is_known_after_a_restart(topic: TopicDriver, folder: Folder) -> None:
     topic.put(range(5))
     source = topic.reading().set_bounded(OffsetsInitializer.latest()).build()
     planner = enumerator(source, folder)
@@ -126,7 +126,7 @@ def test_where_a_bounded_source_ends_is_known_after_a_restart(topic: TopicDriver
     assert restored.is_complete()
 
 
-def test_the_records_between_two_times(topic: TopicDriver, folder: PosixFolder) -> None:
+def test_the_records_between_two_times(topic: TopicDriver, folder: Folder) -> None:
     for number in range(10):
         topic.put([number], timestamp=1000 + number)
     begun = topic.reading(OffsetsInitializer.timestamp(1003))

@@ -8,8 +8,8 @@ from functools import wraps
 from typing import Any, Final
 
 from headrace.state.hashmap_backend import HashMapStateBackend
-from headrace.storage.posix import PosixFolder
-from headrace.storage.posix_output import PosixOutput
+from headrace.storage.folder import Folder
+from headrace.storage.output import OutputTree
 from tests.reliability.support.faults import die
 
 KINDS: Final[dict[str, Callable[[str], bool]]] = {
@@ -64,10 +64,10 @@ class KillPoint:
             _watch(HashMapStateBackend, "run_compaction", lambda _: True, come_by)
         elif self.kind == OUTPUT:
             for name in ("show", "put_together", "clear_area"):
-                _watch(PosixOutput, name, lambda _: True, come_by)
+                _watch(OutputTree, name, lambda _: True, come_by)
         elif self.kind:
             for name in _CHANGES:
-                _watch(PosixFolder, name, lambda folder: KINDS[self.kind](str(folder)), come_by)
+                _watch(Folder, name, lambda folder: KINDS[self.kind](str(folder)), come_by)
 
 
 def _watch(owner: Any, name: str, counts: Callable[[Any], bool], come_by: Callable[[], None]) -> None:

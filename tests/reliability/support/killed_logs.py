@@ -18,7 +18,7 @@ from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.log import Log, Producer
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from tests.reliability.support.faults import FaultPlan, die
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class DyingLogSink(LogSink[str]):
 def end_at_steps(plan: FaultPlan, process: str) -> None:
     """Have this process come by the plan's points before and after whatever it changes in a folder."""
     for name in ("create", "write", "remove"):
-        change = getattr(PosixFolder, name)
+        change = getattr(Folder, name)
         if not hasattr(change, "__wrapped__"):
-            setattr(PosixFolder, name, _with_points(change, plan, process))
+            setattr(Folder, name, _with_points(change, plan, process))
 
 
 def _with_points(change: Callable[..., Any], plan: FaultPlan, process: str) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.spark.session import SessionHandle
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,16 +24,16 @@ pytestmark = pytest.mark.spark
 def probes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that the driver looks for, as soon as tasks have written them."""
     found: list[str] = []
-    size = PosixFolder.size
+    size = Folder.size
 
-    def noting(self: PosixFolder, name: str) -> int | None:
+    def noting(self: Folder, name: str) -> int | None:
         there = size(self, name)
-        if self.path.name == "state" and name.startswith(".probe-"):
+        if self.path.endswith("/state") and name.startswith(".probe-"):
             found.append(name)
             assert there == 0
         return there
 
-    monkeypatch.setattr(PosixFolder, "size", noting)
+    monkeypatch.setattr(Folder, "size", noting)
     return found
 
 
@@ -65,8 +65,8 @@ def test_a_directory_that_is_not_shared_is_refused(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(SessionHandle, "tasks_run_here", False)
-    size = PosixFolder.size
-    monkeypatch.setattr(PosixFolder, "size", lambda self, name: None if self.path.name == "state" else size(self, name))
+    size = Folder.size
+    monkeypatch.setattr(Folder, "size", lambda self, name: None if self.path.endswith("/state") else size(self, name))
     with pytest.raises(CheckpointStorageError, match="must share the checkpoint directory"):
         run(tmp_path)
     assert not list((tmp_path / "manifests").glob("*")), "nothing was begun"

@@ -13,14 +13,14 @@ from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.runtime.spark.shipping import Parts, ShippedFiles, read_job
 from headrace.runtime.task.messages import EpochContext, PartitionContext, SplitAssignment
 from headrace.state.version import VersionRef
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 
 INLINE = 4_000
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> ShippedFiles:
-    return ShippedFiles(PosixFolder(tmp_path / "shipped"))
+    return ShippedFiles(posix_folder(tmp_path / "shipped"))
 
 
 def path_of(files: ShippedFiles, parts: Parts) -> Path:
@@ -129,7 +129,7 @@ def test_only_shipped_files_are_removed(files: ShippedFiles) -> None:
     ("permissions", "file", "folder"), [(Permissions.OWNER, 0o600, 0o700), (Permissions.GROUP, 0o660, 0o770)]
 )
 def test_who_may_read_them(tmp_path: Path, permissions: Permissions, file: int, folder: int) -> None:
-    files = ShippedFiles(PosixFolder(tmp_path / "shipped", permissions))
+    files = ShippedFiles(posix_folder(tmp_path / "shipped", permissions))
     paths = [Path(files.folder.locate(files.write_job(b"a pickle"))), path_of(files, files.write_parts([b"x"]))]
     assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [file, file]
     assert stat.S_IMODE(paths[0].parent.stat().st_mode) == folder

@@ -16,7 +16,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.job_manager import JobManager
-from headrace.storage.posix import PosixFolder
+from headrace.storage.folder import Folder
 from headrace.testing.pushed import RecordingSink
 from tests.runtime.task.two_workers import Attempts, BothAtOnce, TwoWorkers, run_job
 
@@ -129,15 +129,15 @@ def test_attempts_that_run_at_once_write_the_same_files_with_the_same_bytes(
     keys, records = 50, 3_000
     sink = RecordingSink()
     written: dict[str, list[bytes]] = {}
-    write = PosixFolder.write
+    write = Folder.write
 
-    def watched(self: PosixFolder, name: str, chunks: Iterable[Any], *, durable: bool = True) -> None:
+    def watched(self: Folder, name: str, chunks: Iterable[Any], *, durable: bool = True) -> None:
         content = b"".join(memoryview(chunk) for chunk in chunks)
         if name.endswith(".state"):
             written.setdefault(name, []).append(content)
         write(self, name, [content], durable=durable)
 
-    monkeypatch.setattr(PosixFolder, "write", watched)
+    monkeypatch.setattr(Folder, "write", watched)
 
     def build(env: StreamExecutionEnvironment) -> None:
         numbers = env.from_collection([(f"key {number % keys}", number) for number in range(records)], PAIR)

@@ -19,7 +19,7 @@ from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local.runtime import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 from headrace.runtime.task.runner import TaskRunner
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import posix_folder
 from headrace.time.clock import ManualClock
 
 Attempts = Callable[[int], list[tuple[int, ...]]]
@@ -84,7 +84,7 @@ def run_job(
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     build(env)
     plan = plan_graph(env.transformations.take_next_job(), configuration, None, 1)
-    store = CheckpointStore(PosixFolder(folder))
+    store = CheckpointStore(posix_folder(folder))
     blob = blob_of(plan, store.storage)
     job = PlannedJob(plan, blob, job_settings(configuration, plan))
     return JobManager(job, runtime, store, clock=ManualClock())

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.connectors.source import Json
-    from headrace.storage.folder import Folder, Log
+    from headrace.storage.file_system import Log
+    from headrace.storage.folder import Folder
 
 _KEPT_LOGS: Final = 8
 """How many older logs are kept, for restarts from older manifests."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from headrace.common.errors import CommitRefusedError
 from headrace.formats.joining import joined
-from headrace.storage.output import ContentDigest
+from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

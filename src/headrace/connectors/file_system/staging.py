@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.connectors.sink import Json
-    from headrace.storage.output import OutputTree, StagedFile
+    from headrace.storage.file_system import StagedFile
+    from headrace.storage.output import OutputTree
 
 HIDDEN_FOLDER: Final = ".headrace-"
 """How the names begin of the folders in which sinks keep what is hidden."""

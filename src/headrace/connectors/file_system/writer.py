@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.connectors.outgoing_messages import Reject
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.formats.encoders import BulkWriterFactory
-    from headrace.storage.output import StagedFile
+    from headrace.storage.file_system import StagedFile
 
 
 class _OpenPart(ABC):
@@ -177,7 +177,7 @@ class FileSinkWriter(SinkWriter):
         context, epoch = self._context, self._epoch
         size, digest = part.finish()
         name = ChunkName(epoch.number, context.generation, context.subtask, epoch.processing_time, digest)
-        part.file.keep(self._staging.hidden(bucket, name))
+        self._staging.tree.keep(part.file, self._staging.hidden(bucket, name))
         form = self._form if part.can_be_joined else replace(self._form, kind=None)
         return Part(bucket, (Chunk(name, size),), form, self._files.is_complete)
 

@@ -15,7 +15,7 @@ from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
 from headrace.formats.arrow_types import type_of_schema
 from headrace.formats.parquet import ParquetFormat
-from headrace.storage.posix import PosixFolder
+from headrace.storage.posix import PosixFileSystem
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
@@ -72,16 +72,17 @@ class DataFrameSource(Source):
         return True
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        if not isinstance(context.folder, PosixFolder):
+        if not isinstance(context.folder.file_system, PosixFileSystem):
             raise UnsupportedOperationError(
                 f"from_dataframe() keeps the rows in the checkpoint directory, here in {context.folder}: that has to "
                 "be what driver and executors see as a POSIX path; or write the DataFrame as Parquet, and read that"
             )
+        folder = Path(context.folder.path)
         if context.state is not None:  # its checkpoint names the files, and no others are looked for
-            return self._files(context.folder.path).create_enumerator(context)
+            return self._files(folder).create_enumerator(context)
         staged = self._staged  # by an attempt before this one, which came to no checkpoint
-        if staged is None or staged.parent != context.folder.path or not staged.exists():
-            staged = self._staged = self._stage(context.folder.path)
+        if staged is None or staged.parent != folder or not staged.exists():
+            staged = self._staged = self._stage(folder)
         return self._files(staged).create_enumerator(context)
 
     def create_reader(self) -> SourceReader:

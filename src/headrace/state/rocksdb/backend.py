@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from headrace.common.configuration import Configuration
     from headrace.state.task_state import SectionOf
     from headrace.state.version import VersionRef
-    from headrace.storage.folder import Folder, MappedFile
+    from headrace.storage.file_system import MappedFile
+    from headrace.storage.folder import Folder
 
 
 def becomes_table(task: CompactionTask, settings: RocksDBSettings) -> bool:

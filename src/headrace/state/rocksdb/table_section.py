@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.state.rocksdb.local_tables import LocalTables
     from headrace.state.rocksdb.table import Table
     from headrace.state.runs import HashRange
-    from headrace.storage.folder import MappedFile
+    from headrace.storage.file_system import MappedFile
 
 
 HASH_BYTES: Final = 8

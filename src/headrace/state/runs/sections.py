@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.state.keys import KeyColumn
-    from headrace.storage.folder import MappedFile
+    from headrace.storage.file_system import MappedFile
 
     Span = tuple[int, int]
     """Address and size in bytes."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.errors import CommitRefusedError
-from headrace.storage.output import ContentDigest
+from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:
     from headrace.connectors.sink import Json

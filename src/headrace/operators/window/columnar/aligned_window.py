@@ -9,13 +9,13 @@ one gives: by moment of firing, and within one moment by (window end, hash of ke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.base import Operator
+from headrace.operators.keyed import KeyedOperator
 from headrace.operators.window.changed_windows import MovedWindows
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.firing import Emission, result_batch
@@ -50,7 +50,7 @@ MOST_PAIRS = 1 << 19
 """So many pairs of a record and a window are made at a time."""
 
 
-class AlignedWindowOperator(Operator):
+class AlignedWindowOperator(KeyedOperator):
     """Built-in aggregates over windows of event time that follow from the timestamp alone.
 
     Args:
@@ -80,7 +80,6 @@ class AlignedWindowOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self.take_up(context)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
     def take_up(self, context: OperatorContext) -> None:
@@ -88,7 +87,6 @@ class AlignedWindowOperator(Operator):
         self._store = self._open_store(context)
 
     def _open_store(self, context: OperatorContext) -> WindowStore | PaneStore:
-        assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._assigner)
         runs = context.state.store(STORE)
         self._moved_into(self._assigner, context, kept_as).take_over(runs)
@@ -108,7 +106,6 @@ class AlignedWindowOperator(Operator):
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        assert context.state is not None
         store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
@@ -121,13 +118,14 @@ class AlignedWindowOperator(Operator):
         self._store.begin_epoch()
 
     def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
-        if input_index == ACCUMULATORS_INPUT:
+        if input_index != ACCUMULATORS_INPUT:
+            super().process(input_index, batch)
+        elif len(batch):
             self._add_accumulators(accumulators_of(batch), batch.watermarks)
-            return
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         check_timestamps(batch, self.context, self._assigner.reach)
-        self._add_all(cast("KeyedBatch", batch))
+        self._add_all(batch)
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark > self._watermark:

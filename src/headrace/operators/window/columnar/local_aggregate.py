@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.base import Operator
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.keyed import KeyedBatch, KeyedOperator
 from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn
@@ -88,7 +87,7 @@ class _Held:
         return int(self.ends.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values()))
 
 
-class LocalWindowAggregate(Operator):
+class LocalWindowAggregate(KeyedOperator):
     """Sums up the records of some batches by window and key, or by pane and key, where that makes them fewer.
 
     Whether it does is estimated from the first of these batches alone, so it is the same at every attempt; where it
@@ -116,29 +115,26 @@ class LocalWindowAggregate(Operator):
         self._passing = 0
         self._forget()
 
-    def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
         if self._has_times:
             check_timestamps(batch, self.context, self._assigner.reach)
-        keyed = cast("KeyedBatch", batch)
         if self._passing > 0:
-            self._passing -= len(keyed)
-            self.output.emit(keyed)
+            self._passing -= len(batch)
+            self.output.emit(batch)
             return
-        pairs = (self._panes or self._assigner).assign(keyed.timestamps)
-        stays = self._left_to_receiver(keyed, pairs)
+        pairs = (self._panes or self._assigner).assign(batch.timestamps)
+        stays = self._left_to_receiver(batch, pairs)
         left = 0
         if stays is not None:
             left = int(np.count_nonzero(stays))
             pairs = pairs.where(~stays[pairs.records])
-        if not self._held and not self._is_worthwhile(keyed, pairs, len(keyed) - left):
-            self._passing = self._to_pass_after(keyed)
-            self.output.emit(keyed)
+        if not self._held and not self._is_worthwhile(batch, pairs, len(batch) - left):
+            self._passing = self._to_pass_after(batch)
+            self.output.emit(batch)
             return
         if stays is not None:
-            self.output.emit(keyed.filter(stays))
-        self._hold(keyed, pairs)
+            self.output.emit(batch.filter(stays))
+        self._hold(batch, pairs)
 
     def advance_watermark(self, watermark: int) -> None:
         # Called at the end of every piece of a split as well, before the piece's channels are closed.

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from itertools import repeat
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.base import Operator
+from headrace.operators.keyed import KeyedOperator
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.local_aggregate import ACCUMULATORS_INPUT
 from headrace.operators.window.columnar.window_store import WindowStore
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.held_windows import HeldWindow
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 
-class UntimedWindowOperator(Operator):
+class UntimedWindowOperator(KeyedOperator):
     """Built-in aggregates over windows that all records of an epoch are in alike.
 
     Args:
@@ -59,17 +59,12 @@ class UntimedWindowOperator(Operator):
         self._windows = windows
         self._watermark = MIN_WATERMARK
 
-    def open(self, context: OperatorContext, output: Output) -> None:
-        super().open(context, output)
-        self.take_up(context)
-
     def take_up(self, context: OperatorContext) -> None:
         check_has_only(context, self.store_name)
         self._store = self._open_store(context)
 
     def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
         """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        assert context.state is not None
         store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(MIN_WATERMARK, MAX_WATERMARK):
@@ -77,7 +72,6 @@ class UntimedWindowOperator(Operator):
             yield from held_in_columns(self._layout, block.keys, windows, bounds, block.columns)
 
     def _open_store(self, context: OperatorContext) -> WindowStore:
-        assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._windows)
         return WindowStore(self._layout, kept_as, context.state.store(self.store_name), context.learnt)
 
@@ -88,12 +82,13 @@ class UntimedWindowOperator(Operator):
         self._ends: list[int] = self._windows.assign(np.array([scope.processing_time])).ends.tolist()
 
     def process(self, input_index: int, batch: Batch) -> None:
-        if not len(batch):
-            return
-        if input_index == ACCUMULATORS_INPUT:
+        if input_index != ACCUMULATORS_INPUT:
+            super().process(input_index, batch)
+        elif len(batch):
             self._add(accumulators_of(batch))
-            return
-        keys = cast("KeyedBatch", batch).keys
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        keys = batch.keys
         columns, arrivals = self._layout.inputs_of(batch, self.context), self._arrivals.next(len(batch))
         everywhere = np.full(len(batch), self._ends[0] if self._ends else 0)
         chunk = Chunk(everywhere, keys.hashes, keys.values, columns, arrivals)

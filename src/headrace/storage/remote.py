@@ -1,17 +1,20 @@
-"""State files of a remote store in this process: small ones whole, of large ones the pieces that were touched."""
+"""All remote storages: how files are read in pieces, and written when they are complete."""
 
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
 import tempfile
 import threading
-from typing import TYPE_CHECKING, Final
+from abc import abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from headrace.storage.folder import MappedFile
+from headrace.storage.file_system import ContentDigest, FileSystem, MappedFile, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,10 +22,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from headrace.storage.folder import Folder
-
-    FileKey = tuple[Folder, str]
-    """The folder of a file, and its name."""
+    FileKey = tuple[FileSystem, str]
+    """The storage of a file, and its path."""
 
 WHOLE_BYTES: Final = 8 << 20
 """A file up to this size is fetched whole, and held in memory."""
@@ -232,7 +233,7 @@ class PassingChunks:
 
 
 class FetchedFiles:
-    """The state files of one kind of store in this process."""
+    """The state files of remote storages in this process: small ones whole, of large ones the touched pieces."""
 
     def __init__(self) -> None:
         self.written = WrittenFiles()
@@ -267,3 +268,151 @@ class FetchedFiles:
             return self.ranged.open(key, size, start, stream)
         rest = stream(len(start), size) if size > len(start) else ()
         return MappedFile(pa.py_buffer(b"".join([start, *rest])))
+
+
+_FIRST_READ_BYTES: Final = 1 << 16
+_LARGEST_READ_BYTES: Final = 8 << 20
+"""How much is fetched at once, at first and when reading goes on and on."""
+
+
+class FetchedStream(io.RawIOBase):
+    """Bytes that are fetched as they are read: little at first, then more and more at a time.
+
+    Args:
+        path: what users call the file.
+        size: how many bytes it has.
+        fetch: gives the bytes from a position on, as many as the second argument says, or raises.
+    """
+
+    def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes]) -> None:
+        self._path = path
+        self._size = size
+        self._fetch = fetch
+        self._at = 0
+        self._start = 0
+        self._block = b""
+        self._ahead = _FIRST_READ_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        view = memoryview(buffer).cast("B")
+        filled = 0
+        while filled < len(view) and self._at < self._size:
+            block = self._buffered(len(view) - filled)
+            view[filled : filled + len(block)] = block
+            filled += len(block)
+            self._at += len(block)
+        return filled
+
+    def _buffered(self, wanted: int) -> memoryview:
+        """Some of the next bytes, at most ``wanted``."""
+        within = self._at - self._start
+        if not 0 <= within < len(self._block):
+            goes_on = bool(self._block) and self._at == self._start + len(self._block)
+            self._ahead = min(2 * self._ahead, _LARGEST_READ_BYTES) if goes_on else _FIRST_READ_BYTES
+            length = min(max(wanted, self._ahead), self._size - self._at)
+            self._start, within = self._at, 0
+            self._block = self._fetch(self._at, length)
+            if len(self._block) != length:
+                raise OSError(errno.EIO, f"the store gave {len(self._block)} bytes instead of {length}", self._path)
+        return memoryview(self._block)[within : within + wanted]
+
+
+_IN_MEMORY_BYTES: Final = 8 << 20
+"""A chunk up to this size is held in memory until it is sent, a larger one in an unnamed temporary file."""
+
+
+class SpooledFile(StagedFile):
+    """What is sent when it is kept, since its name follows from its content.
+
+    Args:
+        put: sends what a file holds to a path; gets its size as well.
+    """
+
+    def __init__(self, put: Callable[[str, io.BufferedIOBase, int], None]) -> None:
+        self._put = put
+        self._digest = ContentDigest()
+        self._size = 0
+        self._spool: Any = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115
+
+    def write(self, data: object, /) -> int:
+        view = memoryview(cast("bytes", data)).cast("B")
+        if not self._spool.closed:
+            self._digest.update(view)
+            self._spool.write(view)
+            self._size += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self._size
+
+    def finish(self) -> tuple[int, str]:
+        return self._size, self._digest.text()
+
+    def keep(self, path: str) -> None:
+        self._spool.seek(0)
+        self._put(path, self._spool, self._size)
+        self._spool.close()
+
+    def discard(self) -> None:
+        self._spool.close()
+
+
+_fetched: Final = FetchedFiles()
+
+
+class RemoteFileSystem(FileSystem):
+    """A storage that is reached by requests: reads are few and large, and what is staged waits on this machine."""
+
+    def map(self, path: str) -> MappedFile:
+        return _fetched.map((self, path), partial(self._beginning, path), partial(self._stream, path))
+
+    def open_for_arrow(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(self.open(path), mode="r")
+
+    def stage(self, path: str) -> StagedFile:
+        return SpooledFile(partial(self._send, path))
+
+    def _is_written(self, path: str, content: bytes | None) -> None:
+        """Keep what was just written until it is read; None where it is too much."""
+        if content is not None:
+            _fetched.written.keep((self, path), content)
+
+    def _is_obsolete(self, path: str) -> None:
+        """A file is removed or written anew."""
+        _fetched.forget((self, path))
+
+    @abstractmethod
+    def _beginning(self, path: str) -> tuple[int, bytes]:
+        """The size of a file, and its first piece."""
+
+    @abstractmethod
+    def _stream(self, path: str, start: int, stop: int) -> Iterable[Buffer]:
+        """A part of a file as it comes in.
+
+        Raises:
+            OSError: when not all of it comes.
+        """
+
+    @abstractmethod
+    def _send(self, staged: str, path: str, content: io.BufferedIOBase, size: int) -> None:
+        """Write a durable file that nobody sees before it is whole.
+
+        Args:
+            staged: where it may be meanwhile.
+            path: where it will be.
+            content: what is written.
+            size: its bytes.
+        """

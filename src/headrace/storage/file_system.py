@@ -1,0 +1,360 @@
+"""One protocol for every kind of storage: POSIX file systems, HDFS and object stores.
+
+Exactly-once rests on few operations, which each storage does in its own way: to create a file exclusively, to write one
+that is there whole or not at all, and to give it another name once. A :class:`FileSystem` does these. What is built on
+them is written once: :class:`~headrace.storage.folder.Folder` for checkpoints,
+:class:`~headrace.storage.files.FileStore` for input and :class:`~headrace.storage.output.OutputTree` for output.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import io
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from headrace.common.durable import Permissions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from typing_extensions import Buffer
+
+
+class Kind(enum.Enum):
+    """What has a name in a folder. A listing does not follow links; ``stat`` does, and tells of pipes and the like."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    LINK = "link"
+    OTHER = "other"
+
+
+class Entry(NamedTuple):
+    """A file or folder as the storage describes it.
+
+    Attributes:
+        name: the last part of its path.
+        kind: what it is.
+        size: bytes; None where a listing does not tell it.
+        mtime_ns: when it was modified, in nanoseconds since the epoch. Of an object only the seconds are that; the rest
+            is a digest of its version, so that a change within the second is seen.
+        mode: the permissions, as POSIX has them; 0 where there are none.
+    """
+
+    name: str
+    kind: Kind
+    size: int | None = None
+    mtime_ns: int = 0
+    mode: int = 0
+
+
+class MappedFile:
+    """The bytes of a file that never changes.
+
+    Attributes:
+        buffer: as long as the file; only what was fetched may be read.
+        is_surplus: whether whoever holds it should let go of it when it can be done without, to make room for others.
+        is_damaged: whether a checksum was wrong. It is not handed out again: the file may be put back as it was.
+    """
+
+    def __init__(self, buffer: pa.Buffer) -> None:
+        self.buffer = buffer
+        self.is_surplus = False
+        self.is_damaged = False
+
+    def fetch(self, start: int, stop: int) -> None:
+        """See to it that these bytes can be read; all can at once, unless a class says otherwise.
+
+        Raises:
+            FileNotFoundError: when the file is needed for that and has been removed.
+            OSError: when it cannot be read.
+        """
+
+
+class ContentDigest:
+    """The digest by which names know content: 64 bits of SHA-256, which processors compute themselves."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256(usedforsecurity=False)
+
+    def update(self, block: Buffer) -> None:
+        """Add the next bytes of the content."""
+        self._hash.update(block)
+
+    def text(self) -> str:
+        """The digest of the content so far."""
+        return self._hash.hexdigest()[:16]
+
+
+class StagedFile(io.RawIOBase):
+    """A file that is written to its end; nobody sees it before it is kept."""
+
+    def writable(self) -> bool:
+        return True
+
+    @abstractmethod
+    def finish(self) -> tuple[int, str]:
+        """End the file; gives its size and the digest of its content."""
+
+    @abstractmethod
+    def keep(self, path: str) -> None:
+        """Give it a path; its content is durable then, its name after :meth:`FileSystem.make_durable`."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Remove it. Writers of formats may still want to end it when they are collected; that is dropped."""
+
+
+class Log(ABC):
+    """A file that only grows, by one writer.
+
+    Attributes:
+        name: its name in its folder.
+        size: how many bytes it has.
+    """
+
+    name: str
+    size: int
+
+    @abstractmethod
+    def append(self, data: bytes) -> None:
+        """Add to its end.
+
+        Raises:
+            OSError: when not all of it could be written; the log is of no use any more then.
+        """
+
+    @abstractmethod
+    def make_durable(self) -> None:
+        """Return when all that was appended will outlast a power failure.
+
+        Raises:
+            OSError: when it may not; the log is of no use any more then.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it; closing it again does nothing."""
+
+
+class FileSystem(ABC):
+    """A storage with files, which paths name; picklable and hashable.
+
+    A path begins with a slash and has none at its end; the root is the empty path. An operation that fails with an
+    ``OSError`` may succeed when it is tried again; it may also have been done all the same. What would fail again
+    raises a ``CheckpointStorageError``.
+
+    Attributes:
+        root: what comes before a path in a URI; empty on POSIX.
+        can_append: whether a file can grow. Where it cannot, a log is a folder of segments.
+        is_flat: whether folders are but the beginnings of names, which need no making and cannot be renamed.
+        chmod: the user's command that changes permissions; empty where files have none.
+    """
+
+    root: str
+    can_append: ClassVar[bool] = False
+    is_flat: ClassVar[bool] = False
+    chmod: ClassVar[str] = ""
+
+    def locate(self, path: str) -> str:
+        """The path or URI by which users know a file."""
+        return f"{self.root}{path}" or "/"
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def stat(self, path: str) -> Entry | None:
+        """Describe what has a path; None when nothing has. Links are followed."""
+
+    @abstractmethod
+    def list_folder(self, folder: str) -> list[Entry]:
+        """All that is in a folder, in any order.
+
+        Raises:
+            FileNotFoundError: when there is no such folder; where that cannot be told, the list is empty.
+        """
+
+    def names(self, folder: str) -> list[str]:
+        """The names of all that is in a folder; as :meth:`list_folder`."""
+        return [entry.name for entry in self.list_folder(folder)]
+
+    def walk(self, folder: str, enter: Callable[[str], bool]) -> Iterator[tuple[str, Entry]]:
+        """The paths of all files below a folder, with what listings tell of them.
+
+        A folder that is missing or may not be looked into (``lost+found``, say) hides nothing of the job's. Links to
+        folders are not followed.
+
+        Args:
+            folder: the folder.
+            enter: tells by its name whether a folder is looked into.
+        """
+        try:
+            entries = self.list_folder(folder)
+        except (FileNotFoundError, PermissionError):
+            return
+        for entry in entries:
+            path = f"{folder}/{entry.name}"
+            if entry.kind is Kind.FOLDER:
+                if enter(entry.name):
+                    yield from self.walk(path, enter)
+            elif entry.kind is not Kind.LINK or not self._leads_to_folder(path):
+                yield path, entry
+
+    def _leads_to_folder(self, link: str) -> bool:
+        try:
+            return self._is_folder(link)
+        except OSError:  # nobody may follow it
+            return False
+
+    def folders(self, folder: str) -> Iterator[str]:
+        """The paths of all folders below a folder, those that are deeper first."""
+        try:
+            entries = self.list_folder(folder)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.kind is Kind.FOLDER:
+                path = f"{folder}/{entry.name}"
+                yield from self.folders(path)
+                yield path
+
+    def _is_folder(self, path: str) -> bool:
+        found = self.stat(path)
+        return found is not None and found.kind is Kind.FOLDER
+
+    def resolve(self, folder: str) -> str:
+        """The path of a folder to which links may lead."""
+        return folder
+
+    # --- reading: FileNotFoundError when there is no file, IsADirectoryError when something else is in its place ------
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+
+    @abstractmethod
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        """A part of a file, fewer bytes where it ends before."""
+
+    @abstractmethod
+    def map(self, path: str) -> MappedFile:
+        """The bytes of a file that never changes, in memory only as far as they are touched.
+
+        What was fetched stays readable when the file is removed.
+        """
+
+    @abstractmethod
+    def open(self, path: str) -> io.RawIOBase:
+        """The bytes of a file, from anywhere in it."""
+
+    @abstractmethod
+    def open_for_arrow(self, path: str) -> pa.NativeFile:
+        """The same for Arrow."""
+
+    @abstractmethod
+    def blocks(self, path: str) -> Iterator[bytes]:
+        """The content of a file in blocks of some MiB."""
+
+    # --- writing: an OSError when not all of it could be written -----------------------------------------------------
+
+    @abstractmethod
+    def make_folder(self, folder: str, permissions: Permissions = Permissions.UMASK) -> None:
+        """Make a folder and those above it, durably; what exists is left alone."""
+
+    @abstractmethod
+    def create(self, path: str, content: bytes, permissions: Permissions = Permissions.UMASK) -> bool:
+        """Create a durable file with its whole content in one step, unless it exists.
+
+        Returns:
+            Whether this call created it: of two processes exactly one does.
+
+        Raises:
+            OSError: when that cannot be told, or the file cannot be written.
+        """
+
+    @abstractmethod
+    def put(
+        self, path: str, chunks: Iterable[Buffer], permissions: Permissions = Permissions.UMASK, *, durable: bool = True
+    ) -> None:
+        """Write a file that is there wholly or not at all; one that exists is replaced.
+
+        Args:
+            path: the file.
+            chunks: its content.
+            permissions: who may read and write it.
+            durable: whether it is certain to outlast a power failure when this returns.
+        """
+
+    @abstractmethod
+    def write_new(self, path: str, blocks: Iterable[bytes]) -> None:
+        """Write a durable file under a path that nobody else has or reads.
+
+        Raises:
+            FileNotFoundError: when its folder is gone, where folders are more than names.
+        """
+
+    @abstractmethod
+    def stage(self, path: str) -> StagedFile:
+        """Begin a file of which nobody knows yet.
+
+        Args:
+            path: where it may be while it is written; the folder exists, and nobody else has that path.
+        """
+
+    def start_log(self, path: str, permissions: Permissions) -> Log:
+        """Begin a file that grows; only where :attr:`can_append` says so.
+
+        Raises:
+            FileExistsError: when something has that path.
+        """
+        raise NotImplementedError
+
+    # --- names -------------------------------------------------------------------------------------------------------
+
+    def for_publishing(self, folder: str) -> FileSystem:
+        """The file system as :meth:`publish` needs it.
+
+        Args:
+            folder: where it may try that.
+
+        Raises:
+            CheckpointStorageError: when it cannot publish exclusively.
+        """
+        return self
+
+    @abstractmethod
+    def publish(self, source: str, target: str) -> bool:
+        """Give a file, or a folder unless the storage is flat, another path in one step; it loses the one that it had.
+
+        Returns:
+            False when something has that path already, as far as can be told: somebody else, or a try before this, may
+            have been faster. The file keeps its path then.
+
+        Raises:
+            FileNotFoundError: when it is not there (any more); ``filename`` says where.
+        """
+
+    def make_durable(self, paths: Iterable[str]) -> None:
+        """Return when paths that :meth:`publish` and :meth:`StagedFile.keep` gave will outlast a power failure."""
+
+    def settle(self, folder: str) -> None:
+        """Return when what can be seen in a folder, whoever did it, will outlast a failure of the storage.
+
+        Raises:
+            OSError: when that cannot be told.
+        """
+
+    @abstractmethod
+    def remove(self, path: str) -> bool:
+        """Remove a file; whether there may have been one. A folder that has its path is left alone."""
+
+    def remove_all(self, paths: Sequence[str]) -> None:
+        """Remove files, in few requests where the storage can."""
+        for path in paths:
+            self.remove(path)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder, unless there is something in it."""
