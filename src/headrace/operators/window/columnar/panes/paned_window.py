@@ -73,7 +73,6 @@ class PanedWindowOperator(AlignedWindowOperator):
         self._panes = panes
 
     def _open_store(self, context: OperatorContext) -> PaneStore:
-        assert context.state is not None
         kept_as = accumulators_layout(self._layout, self._assigner, **{PANE: self._panes.length})
         runs = context.state.store(STORE)
         self._moved_into(self._panes.as_windows, context, kept_as).take_over(runs)
