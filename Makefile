@@ -43,9 +43,11 @@ $(INSTALLED): pyproject.toml
 demo: venv ## card fraud: a producer, a job on a local Spark and a consumer, with a log between them
 	@$(DEMO)
 
-# Both kinds of tests wait more than they compute, so they run beside each other.
+# Both kinds of tests wait more than they compute, so they run beside each other. What starts a Spark of its own is with
+# the fast ones here, since those are done sooner.
 test: lint ## lint, types, layers, then all tests but the slow ones
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 test-fast test-spark-shown-late
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 SHARED_SPARK='($(SHARED_SPARK)) and not apart' \
+	    test-fast test-spark-shown-late
 
 test-fast: venv ## the tests that need no Spark, in parallel
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SHARED_SPARK))'

@@ -26,6 +26,7 @@ def test_without_a_cluster_it_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
+@pytest.mark.apart
 def test_from_start_to_stop(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     started = kafka("start", "--data", folder)

@@ -281,6 +281,7 @@ def test_sigterm_lets_every_job_of_a_program_end_its_epoch(tmp_path: Path) -> No
 
 
 @pytest.mark.spark
+@pytest.mark.apart
 @pytest.mark.timeout(240)
 def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(programs: Launcher, script: Callable[..., Path]) -> None:
     """PySpark sets a handler of its own when a session starts; it must not have the last word.
@@ -302,6 +303,7 @@ def test_ctrl_c_stops_at_an_epoch_on_spark_as_well(programs: Launcher, script: C
 
 
 @pytest.mark.spark
+@pytest.mark.apart
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("moment", "number", "expected"),

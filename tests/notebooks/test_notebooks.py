@@ -6,7 +6,7 @@ import pytest
 
 from tests.notebooks.notebook import ROOT, Executed
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.apart, pytest.mark.long]
 
 
 def without_errors(notebook: Executed, cells: int) -> None:
