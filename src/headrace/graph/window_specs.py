@@ -211,7 +211,7 @@ class ColumnarContinuousSpec(ColumnarSpec):
     by_clock: bool
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.continuous.continuous_window import (
+        from headrace.operators.window.columnar.continuous_windows import (
             ContinuousClockOperator,
             ContinuousEventTimeOperator,
         )
@@ -231,8 +231,7 @@ class ColumnarSessionSpec(ColumnarSpec):
     gap: int
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.sessions.kept_sessions import KeptSessionOperator
-        from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
+        from headrace.operators.window.columnar.session_windows import KeptSessionOperator, SessionWindowOperator
 
         definition, layout = self.definition, self.operator_layout(parameters)
         lateness, late_tag = definition.allowed_lateness, definition.late_tag_id

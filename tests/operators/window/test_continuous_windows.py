@@ -18,8 +18,8 @@ from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg
-from headrace.operators.window.columnar.continuous import continuous_window, early_windows
-from headrace.operators.window.columnar.continuous.continuous_window import (
+from headrace.operators.window.columnar import continuous_windows
+from headrace.operators.window.columnar.continuous_windows import (
     ContinuousClockOperator,
     ContinuousEventTimeOperator,
 )
@@ -91,10 +91,10 @@ LATENESS = st.sampled_from([0, 0, 1, 5, 30, MAX_WATERMARK])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """How much is worked out at a time."""
     if request.param == "in small pieces":
-        monkeypatch.setattr(early_windows, "_WAITING_ROWS", 2)
-        monkeypatch.setattr(early_windows, "FIRED_ROWS", 3)
-        monkeypatch.setattr(continuous_window, "_FIRINGS", 1)
-        monkeypatch.setattr(continuous_window, "_FEWEST_WINDOWS", 1)
+        monkeypatch.setattr(continuous_windows, "_WAITING_ROWS", 2)
+        monkeypatch.setattr(continuous_windows, "FIRED_ROWS", 3)
+        monkeypatch.setattr(continuous_windows, "_FIRINGS", 1)
+        monkeypatch.setattr(continuous_windows, "_FEWEST_WINDOWS", 1)
 
 
 EXAMPLES = settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

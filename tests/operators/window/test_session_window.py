@@ -22,9 +22,8 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, listagg, sum
-from headrace.operators.window.columnar.sessions import session_window
-from headrace.operators.window.columnar.sessions.kept_sessions import KeptSessionOperator
-from headrace.operators.window.columnar.sessions.session_window import SessionWindowOperator
+from headrace.operators.window.columnar import session_windows
+from headrace.operators.window.columnar.session_windows import KeptSessionOperator, SessionWindowOperator
 from headrace.state.key_table import newest_of_keys
 from headrace.state.keys import KeyColumn
 from headrace.state.runs import ALL_HASHES, Run
@@ -75,8 +74,8 @@ def test_operator_equals_model(pending: int, due: int, gap: int, epochs: list[Ep
     model = WindowModel(EventTimeSessionWindows.with_gap(gap), rank=RANKS.__getitem__)
     run_model(model, epochs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_window, "_WAITING_ROWS", pending)
-        patch.setattr(session_window, "_DUE_ROWS", due)
+        patch.setattr(session_windows, "_WAITING_ROWS", pending)
+        patch.setattr(session_windows, "_DUE_ROWS", due)
         run, counting = driver(gap), driver(gap, None)
         run_driver(run, epochs)
         run_driver(counting, epochs)
@@ -102,8 +101,8 @@ def test_sessions_that_stay_for_late_records(
     model = WindowModel(sessions, trigger, lateness=lateness, rank=RANKS.__getitem__)
     run_model(model, epochs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session_window, "_WAITING_ROWS", pending)
-        patch.setattr(session_window, "_DUE_ROWS", due)
+        patch.setattr(session_windows, "_WAITING_ROWS", pending)
+        patch.setattr(session_windows, "_DUE_ROWS", due)
         run = Driver(partial(KeptSessionOperator, COLUMNAR, gap, "late", lateness, discards=discards))
         run_driver(run, epochs[:-1])
         run_driver(run, epochs[-1:])

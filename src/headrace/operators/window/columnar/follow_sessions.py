@@ -18,8 +18,8 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.operators.arrays import concat, gather
+from headrace.operators.window.columnar.find_sessions import Spans
 from headrace.operators.window.columnar.late_firings import running_merges
-from headrace.operators.window.columnar.sessions.find_sessions import Spans
 from headrace.state.runs.grouping import Groups, Segments
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.operators.window.columnar.accumulators import Chunk
-    from headrace.operators.window.columnar.sessions.find_sessions import ArrivedTimes
+    from headrace.operators.window.columnar.find_sessions import ArrivedTimes
 
     Longs = npt.NDArray[np.int64]
     Columns = list[pa.Array]

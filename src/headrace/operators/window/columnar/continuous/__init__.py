@@ -1,1 +1,0 @@
-"""Windows that are shown at intervals before they end."""

@@ -1,1 +1,0 @@
-"""Sessions of event time with one gap for all records."""
