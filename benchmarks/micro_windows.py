@@ -25,10 +25,10 @@ from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.task_state import HashMapOperatorStates
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,7 +35,7 @@ _IMPORTED: Final = (
 _IMPORTED_BY_COMMANDS: Final = (
     "headrace.cli.main",
     "headrace.cli.run",
-    "headrace.runtime.local.runtime",
+    "headrace.runtime.local",
     "pyarrow.pandas_compat",
 )
 

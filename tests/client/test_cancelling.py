@@ -18,7 +18,7 @@ from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.epochs.planner import EpochPlanner
 from headrace.jobmanager.status import JobEnd, JobStatusStore
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 
 if TYPE_CHECKING:

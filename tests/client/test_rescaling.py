@@ -26,7 +26,7 @@ from headrace.datastream.connectors.number_seq import NumberSequenceSource
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.jobmanager.commands.control import SlotWatcher
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import TimestampAssigner
 

@@ -15,7 +15,7 @@ from headrace.common.errors import JobSupersededError, UserFunctionError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.storage.posix import posix_folder
 from tests.client.test_cancelling import PATIENCE, epochs, wait_until
 from tests.reliability.support.file_sinks import KINDS

@@ -255,7 +255,7 @@ MAY = {
     "client/packaging.py",
     "common/temporary.py",
     "runtime/spark/class_archive.py",
-    "runtime/spark/payload_files.py",
+    "runtime/spark/shipping.py",
     "common/java.py",
     "state/rocksdb/local_tables.py",
     "storage/remote.py",

@@ -31,7 +31,7 @@ from headrace.datastream.window import (
 from headrace.expressions import coalesce, col
 from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 
 if TYPE_CHECKING:
     from headrace.datastream.data_stream import KeyedStream, WindowedStream

@@ -25,10 +25,9 @@ from headrace.expressions import col, concat, when
 from headrace.time.generators import WatermarkGenerator, WatermarkOutput
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
-from headrace.windowing.evictors.count import CountEvictor
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
+from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
+from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.triggers import ContinuousEventTimeTrigger
 from tests.differential.events import EVENT, RESULT, Event, Streams, events
 from tests.differential.jobs_of_two_streams import joins, two_streams
 

@@ -18,7 +18,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CommitRefusedError, JobExecutionError, UserFunctionError
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 
 RUNTIMES = ["local", pytest.param("spark", marks=pytest.mark.spark)]
 

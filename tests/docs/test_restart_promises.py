@@ -19,7 +19,7 @@ from headrace.datastream import (
 )
 from headrace.jobmanager.failover.restart import ExponentialDelay
 from headrace.jobmanager.settings import RESTARTS_WITHOUT_CHECKPOINTS, restart_strategy
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext
 from headrace.time.clock import ManualClock
 

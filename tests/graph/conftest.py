@@ -26,9 +26,9 @@ from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 
 if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan

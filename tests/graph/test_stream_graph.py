@@ -25,9 +25,9 @@ from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.operators.base import Operator
 from headrace.state.keys import KeyCodec
 from headrace.testing.manual_source import ManualSource
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 from tests.graph.conftest import PAYMENT, add_source, keyed_by
 
 MINUTES = TumblingEventTimeWindows.of(Time.minutes(1))

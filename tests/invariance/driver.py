@@ -38,7 +38,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.jobmanager.failover.restart import FixedDelay, NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.savepoint.metadata import IN_PROGRESS
 from headrace.savepoint.tasks import Export, Import, tasks_of, with_versions
 from headrace.state import importing

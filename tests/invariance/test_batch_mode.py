@@ -14,16 +14,20 @@ from headrace.datastream.aggregates import count, max, min, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessWindowFunction
 from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 from headrace.windowing.trigger import Trigger
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.processing_timeout import ProcessingTimeoutTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    ProcessingTimeoutTrigger,
+    PurgingTrigger,
+)
 from tests.invariance.driver import EVENT, WHOLE, Cut, Event, Job, Outputs, cuts, examples, multiset, run
 
 CONTENTS = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG(), Types.STRING()])

@@ -16,8 +16,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.invariance.driver import EVENT, WHOLE, Cut, Event, Job, cuts, examples, multiset, run
 from tests.invariance.models import WindowModel, with_watermarks
 

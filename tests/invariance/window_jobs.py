@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from headrace.common import Row, RowKind
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import PurgingTrigger
 from tests.invariance.driver import Began, History, Ran
 from tests.invariance.models import MAX, MIN
 from tests.windowing.model import Fired, WindowModel

@@ -20,7 +20,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.time.clock import ManualClock
 
 SHARE = 10_000

@@ -15,7 +15,7 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.errors import JobExecutionError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 
 
 @pytest.fixture(autouse=True)

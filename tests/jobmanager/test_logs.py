@@ -11,7 +11,7 @@ import pytest
 from headrace.common import Configuration
 from headrace.common.errors import HeadraceError, InfrastructureError, JobExecutionError
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 
 Said = list[tuple[str, str, int | None]]
 

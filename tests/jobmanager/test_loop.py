@@ -20,7 +20,7 @@ from headrace.jobmanager.epochs.size import EpochSizer
 from headrace.jobmanager.failover.restart import FixedDelay, NoRestart, Restarts
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
 from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness

@@ -133,7 +133,7 @@ def test_a_job_that_fails_is_failing_before_it_has_failed() -> None:
 
 
 def test_a_failure_that_passes_is_told_with_its_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    from headrace.runtime.local.runtime import LocalRuntime
+    from headrace.runtime.local import LocalRuntime
 
     run, faults = LocalRuntime.run_epoch, iter([InfrastructureError("a worker died")])
 

@@ -25,7 +25,7 @@ from headrace.datastream.connectors.file_system import BucketAssigner, FileSink
 from headrace.datastream.functions import AggregateFunction, MapFunction, ProcessWindowFunction
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.time.watermarks import ColumnarWatermarkGenerator
 
 LONG = Types.LONG()

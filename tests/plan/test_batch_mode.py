@@ -16,14 +16,18 @@ from headrace.graph.window_specs import ColumnarWindowSpec, GlobalWindowSpec, Ro
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import TumblingEventTimeWindows
 from headrace.windowing.trigger import Trigger, TriggerResult
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.triggers.never import EndOfStreamTrigger
-from headrace.windowing.triggers.processing_timeout import ProcessingTimeoutTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 TIMES: WatermarkStrategy[Any] = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("f1")

@@ -15,10 +15,10 @@ from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.testing.manual_source import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
-from headrace.windowing.assigners.count import CountTumblingWindowAssigner
+from headrace.windowing.assigners.global_windows import CountTumblingWindowAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
-from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.assigners.time import TumblingEventTimeWindows
+from headrace.windowing.triggers import CountTrigger
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 WITHOUT_ASSIGNER: WatermarkStrategy[Any] = WatermarkStrategy.for_monotonous_timestamps()

@@ -17,7 +17,7 @@ from headrace.plan.job_plan import JobPlan, PlannedEdge, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.sessions import ProcessingTimeSessionWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import TumblingEventTimeWindows
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

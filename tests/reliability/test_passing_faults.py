@@ -28,7 +28,7 @@ from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
 from headrace.storage.posix import posix_folder
 from headrace.time.watermark_strategy import WatermarkStrategy

@@ -20,7 +20,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import ListStateDescriptor
 from headrace.jobmanager.checkpoints import compaction
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.state.task_state import HashMapTaskStates
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.numbers import NumbersInSplits

@@ -19,7 +19,7 @@ from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import OperatorParameters, PassingSpec
 from headrace.jobmanager.checkpoints import compaction
 from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor
 from headrace.state.kinds import StateKind, StateKinds

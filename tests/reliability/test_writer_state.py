@@ -17,7 +17,7 @@ from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext
 from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.state.task_state import HashMapTaskStates
 from tests.reliability.support.numbers import NumbersInSplits
 from tests.reliability.support.small_jobs import Recorder

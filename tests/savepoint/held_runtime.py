@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import InfrastructureError
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.savepoint.tasks import Export
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.common.errors import SavepointError
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.savepoint.disposal import dispose, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA
 from headrace.savepoint.stored_job import open_job

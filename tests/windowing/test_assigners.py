@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from headrace.common import Duration, Time
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
-from headrace.windowing.assigners.global_windows import GlobalWindows
+from headrace.windowing.assigners.global_windows import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+)
 from headrace.windowing.assigners.sessions import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
@@ -22,16 +24,22 @@ from headrace.windowing.assigners.sessions import (
     ProcessingTimeSessionWindows,
     SessionWindowTimeGapExtractor,
 )
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
-from headrace.windowing.assigners.tumbling import (
+from headrace.windowing.assigners.time import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
-from headrace.windowing.evictors.count import CountEvictor
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
+from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.triggers import (
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+)
 from headrace.windowing.windows import CountWindow, GlobalWindow, MergeCallback, TimeWindow
 from tests.draws import draws
 from tests.windowing.model import Context

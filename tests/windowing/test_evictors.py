@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import InvalidProgramError
-from headrace.windowing.evictor import OneSidedEvictor, TimestampedValue
-from headrace.windowing.evictors.count import CountEvictor
-from headrace.windowing.evictors.delta import DeltaEvictor
-from headrace.windowing.evictors.time import TimeEvictor
+from headrace.windowing.evictors import CountEvictor, DeltaEvictor, OneSidedEvictor, TimeEvictor, TimestampedValue
 from headrace.windowing.windows import TimeWindow
 from tests.draws import draws
 from tests.windowing.model import Context

@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
-from headrace.windowing.assigners.global_windows import GlobalWindows
+from headrace.windowing.assigners.global_windows import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+)
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
-from headrace.windowing.evictors.count import CountEvictor
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.assigners.time import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.triggers import CountTrigger, PurgingTrigger
 from headrace.windowing.windows import TimeWindow
 from tests.windowing.model import LateMergeError, WindowModel
 

@@ -12,15 +12,20 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from headrace.windowing.assigners.time import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from headrace.windowing.trigger import PassiveTrigger, Trigger, TriggerResult
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.delta import DeltaTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
-from headrace.windowing.triggers.processing_timeout import ProcessingTimeoutTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    DeltaTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeoutTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
 from tests.windowing.model import WindowModel
 
 TENS = TumblingEventTimeWindows.of(10)

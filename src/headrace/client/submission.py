@@ -32,7 +32,7 @@ from headrace.jobmanager.status import JobStatusStore, RuntimeStarting, Submissi
 from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import check_program, plan_job
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import JobBlob
 from headrace.savepoint.metadata import is_savepoint

@@ -14,7 +14,7 @@ from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.connectors.source import Boundedness
 from headrace.graph.specs import SourceSpec
 from headrace.graph.window_specs import TriggeredWindowSpec
-from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
+from headrace.windowing.assigners.time import ProcessingTimeAssigner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

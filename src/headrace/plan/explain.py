@@ -37,7 +37,7 @@ from headrace.graph.window_specs import LocalWindowSpec
 from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.kinds import names_of
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

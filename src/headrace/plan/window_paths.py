@@ -20,16 +20,23 @@ from headrace.graph.window_specs import (
     TriggeredWindowSpec,
 )
 from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.assigners.global_windows import GlobalWindows
-from headrace.windowing.assigners.of_time import ProcessingTimeAssigner
+from headrace.windowing.assigners.global_windows import (
+    CountSlidingWindowAssigner,
+    CountTumblingWindowAssigner,
+    GlobalWindows,
+)
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.tumbling import TumblingProcessingTimeWindows, WindowStagger
+from headrace.windowing.assigners.time import ProcessingTimeAssigner, TumblingProcessingTimeWindows, WindowStagger
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
+from headrace.windowing.triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EndOfStreamTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

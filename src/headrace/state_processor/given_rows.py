@@ -187,7 +187,7 @@ class SparkRows(GivenRows):
         return int(self.dataframe.sparkSession.sparkContext.defaultParallelism)
 
     def write(self, savepoint: Folder, place: OperatorPlace) -> list[TableFile]:
-        from headrace.runtime.spark.grouped import grouped  # who has such a DataFrame has Spark
+        from headrace.runtime.spark.dataframe import grouped  # who has such a DataFrame has Spark
 
         divide, write = _Divide(place, self.columns), _WriteTable(savepoint, place, self.columns)
         return grouped(self.dataframe, place.parallelism, divide, write)

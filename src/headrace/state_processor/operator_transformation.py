@@ -25,7 +25,7 @@ from headrace.state_processor.state_tables import StateTables
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.serializers import TimeWindowSerializer
 from headrace.windowing.trigger import Trigger
-from headrace.windowing.triggers.continuous import ContinuousProcessingTimeTrigger
+from headrace.windowing.triggers import ContinuousProcessingTimeTrigger
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream import DataStream
     from headrace.windowing.accumulation_mode import AccumulationMode
-    from headrace.windowing.evictor import Evictor
+    from headrace.windowing.evictors import Evictor
 
 
 @dataclass(frozen=True, slots=True)

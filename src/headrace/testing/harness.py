@@ -47,7 +47,7 @@ from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.storage.locations import options_for_tasks
 from headrace.storage.posix import posix_folder
 from headrace.testing.manual_source import ManualSource

@@ -9,9 +9,7 @@ from headrace.common.typeinfo import Types
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
-from headrace.windowing.triggers.never import EndOfStreamTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import EndOfStreamTrigger, EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
     from headrace.windowing.assigner import WindowAssigner
-    from headrace.windowing.evictor import Evictor
+    from headrace.windowing.evictors import Evictor
     from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.trigger import Trigger
 

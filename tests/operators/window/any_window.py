@@ -16,10 +16,10 @@ from headrace.datastream.streams.windowed_stream import WindowedStream
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from headrace.windowing.evictor import Evictor
+from headrace.windowing.evictors import Evictor
 from headrace.windowing.serializers import TimeWindowSerializer
 from headrace.windowing.trigger import PassiveTrigger, TriggerResult
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger, ProcessingTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger, ProcessingTimeTrigger
 from headrace.windowing.windows import TimeWindow
 
 Event = tuple[str, int, int]

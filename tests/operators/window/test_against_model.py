@@ -22,10 +22,10 @@ from headrace.operators.window.columnar.panes.paned_window import columnar_windo
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.hashing import hash_array
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
+from headrace.windowing.assigners.time import SlidingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 from tests.draws import draws
 
 CODEC = KeyCodec.for_type(Types.LONG())

@@ -24,13 +24,17 @@ from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
 from headrace.windowing.assigners.global_windows import GlobalWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
+from headrace.windowing.assigners.time import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.serializers import window_serializer
-from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers import CountTrigger
 from tests.draws import draws
 from tests.windowing.model import Fired
 from tests.windowing.scenarios import Epoch, Windows, inputs, windows

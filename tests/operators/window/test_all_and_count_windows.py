@@ -22,7 +22,7 @@ from headrace.datastream.state import ValueStateDescriptor
 from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.global_windows import GlobalWindows
-from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.triggers import CountTrigger
 
 Event = tuple[str, int]
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])

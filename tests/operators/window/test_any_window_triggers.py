@@ -15,7 +15,7 @@ from headrace.datastream.state import (
     ValueStateDescriptor,
 )
 from headrace.windowing.trigger import PassiveTrigger, TriggerResult
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 
 
 @cuts

@@ -17,10 +17,12 @@ from headrace.datastream.aggregates import count, first, last, max, sum
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import Checkpoint, JobHarness
 from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
-from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.assigners.time import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+from headrace.windowing.triggers import CountTrigger
 from tests.first_epochs import first_epoch
 from tests.operators.window.test_stored_windows import (
     ASSIGNERS,

@@ -25,11 +25,14 @@ from headrace.operators.window.columnar.continuous_windows import (
 )
 from headrace.testing import JobHarness
 from headrace.windowing.accumulation_mode import AccumulationMode
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.assigners.time import (
+    CumulatingEventTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from headrace.windowing.triggers import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger, EventTimeTrigger
 from tests.first_epochs import first_epoch
 from tests.windowing.scenarios import FIRST_CLOCK, Epoch, Windows, inputs
 

@@ -18,8 +18,8 @@ from headrace.datastream.aggregates import count, listagg
 from headrace.operators.window.columnar import count_windows
 from headrace.operators.window.columnar.count_windows import CountPanes, CountWindowOperator
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
-from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.assigners.global_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.triggers import CountTrigger
 from tests.draws import draws
 from tests.first_epochs import first_epoch
 from tests.windowing.scenarios import Epoch, Windows, inputs

@@ -17,7 +17,7 @@ from headrace.state.keys.entries import KeyEntry
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from headrace.windowing.serializers import TimeWindowSerializer, window_serializer
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
+from headrace.windowing.triggers import ContinuousEventTimeTrigger
 from headrace.windowing.windows import TimeWindow
 from tests.draws import draws
 

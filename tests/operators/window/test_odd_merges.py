@@ -12,7 +12,7 @@ from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import MergingWindowAssigner
 from headrace.windowing.serializers import TimeWindowSerializer
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 from headrace.windowing.windows import CountWindow, TimeWindow
 
 if TYPE_CHECKING:

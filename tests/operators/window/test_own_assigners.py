@@ -13,7 +13,7 @@ from headrace.common.typeinfo import Types
 from headrace.testing import JobHarness
 from headrace.windowing.assigner import WindowAssigner
 from headrace.windowing.serializers import CountWindowSerializer, GlobalWindowSerializer, TimeWindowSerializer
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 from headrace.windowing.windows import CountWindow, TimeWindow
 
 Assign = Callable[[int], Any]

@@ -24,7 +24,7 @@ from headrace.operators.window.columnar.panes import pane_store, paned_window
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.testing import JobHarness
-from headrace.windowing.assigners.cumulating import CumulatingEventTimeWindows
+from headrace.windowing.assigners.time import CumulatingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows
 from tests.draws import draws
 

@@ -26,11 +26,10 @@ from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.encoding import ClassRegistry, KeyEncoder
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.trigger import TriggerResult
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 from tests.draws import draws
 
 ANY = Types.PICKLED_BYTE_ARRAY()

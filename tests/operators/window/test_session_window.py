@@ -32,8 +32,7 @@ from headrace.state.runs.run import find_all_rows
 from headrace.state.runs.sections import Section
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import EventTimeTrigger, PurgingTrigger
 from tests.draws import draws
 from tests.first_epochs import first_epoch
 from tests.windowing.model import Fired, WindowModel

@@ -13,14 +13,14 @@ from headrace.datastream.aggregates import max, sum, top_n
 from headrace.testing import JobHarness
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners.count import CountTumblingWindowAssigner
-from headrace.windowing.assigners.global_windows import GlobalWindows
+from headrace.windowing.assigners.global_windows import CountTumblingWindowAssigner, GlobalWindows
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from headrace.windowing.triggers.continuous import ContinuousEventTimeTrigger
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.assigners.time import (
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from headrace.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, EventTimeTrigger
 from tests.first_epochs import first_epoch
 
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -16,11 +16,10 @@ from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
-from headrace.windowing.assigners.sliding import SlidingEventTimeWindows
-from headrace.windowing.assigners.tumbling import TumblingEventTimeWindows
+from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
 from headrace.windowing.intervals import AlignedWindows
-from headrace.windowing.triggers.end_of_window import EventTimeTrigger
+from headrace.windowing.triggers import EventTimeTrigger
 
 STRINGS = KeyCodec.for_type(Types.STRING())
 TYPE = Types.ROW_NAMED(["key", "value"], [Types.STRING(), Types.DOUBLE()])

@@ -11,7 +11,7 @@ import pytest
 from headrace.common import Configuration, Types
 from headrace.common.errors import JobCancelledError
 from headrace.datastream import AsyncDataStream, AsyncFunction, MapFunction, StreamExecutionEnvironment
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from tests.client.test_cancelling import PATIENCE
 
 if TYPE_CHECKING:

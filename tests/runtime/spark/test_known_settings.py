@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.runtime.spark.known_settings import nearest, warn_of_misspelled
+from headrace.runtime.spark.settings import nearest, warn_of_misspelled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runtime.spark.launch import SUBMIT_ARGUMENTS, SubmitArguments, properties_text, settings_by_file
+from headrace.runtime.spark.session_start import SUBMIT_ARGUMENTS, SubmitArguments, properties_text, settings_by_file
 
 
 def test_the_file_is_the_users_alone_and_goes(tmp_path: Path) -> None:

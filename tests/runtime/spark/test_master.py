@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import ConfigurationError, InfrastructureError
 from headrace.runtime.spark.diagnosis import Check, _check_spark
-from headrace.runtime.spark.master import check_master
+from headrace.runtime.spark.executors import check_master
 from headrace.runtime.spark.session_start import SessionRequest, prepare
 
 

@@ -20,7 +20,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.runtime.spark import runtime
-from headrace.runtime.spark.payload_files import (
+from headrace.runtime.spark.shipping import (
     LEAST_BYTES,
     PayloadReader,
     PayloadWriter,

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from headrace.runtime.spark.stderr_relay import StderrRelay, destination
+from headrace.runtime.spark.java_process import StderrRelay, destination
 
 
 class Terminal(io.StringIO):

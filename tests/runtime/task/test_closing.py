@@ -36,7 +36,7 @@ from headrace.datastream.state import MapStateDescriptor
 from headrace.testing import JobHarness
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.pushed import RecordingSink
-from headrace.windowing.assigners.count import CountTumblingWindowAssigner
+from headrace.windowing.assigners.global_windows import CountTumblingWindowAssigner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.exchange.envelope import Envelope
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
-from headrace.runtime.local.runtime import LocalRuntime
+from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
 from headrace.runtime.task.runner import TaskRunner
 from headrace.storage.posix import posix_folder

@@ -30,8 +30,8 @@ from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.operators.join.interval import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.tagged import INNER, Outer
 from headrace.windowing.assigners.global_windows import GlobalWindows
-from headrace.windowing.evictors.count import CountEvictor
-from headrace.windowing.triggers.count import CountTrigger
+from headrace.windowing.evictors import CountEvictor
+from headrace.windowing.triggers import CountTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,13 +32,11 @@ from headrace.graph.window_specs import AggregatedWindowSpec, RowWindowSpec
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.windowing.accumulation_mode import AccumulationMode
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from headrace.windowing.assigners.count import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from headrace.windowing.assigners.global_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from headrace.windowing.definition import WindowDefinition, WindowFunctions
-from headrace.windowing.evictor import Evictor
+from headrace.windowing.evictors import Evictor
 from headrace.windowing.trigger import Trigger
-from headrace.windowing.triggers.count import CountTrigger
-from headrace.windowing.triggers.never import NeverTrigger
-from headrace.windowing.triggers.purging import PurgingTrigger
+from headrace.windowing.triggers import CountTrigger, NeverTrigger, PurgingTrigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,9 +21,8 @@ from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
 from headrace.runtime.spark.background_process import BackgroundProcess
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
-from headrace.runtime.spark.payload_files import files_in, make_folder, remove
 from headrace.runtime.spark.session import session_of_epochs
-from headrace.runtime.spark.shipping import Parts, ShippedFiles
+from headrace.runtime.spark.shipping import Parts, ShippedFiles, files_in, make_folder, remove
 from headrace.runtime.spark.worker import BackgroundStage, LaterStage, ShippedJob, SourceStage
 from headrace.runtime.spark.worker_daemon import is_found_by_new_interpreters
 from headrace.runtime.task.dependencies import own_path

@@ -18,10 +18,9 @@ from pyspark.sql.utils import is_remote
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
+from headrace.runtime.spark.executors import NO_CONNECT
 from headrace.runtime.spark.faults import SPARK_ERRORS, not_started
 from headrace.runtime.spark.java_process import JavaProcess
-from headrace.runtime.spark.known_settings import warn_of_misspelled
-from headrace.runtime.spark.master import NO_CONNECT
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
     PYTHON,
@@ -37,6 +36,7 @@ from headrace.runtime.spark.settings import (
     checked_settings,
     master_of,
     runs_tasks_in_driver,
+    warn_of_misspelled,
 )
 from headrace.runtime.spark.worker_daemon import start_early
 

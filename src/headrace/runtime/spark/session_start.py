@@ -9,16 +9,18 @@ import importlib.util
 import os
 import shlex
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
+from headrace.common.durable import Permissions, write_file
 from headrace.common.errors import ConfigurationError
 from headrace.common.java import JavaRuntime, bundled_java_home, find_java
+from headrace.common.temporary import TemporaryFolder
 from headrace.runtime.spark.class_archive import QUIET, ClassArchive
-from headrace.runtime.spark.launch import SubmitArguments
-from headrace.runtime.spark.master import check_is_classic, check_master
+from headrace.runtime.spark.executors import check_is_classic, check_master
 from headrace.runtime.spark.settings import (
     DEFAULT_JAVA_OPTIONS,
     is_local,
@@ -32,9 +34,96 @@ from headrace.runtime.spark.settings import (
 from headrace.runtime.spark.worker_daemon import daemon_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from headrace.common.configuration import Configuration
+
+
+SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+"""What PySpark gives to ``spark-submit`` when it starts Java."""
+
+_SHELL: Final = "pyspark-shell"
+_PROPERTIES_FILE: Final = "--properties-file"
+_LOAD_DEFAULTS: Final = "--load-spark-defaults"
+
+_ESCAPED: Final = str.maketrans({"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\f": r"\f"})
+_ESCAPED_IN_KEYS: Final = _ESCAPED | str.maketrans({character: f"\\{character}" for character in " =:#!"})
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitArguments:
+    """The arguments of ``spark-submit`` that the user has put into the environment.
+
+    Attributes:
+        others: all but the file of settings.
+        properties_file: the file of settings, instead of which Spark would not read ``spark-defaults.conf``.
+    """
+
+    others: tuple[str, ...]
+    properties_file: str | None
+
+    @staticmethod
+    def of(environment: Mapping[str, str]) -> SubmitArguments:
+        """Those of an environment."""
+        others: list[str] = []
+        file = None
+        arguments = iter(shlex.split(environment.get(SUBMIT_ARGUMENTS, _SHELL)))
+        for argument in arguments:
+            name, has_value, value = argument.partition("=")
+            if name == _PROPERTIES_FILE:
+                file = value if has_value else next(arguments, None)
+            else:
+                others.append(argument)
+        return SubmitArguments(tuple(others), file)
+
+    @property
+    def reads_defaults(self) -> bool:
+        """Whether ``spark-defaults.conf`` counts."""
+        return self.properties_file is None or _LOAD_DEFAULTS in self.others
+
+    def text(self) -> str:
+        """What is in the user's file of settings."""
+        return f"{Path(self.properties_file).read_text()}\n\n" if self.properties_file else ""
+
+    def with_file(self, path: Path) -> str:
+        """The same arguments with a file of ours, which holds what is in the user's, too."""
+        options = [_PROPERTIES_FILE, str(path)]
+        if self.reads_defaults and _LOAD_DEFAULTS not in self.others:
+            options.append(_LOAD_DEFAULTS)
+        return shlex.join([*options, *self.others])
+
+
+@contextmanager
+def settings_by_file(settings: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Settings in a file that Java reads when it is started meanwhile.
+
+    Args:
+        settings: what Java is to be told; wins over the user's own file.
+        environment: that of this process.
+
+    Yields:
+        The environment variables to start Java with.
+    """
+    arguments = SubmitArguments.of(environment)
+    folder = TemporaryFolder("spark-")
+    try:
+        file = folder.path / "spark.properties"
+        text = arguments.text() + properties_text(settings)  # the last one of a key counts
+        write_file(file, (text.encode(),), Permissions.OWNER)
+        yield {SUBMIT_ARGUMENTS: arguments.with_file(file)}
+    finally:
+        folder.remove()
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Settings in the words of Java's property files."""
+    return "".join(f"{key.translate(_ESCAPED_IN_KEYS)}={_value(value)}\n" for key, value in settings.items())
+
+
+def _value(text: str) -> str:
+    escaped = text.translate(_ESCAPED)
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
 
 PYTHON: Final = "spark.pyspark.python"
 GATEWAY_PORT: Final = "PYSPARK_GATEWAY_PORT"

@@ -28,12 +28,12 @@ from headrace.operators.source_failures import NamingSource
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import calling_user_code
 from headrace.operators.window.changed_windows import drop_changed
-from headrace.runtime.task.forks import wire_forks
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.outputs import (
     BroadcastingOutput,
     ChainingOutput,
     ExchangeOutput,
+    wire_forks,
 )
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner

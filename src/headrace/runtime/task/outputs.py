@@ -1,27 +1,41 @@
-"""Where the operators of a chain send what they emit: to the next operators, and to the exchange."""
+"""Where the operators of a chain send what they emit: to the next operators, and to the exchange.
+
+Where a chain forks and its branches join again, records wait until the batch has gone by all branches, so that they
+come in the order and under the watermarks that they would have come in one by one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
+from headrace.exchange.receiver import merged
 from headrace.graph.partitioning import ForwardByKey
 from headrace.operators.blame import OperatorBlame
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code
+from headrace.plan.forks import FORK, forks_of
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import OperatorContext
-    from headrace.plan.job_plan import PlannedEdge
-    from headrace.runtime.task.forks import Fork, Merge, WatermarkLog
+    from headrace.plan.forks import PlannedFork
+    from headrace.plan.job_plan import PlannedEdge, Stage
+    from headrace.runtime.task.operator_chain import ChainedOperator
     from headrace.runtime.task.watermark_valve import WatermarkValve
+
+    Longs = npt.NDArray[np.int64]
 
 
 class Target(Protocol):
@@ -153,3 +167,253 @@ class BroadcastingOutput:
             target.accept(own)
         if fork is not None:
             fork.end()
+
+
+EdgeOutput: TypeAlias = ChainingOutput | ExchangeOutput
+
+
+class WatermarkLog:
+    """The watermarks that one operator has made since the fork.
+
+    Args:
+        latest: gives what it has reached now.
+    """
+
+    def __init__(self, latest: Callable[[], int]) -> None:
+        self._latest = latest
+        self._batches: list[Batch] = []
+
+    def clear(self) -> None:
+        """Forget everything: another batch comes."""
+        self._batches.clear()
+
+    def add(self, batch: Batch) -> None:
+        """Remember the watermarks of these records."""
+        self._batches.append(batch)
+
+    def at(self, ordinals: Longs) -> Longs:
+        """The watermark before each record with one of these numbers: that of the next record that was seen."""
+        seen = np.concatenate([np.empty(0, dtype=np.int64), *(ordinals_of(batch) for batch in self._batches)])
+        said = np.concatenate([*(batch.watermarks for batch in self._batches), np.array([self._latest()])])
+        found: Longs = said[np.searchsorted(seen, ordinals, side="left")]
+        return found
+
+
+class Merge(ABC):
+    """Where branches of one fork come together: records wait here until the batch has gone by all branches.
+
+    Args:
+        logs: by output that leads here, what makes the watermarks of its records.
+    """
+
+    def __init__(self, logs: Mapping[EdgeOutput, Sequence[WatermarkLog]]) -> None:
+        self._logs = logs
+        self._waiting: list[tuple[EdgeOutput, Batch]] = []
+
+    def open(self) -> None:
+        """A batch leaves the fork: what comes has to wait."""
+        self._waiting = []
+        for output in self._logs:
+            output.merge = self
+
+    def wait(self, output: EdgeOutput, batch: Batch) -> None:
+        """Records have come by one of the branches."""
+        self._waiting.append((output, batch))
+
+    def close(self) -> None:
+        """The batch has gone by all branches: pass on what waits, in the order in which records left the fork."""
+        for output in self._logs:
+            output.merge = None
+        if not self._waiting:
+            return
+        counting = {log for output, logs in self._logs.items() if self._counts(output) for log in logs}
+        inputs: dict[int, list[Batch]] = {}
+        for output, batch in self._waiting:
+            met = batch.with_watermarks(slowest_at(counting, batch))
+            inputs.setdefault(self._input_of(output), []).append(met)
+        self._pass_on(merged(inputs, ordinals_of))
+
+    def _counts(self, output: EdgeOutput) -> bool:
+        """Whether event time waits for what comes by an output."""
+        return True
+
+    @abstractmethod
+    def _input_of(self, output: EdgeOutput) -> int:
+        """Records of outputs with the same number become one input, whose records keep their order."""
+
+    @abstractmethod
+    def _pass_on(self, batches: Iterator[tuple[int, Batch]]) -> None:
+        """Take the records, input by input."""
+
+
+class ChainMerge(Merge):
+    """Branches that merge in front of an operator of the chain.
+
+    Args:
+        valve: the operator's.
+        logs: as of :class:`Merge`.
+    """
+
+    def __init__(self, valve: WatermarkValve, logs: Mapping[EdgeOutput, Sequence[WatermarkLog]]) -> None:
+        super().__init__(logs)
+        self._valve = valve
+
+    def _counts(self, output: EdgeOutput) -> bool:
+        return self._valve.counts(output.edge.id)
+
+    def _input_of(self, output: EdgeOutput) -> int:
+        return output.edge.input_index
+
+    def _pass_on(self, batches: Iterator[tuple[int, Batch]]) -> None:
+        reached = {output.edge.id: int(batch.watermarks[-1]) for output, batch in self._waiting}
+        self._valve.accept_merged([output.edge.id for output in self._logs], reached, batches)
+
+
+class ExchangeMerge(Merge):
+    """Branches that merge behind a shuffle.
+
+    The receiver merges edges by watermark, so what all branches had reached is in the stamps already when records are
+    sent. And edges that send alike are as one, so that records keep the order in which they left the fork.
+
+    Args:
+        senders: by output, the one that sends for it.
+        logs: as of :class:`Merge`.
+    """
+
+    def __init__(
+        self,
+        senders: Mapping[ExchangeOutput, ExchangeOutput],
+        logs: Mapping[EdgeOutput, Sequence[WatermarkLog]],
+    ) -> None:
+        super().__init__(logs)
+        self._sender_of = {output.edge.id: sender.edge.id for output, sender in senders.items()}
+        self._senders = {sender.edge.id: sender for sender in senders.values()}
+
+    def _input_of(self, output: EdgeOutput) -> int:
+        return self._sender_of[output.edge.id]
+
+    def _pass_on(self, batches: Iterator[tuple[int, Batch]]) -> None:
+        for edge, batch in batches:
+            self._senders[edge].sender.send_prepared(batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """An output whose branches merge again.
+
+    Attributes:
+        own: the watermarks of what leaves the fork.
+        logs: of all operators that make watermarks between the fork and the merges.
+        merges: in topological order.
+    """
+
+    own: WatermarkLog
+    logs: Sequence[WatermarkLog]
+    merges: Sequence[Merge]
+
+    def begin(self, batch: Batch) -> Batch:
+        """The records of a batch that is to go by all branches, with their numbers."""
+        for log in (self.own, *self.logs):
+            log.clear()
+        for merge in self.merges:
+            merge.open()
+        numbered = batch.with_ordinals(np.arange(len(batch)))
+        self.own.add(numbered)
+        return numbered
+
+    def end(self) -> None:
+        """The batch has gone by all branches."""
+        for merge in self.merges:
+            merge.close()
+
+
+def ordinals_of(batch: Batch) -> Longs:
+    """The numbers of the records; what is made of a batch as a whole is made of its first record."""
+    return np.zeros(len(batch), dtype=np.int64) if batch.ordinals is None else batch.ordinals
+
+
+def slowest_at(logs: Iterable[WatermarkLog], batch: Batch) -> Longs:
+    """What all of these operators had reached at each record, which has its own watermark besides."""
+    ordinals = ordinals_of(batch)
+    slowest: Longs = np.minimum.reduce([batch.watermarks, *(log.at(ordinals) for log in logs)])
+    return slowest
+
+
+def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
+    """Whether it makes no difference by which of two edges into one operator a record goes."""
+    if one.id == other.id:
+        return True
+    if (one.input_index, one.record_type) != (other.input_index, other.record_type):
+        return False
+    if one.key is None or other.key is None:
+        return one.key is other.key
+    if one.key.is_attached or other.key.is_attached:
+        return False
+    same_function = one.key.selector is other.key.selector and one.key.expression == other.key.expression
+    return same_function and one.key.fields == other.key.fields
+
+
+def wire_forks(
+    stage: Stage,
+    operators: Mapping[int, ChainedOperator],
+    outputs: Mapping[int, BroadcastingOutput],
+    edges: Mapping[int, EdgeOutput],
+) -> None:
+    """Put the forks of a stage into a chain, as far as their branches are in this task.
+
+    Args:
+        stage: the stage.
+        operators: by node id, the operators of the chain.
+        outputs: by node id, the outputs of operators and sources.
+        edges: by edge, where its records go; edges between operators that are not all in this task are missing.
+    """
+    for planned in forks_of(stage):
+        if planned.node in outputs:
+            _ForkWiring(planned, operators, outputs, edges).wire()
+
+
+@dataclass(frozen=True, slots=True)
+class _ForkWiring:
+    planned: PlannedFork
+    operators: Mapping[int, ChainedOperator]
+    outputs: Mapping[int, BroadcastingOutput]
+    edges: Mapping[int, EdgeOutput]
+
+    def wire(self) -> None:
+        output = self.outputs[self.planned.node]
+        own = WatermarkLog(lambda: output.watermark)
+        logs = {node: self._log_of(node) for node in self.planned.watermark_operators & self.operators.keys()}
+        merges = list(self._merges({FORK: own, **logs}))
+        output.forks[self.planned.side_output] = Fork(own, tuple(logs.values()), merges)
+
+    def _merges(self, logs: Mapping[int, WatermarkLog]) -> Iterator[Merge]:
+        for merging in self.planned.merges:
+            edges = [edge for edge in merging if edge.id in self.edges]  # some may be of other tasks only
+            if len(edges) < 2:
+                continue
+            makers = {edge.id: self.planned.watermarks_from[edge.id].intersection(logs) for edge in edges}
+            of_outputs = {self.edges[edge]: [logs[maker] for maker in found] for edge, found in makers.items()}
+            if not edges[0].is_exchange:
+                yield ChainMerge(self.operators[edges[0].target].valve, of_outputs)
+                continue
+            senders = self._senders(edges)
+            if len(senders) > len(set(senders.values())) or len(set(makers.values())) > 1:
+                yield ExchangeMerge(senders, of_outputs)
+
+    def _senders(self, edges: Sequence[PlannedEdge]) -> dict[ExchangeOutput, ExchangeOutput]:
+        """Where each edge enters the exchange, and where one does that sends for it."""
+        senders = {edge.id: next(first for first in edges if send_alike(first, edge)).id for edge in edges}
+        return {self._exchange(edge): self._exchange(sender) for edge, sender in senders.items()}
+
+    def _exchange(self, edge: int) -> ExchangeOutput:
+        output = self.edges[edge]
+        assert isinstance(output, ExchangeOutput)
+        return output
+
+    def _log_of(self, node: int) -> WatermarkLog:
+        """That of an operator that makes watermarks."""
+        timestamps, output = self.operators[node].timestamps, self.operators[node].output
+        assert timestamps is not None
+        if output.log is None:
+            output.log = WatermarkLog(lambda: timestamps.watermark)
+        return output.log

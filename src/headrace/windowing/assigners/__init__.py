@@ -1,1 +1,1 @@
-"""Assigners: a kind a file."""
+"""Assigners: which windows a record belongs to."""

@@ -10,7 +10,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
 from headrace.common.type_variables import T, T_contra
 from headrace.windowing.assigner import MergingWindowAssigner, WindowAssigner
-from headrace.windowing.assigners.of_time import EventTimeAssigner, ProcessingTimeAssigner
+from headrace.windowing.assigners.time import EventTimeAssigner, ProcessingTimeAssigner
 from headrace.windowing.checks import WHOLE, check_extractor, check_positive
 from headrace.windowing.windows import LONGEST, TimeWindow
 

@@ -14,7 +14,7 @@ from headrace.operators.user_code import check_none
 from headrace.operators.window.general.contents import KeyedContents, all_of
 from headrace.operators.window.stores import CONTENTS
 from headrace.state.descriptors import ListStateDescriptor
-from headrace.windowing.evictor import TimestampedValue
+from headrace.windowing.evictors import TimestampedValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.state.protocols import KeyedStates
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.definition import WindowFunctions
-    from headrace.windowing.evictor import Evictor
+    from headrace.windowing.evictors import Evictor
 
     Folding = Callable[[Sequence[Any]], Sequence[Any]]
 

@@ -22,7 +22,7 @@ from headrace.operators.user_code import NO_RECORD, user_error
 from headrace.operators.window.lateness import cleanup_times
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import WindowAssigner
-from headrace.windowing.assigners.of_time import EventTimeAssigner
+from headrace.windowing.assigners.time import EventTimeAssigner
 from headrace.windowing.windows import TimeWindow
 
 if TYPE_CHECKING:

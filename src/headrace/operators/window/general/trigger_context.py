@@ -11,7 +11,7 @@ from headrace.common.other_names import names_explained
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.functions import STATE_GETTERS
 from headrace.operators.window.stores import ADVICE, OF_TRIGGERS
-from headrace.windowing.evictor import Evictor
+from headrace.windowing.evictors import Evictor
 from headrace.windowing.trigger import Trigger, TriggerResult
 
 if TYPE_CHECKING:

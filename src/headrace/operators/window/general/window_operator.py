@@ -47,7 +47,7 @@ from headrace.operators.window.lateness import LateRecords, Lifetimes, check_tim
 from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.assigners.of_time import EventTimeAssigner
+from headrace.windowing.assigners.time import EventTimeAssigner
 from headrace.windowing.changed_windows import ChangedWindows
 from headrace.windowing.intervals import AlignedWindows
 from headrace.windowing.serializers import EndSerializer, WindowSerializer, window_serializer

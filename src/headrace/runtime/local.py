@@ -1,7 +1,4 @@
-"""The local runtime: the tasks of an epoch one after the other in this process, without Spark.
-
-It is the oracle of the tests and the harness of the users; the exchange is a sort in memory.
-"""
+"""Epochs in this process, without Spark: the oracle of the tests and the users' harness."""
 
 from __future__ import annotations
 
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
+
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -1,1 +1,0 @@
-"""Evictors: a kind a file."""

@@ -1,1 +1,0 @@
-"""Triggers: a kind a file."""
