@@ -9,11 +9,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PROGRAM = HERE.parent.parent / "examples" / "card_fraud" / "job.py"
 PICTURE = HERE / "card_fraud.svg"
+COMMAND = ("explain", "-p", "2", "--format", "svg", str(PROGRAM))
+"""Of ``headrace``; it prints the picture."""
 
 
 def drawn() -> str:
     """The picture as headrace draws it now."""
-    command = [sys.executable, "-m", "headrace", "explain", "-p", "2", "--format", "svg", str(PROGRAM)]
+    command = [sys.executable, "-m", "headrace", *COMMAND]
     return subprocess.run(command, check=True, capture_output=True, text=True, encoding="utf-8").stdout
 
 

@@ -7,11 +7,13 @@ import runpy
 from xml.etree import ElementTree
 
 from tests.docs.documents import DOCS
+from tests.forks import Forks
 
 
-def test_the_plan_of_the_demo() -> None:
+def test_the_plan_of_the_demo(forks: Forks) -> None:
     script = runpy.run_path(str(DOCS / "images" / "draw_graph.py"))
-    assert script["PICTURE"].read_text(encoding="utf-8") == script["drawn"](), "run: python docs/images/draw_graph.py"
+    drawn = forks.start_command(*script["COMMAND"]).wait().output
+    assert script["PICTURE"].read_text(encoding="utf-8") == drawn, "run: python docs/images/draw_graph.py"
 
 
 def test_the_panel_of_the_demo() -> None:
