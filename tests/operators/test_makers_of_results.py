@@ -24,7 +24,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.operators.base import OperatorContext
-from headrace.operators.blame import Makers, OperatorBlame
+from headrace.operators.blame import RecordOrigins, OperatorRecordOrigin
 
 SIDE = OutputTag("side", Types.INT())
 RULES = MapStateDescriptor("rules", Types.INT(), Types.INT())
@@ -220,7 +220,7 @@ def batches_of(*functions: Callable[..., Any]) -> list[Batch]:
     for number, function in enumerate(functions):
         rows = [f"{number}{row}" for row in "abc"]
         batch = Batch.of_rows(Types.STRING(), rows, range(3), range(3))
-        batch.blame = OperatorBlame(context, makers=(Makers(rows, lambda _, function=function: function),))
+        batch.blame = OperatorRecordOrigin(context, makers=(RecordOrigins(rows, lambda _, function=function: function),))
         made.append(batch)
     return made
 
@@ -228,7 +228,7 @@ def batches_of(*functions: Callable[..., Any]) -> list[Batch]:
 def test_batches_together_know_of_each_row_who_has_made_it() -> None:
     first, second = batches_of(itself, twice)
     both = concat([first.slice(0, 1), second.slice(1, 3), first.slice(2, 3)])
-    assert isinstance(both.blame, OperatorBlame)
+    assert isinstance(both.blame, OperatorRecordOrigin)
     assert len(both.blame.makers) == 2, "slices of one batch have the same"
     for row, function in zip(both.rows, (itself, twice, twice, itself), strict=True):
         error = InvalidTypeError("wrong")

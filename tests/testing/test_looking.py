@@ -25,7 +25,7 @@ from headrace.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headrace.testing import HeldWindow, JobHarness, PendingTimer
+from headrace.testing import StoredWindow, JobHarness, PendingTimer
 
 CLICK = Types.TUPLE([Types.STRING(), Types.LONG()])
 CLICKS = [("ann", 1), ("bob", 2), ("ann", 3), ("ann", 4)]
@@ -132,7 +132,7 @@ def test_functions_stay_closed_while_somebody_looks(has_own_trigger: bool) -> No
         job.run_epoch()
         before = Longest.opened
         assert before > 0
-        assert job.windows("w")[0] == HeldWindow("ann", FIRST, ["at most 4"])
+        assert job.windows("w")[0] == StoredWindow("ann", FIRST, ["at most 4"])
         assert Longest.opened == before
 
 

@@ -34,7 +34,7 @@ from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import check_program, plan_job
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
-from headrace.runtime.task.messages import JobBlob
+from headrace.runtime.task.messages import SerializedJob
 from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS
 from headrace.savepoint.running_jobs import STARTING, RunningMark
@@ -198,7 +198,7 @@ def _replanned(
     graph: StreamGraph,
     configuration: Configuration,
     job_name: str | None,
-    ship: Callable[[JobPlan], JobBlob],
+    ship: Callable[[JobPlan], SerializedJob],
     parallelism: int,
 ) -> PlannedJob:
     """The same job at another parallelism, whatever the configuration says of that."""
@@ -242,13 +242,13 @@ def blob_of(
     dependencies: Dependencies = NOTHING,
     storage_options: Mapping[str, str] = MappingProxyType({}),
     logs: LogSettings = UNCONFIGURED,
-) -> JobBlob:
+) -> SerializedJob:
     """The job as it travels to the tasks.
 
     Raises:
         InvalidProgramError: when something of the program cannot be pickled.
     """
-    return JobBlob(pickled(plan), storage, dependencies, dict(storage_options), logs)
+    return SerializedJob(pickled(plan), storage, dependencies, dict(storage_options), logs)
 
 
 def open_store(configuration: Configuration) -> CheckpointStore | TemporaryStore:

@@ -49,13 +49,13 @@ class Stamps(Protocol):
         """The watermark that each record meets."""
 
 
-class Blame(Protocol):
+class RecordOrigin(Protocol):
     """What is told of records that do not fit their type: who made them."""
 
     def __call__(self, error: InvalidTypeError) -> BaseException:
         """The error to raise."""
 
-    def joined(self, others: Sequence[Blame | None]) -> Blame | None:
+    def joined(self, others: Sequence[RecordOrigin | None]) -> RecordOrigin | None:
         """What is told of these records and of those of other batches; None where nobody has made them all."""
 
 
@@ -108,7 +108,7 @@ class Batch:
         self._columns = columns
         self._kinds = kinds
         self._are_coerced = False  # whether the rows look as those that are made of columns
-        self.blame: Blame | None = None
+        self.blame: RecordOrigin | None = None
 
     @classmethod
     def of_rows(cls, type_: TypeInformation, rows: Sequence[Any], timestamps: Any, watermarks: Any) -> Batch:

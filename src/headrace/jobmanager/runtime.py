@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
+    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -19,7 +19,7 @@ R = TypeVar("R")
 class Runtime(Protocol):
     """Runs the tasks of an epoch somewhere, in this process or as a Spark query, and nothing more."""
 
-    def start(self, blob: JobBlob) -> None:
+    def start(self, blob: SerializedJob) -> None:
         """Get ready for a job.
 
         Raises:

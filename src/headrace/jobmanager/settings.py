@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.graph.specs import OperatorSpec
     from headrace.jobmanager.failure_enricher import FailureEnricher
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.messages import JobBlob
+    from headrace.runtime.task.messages import SerializedJob
 
 
 class Retention(Enum):
@@ -293,7 +293,7 @@ class PlannedJob:
     """
 
     plan: JobPlan
-    blob: JobBlob
+    blob: SerializedJob
     settings: JobSettings
 
 

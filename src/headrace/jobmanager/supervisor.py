@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.settings import PlannedJob
     from headrace.jobmanager.status import JobStatusStore
-    from headrace.runtime.task.messages import JobBlob
+    from headrace.runtime.task.messages import SerializedJob
     from headrace.time.clock import Clock
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class ExecutionSupervisor:
         self._stop = stop
         self._cancelled = cancelled
         self.meanwhile: Callable[[], None] = lambda: None
-        self._started: JobBlob | None = None
+        self._started: SerializedJob | None = None
         self._sinks = self._new_sinks()
         ignores, start = self.settings.ignore_unclaimed_state, self.settings.start
         self.checkpoints = CheckpointCoordinator(

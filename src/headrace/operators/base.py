@@ -53,7 +53,7 @@ class EpochScope:
     watermark: int = MIN_WATERMARK
 
 
-class Learnt(Protocol):
+class ProcessLocalCache(Protocol):
     """What an instance of an operator has learnt that saves time and changes no result."""
 
     @property
@@ -93,7 +93,7 @@ class OperatorContext:
     call_site: CallSite
     optional_state: OperatorStates | None = None
     job_parameters: Mapping[str, str] = field(default_factory=dict)
-    learnt: dict[str, Learnt] = field(default_factory=dict)
+    learnt: dict[str, ProcessLocalCache] = field(default_factory=dict)
     metrics: MetricRegistry = field(default_factory=MetricRegistry)
     watermark: int = MIN_WATERMARK
     changed_windows: ChangedWindows = ChangedWindows.FAIL
@@ -145,7 +145,7 @@ class Operator(ABC):
         self.context = context
         self.output = output
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         """Takes up what the operator itself keeps from epoch to epoch; ``open`` does that too. Nothing else is called.
 
         Of an operator that is made for it the driver asks this before a job runs, where states have no rows but say

@@ -12,7 +12,7 @@ from headrace.operators.user_code import NO_RECORD, user_error
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.common.batch import Blame
+    from headrace.common.batch import RecordOrigin
     from headrace.common.errors import InvalidTypeError
     from headrace.operators.base import OperatorContext
 
@@ -21,7 +21,7 @@ Maker = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Makers:
+class RecordOrigins:
     """Which of several functions has made each record of a batch; looked up only when one does not fit.
 
     Attributes:
@@ -38,7 +38,7 @@ class Makers:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorBlame:
+class OperatorRecordOrigin:
     """Tells the error about a record of the operator, and of the function, that made it.
 
     Attributes:
@@ -51,7 +51,7 @@ class OperatorBlame:
     context: OperatorContext
     function: Maker | None = None
     side_output: str | None = None
-    makers: tuple[Makers, ...] = ()
+    makers: tuple[RecordOrigins, ...] = ()
 
     def __call__(self, error: InvalidTypeError) -> BaseException:
         """The error to raise."""
@@ -59,16 +59,16 @@ class OperatorBlame:
         function = self.function or next((found for makers in self.makers if (found := makers.of(record))), None)
         return user_error(error, self.context, function=function, side_output=self.side_output)
 
-    def joined(self, others: Sequence[Blame | None]) -> OperatorBlame | None:
+    def joined(self, others: Sequence[RecordOrigin | None]) -> OperatorRecordOrigin | None:
         """That of records of several batches; None where not all are of the same output."""
         makers = [self.makers]
         for other in others:
-            if not isinstance(other, OperatorBlame) or not self._is_of_same_output(other):
+            if not isinstance(other, OperatorRecordOrigin) or not self._is_of_same_output(other):
                 return None
             makers.append(other.makers)
         known = tuple(dict.fromkeys(chain.from_iterable(makers)))  # slices of a batch have the same
         return self if known == self.makers else replace(self, makers=known)
 
-    def _is_of_same_output(self, other: OperatorBlame) -> bool:
+    def _is_of_same_output(self, other: OperatorRecordOrigin) -> bool:
         same_output = self.context is other.context and self.side_output == other.side_output
         return same_output and self.function is other.function

@@ -11,7 +11,7 @@ from headrace.common.batch import Batch
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
-from headrace.operators.blame import Makers, OperatorBlame
+from headrace.operators.blame import RecordOrigins, OperatorRecordOrigin
 from headrace.operators.user_code import note_returned, user_error
 from headrace.state.copying import copy_value
 
@@ -78,17 +78,17 @@ def _copied(row: Any, context: OperatorContext) -> Any:
         raise user_error(refusal, context, row) from error
 
 
-def _blamed(batch: Batch, makers: Makers | None, context: OperatorContext, tag_id: str | None = None) -> Batch:
+def _blamed(batch: Batch, makers: RecordOrigins | None, context: OperatorContext, tag_id: str | None = None) -> Batch:
     """A batch, which knows who has made each of its rows where that was said."""
     if makers is not None:
-        batch.blame = OperatorBlame(context, side_output=tag_id, makers=(makers,))
+        batch.blame = OperatorRecordOrigin(context, side_output=tag_id, makers=(makers,))
     return batch
 
 
-def _marked(rows: list[Any], marks: Marks) -> Makers | None:
+def _marked(rows: list[Any], marks: Marks) -> RecordOrigins | None:
     if not marks:
         return None
-    return Makers(rows, lambda place: marks[bisect_right(marks, place, key=lambda known: known[0]) - 1][1])
+    return RecordOrigins(rows, lambda place: marks[bisect_right(marks, place, key=lambda known: known[0]) - 1][1])
 
 
 class RowCollector:
@@ -230,6 +230,6 @@ class ElementCollector:
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
 
 
-def _of_elements(rows: list[Any], sources: Sequence[int], maker_of: Callable[[int], Maker] | None) -> Makers | None:
+def _of_elements(rows: list[Any], sources: Sequence[int], maker_of: Callable[[int], Maker] | None) -> RecordOrigins | None:
     """Who has made rows, given the elements that they were made of."""
-    return None if maker_of is None else Makers(rows, lambda place: maker_of(sources[place]))
+    return None if maker_of is None else RecordOrigins(rows, lambda place: maker_of(sources[place]))

@@ -71,7 +71,7 @@ class KeyedOperator(Operator):
     """
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self.take_up(context)
+        self.restore_state(context)
         super().open(context, output)
 
     def process(self, input_index: int, batch: Batch) -> None:

@@ -103,12 +103,12 @@ class KeyedProcessOperator(FunctionOperator):
         self._watermark = MIN_WATERMARK
         self._waiting: WaitingBatches[Batch] = WaitingBatches(MOST_CALLED)
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._backend = context.state.keyed
         self._timers = context.state.timers
 
     def open(self, context: OperatorContext, output: Output) -> None:
-        self.take_up(context)
+        self.restore_state(context)
         self._service = KeyedTimerService(self._timers)
         self._context = self._new_context()
         super().open(context, output)

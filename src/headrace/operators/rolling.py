@@ -138,7 +138,7 @@ class RollingOperator(KeyedOperator, FunctionOperator):
         self._type = type_
         self._is_batch = is_batch
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._keyed = context.state.keyed
         self._timers = context.state.timers
         values = ValueStateDescriptor("value", self._type)

@@ -64,9 +64,9 @@ class SinkOperator(Operator):
 
     def open(self, context: OperatorContext, output: Output) -> None:
         super().open(context, output)
-        self.take_up(context)
+        self.restore_state(context)
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         if self._state_type is not None:
             descriptor = ListStateDescriptor(_WRITER_STATE, self._state_type)
             descriptor.keep_for_operator("the state of the writers", context.renamed_fields)

@@ -15,7 +15,7 @@ from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.specs import InputSchema, OperatorParameters
 from headrace.operators.checkpointed import checkpointed
 from headrace.operators.user_code import OperatorPlace
-from headrace.operators.window.kept_open import KeptOpen
+from headrace.operators.window.kept_open import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.kinds import WITHOUT_KEYS, StateKind
@@ -142,7 +142,7 @@ class PlannedOperator:
         )
         operator = node.spec.create_operator(parameters)
         if node.keeps_windows_open:
-            operator = KeptOpen(operator)
+            operator = BootstrapWindowOperator(operator)
         operator.takes_changes = node.spec.takes_changes(inputs)
         return operator
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.dependencies import Dependencies
-    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
+    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class LocalRuntime:
         self._interruptible = InterruptibleRun()
         self._given_up = threading.Event()
 
-    def start(self, blob: JobBlob) -> None:
+    def start(self, blob: SerializedJob) -> None:
         """Get ready for a job, or for another plan of it."""
         self.close()
         self._unpack(blob.dependencies)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.streams.sinks import DataStreamSink
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
     from headrace.testing.stored_state import PendingTimer
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)
@@ -329,7 +329,7 @@ class JobHarness:
             reached = MIN_WATERMARK if progress is None else progress.watermark
         return None if reached == MAX_WATERMARK else reached
 
-    def windows(self, uid: str) -> list[HeldWindow]:
+    def windows(self, uid: str) -> list[StoredWindow]:
         """What the windows of an operator hold after the last epoch, by their last timestamp and key.
 
         Those that have fired are among them as long as they take late records. Nothing changes, and no function is

@@ -15,7 +15,7 @@ from headrace.connectors.kept_clients import KeptClients
 from headrace.jobmanager.checkpoints.recovery import partition_contexts
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
-from headrace.operators.window.held_windows import HeldWindow, HoldsWindows
+from headrace.operators.window.held_windows import StoredWindow, WindowStateReader
 from headrace.runtime.task.operator_chain import open_state, operator_context, task_parameters
 from headrace.state.kinds import StateKind
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.operators.base import Operator, OperatorContext
     from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import JobBlob
+    from headrace.runtime.task.messages import SerializedJob
 
 
 class PendingTimer(NamedTuple):
@@ -61,7 +61,7 @@ class PendingTimer(NamedTuple):
     window: Any = None
 
 
-Found = TypeVar("Found", HeldWindow, PendingTimer)
+Found = TypeVar("Found", StoredWindow, PendingTimer)
 
 
 class _Subtask(NamedTuple):
@@ -80,21 +80,21 @@ class StoredState:
         manifest: the end of the epoch that is looked at.
     """
 
-    def __init__(self, blob: JobBlob, manifest: Manifest) -> None:
+    def __init__(self, blob: SerializedJob, manifest: Manifest) -> None:
         self._blob = blob
         self._manifest = manifest
         self._plan: JobPlan = pickle.loads(blob.plan)
 
-    def windows(self, uid: str) -> list[HeldWindow]:
+    def windows(self, uid: str) -> list[StoredWindow]:
         """The windows of an operator, by their last timestamp and key.
 
         Raises:
             InvalidProgramError: when there is no such operator, or it has no windows.
         """
         planned = self._operator(uid)
-        found: list[HeldWindow] = []
+        found: list[StoredWindow] = []
         for subtask in self._subtasks(planned):
-            if not isinstance(subtask.operator, HoldsWindows):
+            if not isinstance(subtask.operator, WindowStateReader):
                 raise InvalidProgramError(f"operator {planned.label} has no windows")
             found.extend(subtask.operator.held_windows(subtask.context, subtask.watermark))
         return _by_time_and_key(found, lambda held: (held.window.max_timestamp(), held.key))

@@ -25,7 +25,7 @@ FAR = 2**61
 
 
 @dataclass
-class OneByOne:
+class PerElementProcessor:
     """Sessions of which the members are known."""
 
     gap: int
@@ -80,7 +80,7 @@ def columns(rows: list[tuple[int, int, int]]) -> Any:
 @given(arrived=arrivals())
 def test_many_at_once_are_as_one_by_one(arrived: Any) -> None:
     gap, records, opened = arrived
-    model = OneByOne(gap)
+    model = PerElementProcessor(gap)
     for number, (key, start, end) in enumerate(opened):
         model.add(key, start, end, ("open", number), MIN_WATERMARK)
     for number, (key, timestamp, watermark) in enumerate(records):

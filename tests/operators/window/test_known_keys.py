@@ -21,7 +21,7 @@ from headrace.operators.arrays import gather
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import known_keys
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.known_keys import KnownKeys, OrderedKeys
+from headrace.state.runs.known_keys import KeyDictionary, OrderedKeys
 from tests.draws import draws
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def assert_like_sorting(found: RankedGroups | None, times: np.ndarray, hashes: n
     )
 )
 def test_groups_are_those_of_sorting_whatever_came_before(kind: str, batches: list[list[tuple[int, int]]]) -> None:
-    known = KnownKeys()
+    known = KeyDictionary()
     for batch in batches:
         times, numbers = np.array(batch, np.int64).T.copy()
         keys = MAKE_KEYS[kind](numbers)
@@ -75,7 +75,7 @@ def test_groups_are_those_of_sorting_whatever_came_before(kind: str, batches: li
 
 @pytest.mark.parametrize("kind", MAKE_KEYS)
 def test_keys_that_come_by_and_by_are_all_known(kind: str) -> None:
-    known = KnownKeys()
+    known = KeyDictionary()
     for seen in (20, 21, 40, 80, 100, 100):
         numbers = np.concatenate((np.arange(seen), np.arange(seen)))
         keys = MAKE_KEYS[kind](numbers)
@@ -85,7 +85,7 @@ def test_keys_that_come_by_and_by_are_all_known(kind: str) -> None:
 
 
 def test_integers_at_both_ends_of_the_range() -> None:
-    known = KnownKeys()
+    known = KeyDictionary()
     limits = np.iinfo(np.int64)
     for values in ([0, 1, 1], [limits.min, 0, 1, limits.max], [limits.max, limits.min, 7]):
         keys = pa.array(values, pa.int64())
@@ -94,7 +94,7 @@ def test_integers_at_both_ends_of_the_range() -> None:
 
 
 def test_hashes_that_meet_in_one_slot() -> None:
-    known = KnownKeys()
+    known = KeyDictionary()
     keys = pa.array([f"{number}" for number in range(64)])
     hashes = np.arange(64, dtype=np.uint64) << np.uint64(40)
     times = np.zeros(64, np.int64)
@@ -104,14 +104,14 @@ def test_hashes_that_meet_in_one_slot() -> None:
 
 
 def test_different_keys_with_one_hash_are_for_sorting() -> None:
-    known = KnownKeys()
+    known = KeyDictionary()
     hashes, times = np.array([7, 7, 9], np.uint64), np.zeros(3, np.int64)
     assert known.group(times, hashes, pa.array(["a", "b", "c"])) is None
     assert len(known) == 0
 
 
 def test_keys_that_do_not_come_again_are_forgotten_and_tried_less_and_less() -> None:
-    known = KnownKeys()
+    known = KeyDictionary()
     tried = []
     for batch in range(40):
         keys = pa.array(np.arange(batch * 100, batch * 100 + 100))
@@ -124,10 +124,10 @@ def test_keys_that_do_not_come_again_are_forgotten_and_tried_less_and_less() -> 
 def test_too_many_keys_or_places_are_for_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     keys = pa.array(np.arange(50))
     times = np.arange(50)
-    assert KnownKeys(most=49).group(np.zeros(50, np.int64), hash_array(keys), keys) is None
-    assert KnownKeys().group(times, hash_array(keys), keys) is None
+    assert KeyDictionary(most=49).group(np.zeros(50, np.int64), hash_array(keys), keys) is None
+    assert KeyDictionary().group(times, hash_array(keys), keys) is None
     monkeypatch.setattr(known_keys, "FEWEST_ROWS", 51)
-    assert KnownKeys().group(np.zeros(50, np.int64), hash_array(keys), keys) is None
+    assert KeyDictionary().group(np.zeros(50, np.int64), hash_array(keys), keys) is None
 
 
 @settings(max_examples=draws(25), deadline=None)
@@ -162,7 +162,7 @@ def test_aggregates_of_groups_that_lie_anywhere_are_those_of_sorted_ones(
     keys, x, n = zip(*rows, strict=True)
     columns = dict(enumerate([pa.array(keys, pa.int64()), pa.array(x, pa.float64()), pa.array(n, pa.int64())]))
     times, hashes = np.zeros(len(rows), np.int64), hash_array(columns[0])
-    known, groups = KnownKeys(), group_rows(times, hashes, columns[0])
+    known, groups = KeyDictionary(), group_rows(times, hashes, columns[0])
     ranked = known.group(times, hashes, columns[0])
     assert ranked is not None
     wanted = aggregators.accumulate(GroupedRows(columns, np.arange(len(rows)), groups))
@@ -193,7 +193,7 @@ def test_keys_that_are_stored_are_known_from_the_start(kind: str, stored: set[in
         asked.append(None)
         return kept
 
-    known = KnownKeys()
+    known = KeyDictionary()
     known.stored = of_state
     assert not asked
     for batch in batches:
@@ -212,7 +212,7 @@ def ordered(keys: pa.Array) -> OrderedKeys:
 
 def test_all_keys_that_are_stored_are_found() -> None:
     keys = pa.array(np.arange(100))
-    known = KnownKeys()
+    known = KeyDictionary()
     known.stored = lambda: ordered(keys)
     for _ in range(2):
         assert_like_sorting(known.group(np.zeros(100, np.int64), hash_array(keys), keys), *rows_of(keys))
@@ -230,18 +230,18 @@ def test_too_few_or_too_many_stored_keys_are_left_alone(
     """As if nothing were stored."""
     stored, keys = ordered(pa.array(np.arange(100))), pa.array(np.arange(98).repeat(2))
     monkeypatch.setattr(known_keys, "FEWEST_ROWS", fewest)
-    known = KnownKeys(most)
+    known = KeyDictionary(most)
     known.stored = lambda: stored
     assert_like_sorting(known.group(*rows_of(keys)), *rows_of(keys))
     assert len(known) == 98
-    nothing = KnownKeys()
+    nothing = KeyDictionary()
     nothing.stored = lambda: None
     assert_like_sorting(nothing.group(*rows_of(keys)), *rows_of(keys))
 
 
 def test_stored_keys_with_one_hash_are_for_sorting() -> None:
     stored = OrderedKeys(np.array([7, 7, 9], np.uint64), pa.array(["a", "b", "c"]))
-    known = KnownKeys()
+    known = KeyDictionary()
     known.stored = lambda: stored
     times = np.zeros(3, np.int64)
     for keys in (["a", "c", "a"], ["a", "b", "c"]):
@@ -256,7 +256,7 @@ def test_stored_keys_with_one_hash_are_for_sorting() -> None:
 
 def test_integers_that_become_dense_are_found_directly() -> None:
     """A few of many do not tell yet how close together all are."""
-    known, numbers = KnownKeys(), np.random.default_rng(1).permutation(5000)
+    known, numbers = KeyDictionary(), np.random.default_rng(1).permutation(5000)
     tables = []
     for seen in (100, 900, 5000):
         keys = pa.array(numbers[:seen])
@@ -269,7 +269,7 @@ def test_integers_that_become_dense_are_found_directly() -> None:
 
 def test_a_table_of_hashes_grows() -> None:
     assert known_keys.UNKNOWN < 0
-    known = KnownKeys()
+    known = KeyDictionary()
     random = np.random.default_rng(1)
     for seen in (10, 300, 5000, 5001):
         keys = pa.array(random.permutation(np.arange(seen) * 2**40))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
 from headrace.operators.window.general.kept_windows import KeptWindows
-from headrace.operators.window.general.merging_windows import AskingWindowSet, MergingWindowSet, TouchingWindowSet
+from headrace.operators.window.general.merging_windows import GenericMergingWindowSet, MergingWindowSet, IntervalMergingWindowSet
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys.entries import KeyEntry
 from headrace.testing import JobHarness
@@ -44,18 +44,18 @@ class Steps:
         return [*self.happened, list(self.windows.mapping.items()), self.windows.has_changed]
 
 
-def asking(mapping: dict[TimeWindow, TimeWindow]) -> AskingWindowSet[TimeWindow]:
+def asking(mapping: dict[TimeWindow, TimeWindow]) -> GenericMergingWindowSet[TimeWindow]:
     kept = KeptWindows(SESSIONS, window_serializer(TimeWindowSerializer()))
-    return AskingWindowSet(KEY, mapping, SESSIONS, kept)
+    return GenericMergingWindowSet(KEY, mapping, SESSIONS, kept)
 
 
 @settings(max_examples=draws(60), deadline=None)
 @given(st.lists(st.tuples(some_windows, st.booleans()), max_size=20), st.integers(0, 20))
 def test_neighbours_in_time_are_all_that_the_assigner_would_merge(new: list[tuple[TimeWindow, bool]], cut: int) -> None:
-    asked, found = Steps(asking({})), Steps(TouchingWindowSet(KEY, {}))
+    asked, found = Steps(asking({})), Steps(IntervalMergingWindowSet(KEY, {}))
     assert asked.run(new[:cut]) == found.run(new[:cut])
     stored = dict(asked.windows.mapping)
-    assert Steps(asking({**stored})).run(new[cut:]) == Steps(TouchingWindowSet(KEY, {**stored})).run(new[cut:])
+    assert Steps(asking({**stored})).run(new[cut:]) == Steps(IntervalMergingWindowSet(KEY, {**stored})).run(new[cut:])
 
 
 class Apart(EventTimeSessionWindows):

@@ -13,7 +13,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.held_windows import HoldsWindows
+from headrace.operators.window.held_windows import WindowStateReader
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.task_state import HashMapOperatorStates
@@ -21,7 +21,7 @@ from headrace.state.task_state import HashMapOperatorStates
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
 
 
 @dataclass
@@ -124,13 +124,13 @@ class Driver:
         operator.advance_watermark(self.watermark)
         self._end(operator)
 
-    def held(self) -> list[HeldWindow]:
+    def held(self) -> list[StoredWindow]:
         """What windows hold between epochs, as somebody sees it who looks from outside."""
         states = HashMapOperatorStates("w", self.state.reopened().store)
         states.bind_key_codec(self.codec)
         states.begin_epoch(MIN, 1000 + self.epoch)
         operator = self.make()
-        assert isinstance(operator, HoldsWindows)
+        assert isinstance(operator, WindowStateReader)
         return list(operator.held_windows(context(states), self.watermark))
 
     def batch(self, records: Sequence[Record]) -> KeyedBatch:

@@ -80,14 +80,14 @@ def test_a_task_that_comes_back_knows_the_keys_of_before(
 ) -> None:
     """Each worker meets the keys once; every time where nothing may be left."""
     added: list[int] = []
-    add = known_keys.KnownKeys._add
+    add = known_keys.KeyDictionary._add
 
-    def watched(self: known_keys.KnownKeys, hashes: Any, keys: Any) -> Any:
+    def watched(self: known_keys.KeyDictionary, hashes: Any, keys: Any) -> Any:
         added.append(len(hashes))
         return add(self, hashes, keys)
 
     monkeypatch.setattr(chain_cache, "_MOST_LEARNT_BYTES", most_bytes)
-    monkeypatch.setattr(known_keys.KnownKeys, "_add", watched)
+    monkeypatch.setattr(known_keys.KeyDictionary, "_add", watched)
     manager, _ = job(changes_places, tmp_path, RecordingSink())
     run_epochs(manager, 6)
     assert (added == [13, 13]) is is_kept

@@ -17,7 +17,7 @@ from headrace.exchange.envelope import Envelope
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
-from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 from headrace.runtime.task.runner import TaskRunner
 from headrace.storage.posix import posix_folder
 from headrace.time.clock import ManualClock
@@ -63,7 +63,7 @@ class TwoWorkers(LocalRuntime):
         self._count = count
         self.workers: list[TaskRunner] = []
 
-    def start(self, blob: JobBlob) -> None:
+    def start(self, blob: SerializedJob) -> None:
         super().start(blob)
         # Each unpickles the job for itself, as another process would.
         self.workers = [TaskRunner(pickle.loads(pickle.dumps(blob))) for _ in range(self._count)]
@@ -103,7 +103,7 @@ class BothAtOnce(LocalRuntime):
         self._both = (LocalRuntime(), LocalRuntime())
         self._pool = ThreadPoolExecutor(2)
 
-    def start(self, blob: JobBlob) -> None:
+    def start(self, blob: SerializedJob) -> None:
         for one in self._both:
             one.start(pickle.loads(pickle.dumps(blob)))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
-from headrace.connectors.file_system.staging import Part, Seams
+from headrace.connectors.file_system.staging import Part, PartBoundaries
 from headrace.formats.joining import BYTES
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _JoiningFileCompactor(FileCompactor):
     def _one(self, form: PartForm, parts: list[Part]) -> Part:
         *starts, _ = accumulate(len(part.chunks) for part in parts)
         chunks = tuple(chunk for part in parts for chunk in part.chunks)
-        return Part(parts[0].bucket, chunks, form, is_complete=True, seams=Seams(tuple(starts), self.delimiter))
+        return Part(parts[0].bucket, chunks, form, is_complete=True, seams=PartBoundaries(tuple(starts), self.delimiter))
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class PartAssembly:
     """When what was written becomes a visible file.
 
     Attributes:

@@ -15,7 +15,7 @@ from headrace.formats.file_format import FileExtent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.connectors.file_system.tolerance import Loss
+    from headrace.connectors.file_system.tolerance import SkippedRange
     from headrace.connectors.source import Json, ReadBudget
     from headrace.storage.files import FileStatus
 
@@ -35,10 +35,10 @@ class PlannedFile:
 
     status: FileStatus
     extent: FileExtent
-    lost: Loss | None = None
+    lost: SkippedRange | None = None
 
     @staticmethod
-    def without(status: FileStatus, lost: Loss) -> PlannedFile:
+    def without(status: FileStatus, lost: SkippedRange) -> PlannedFile:
         """A file of which nothing is left to read."""
         return PlannedFile(status, FileExtent(0, divisible=False), lost)
 

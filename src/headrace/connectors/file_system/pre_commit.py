@@ -110,7 +110,7 @@ class CompactingPreCommit(PreCommit):
         rolled = self._rolling.prepare(before.series, committables, processing_time, is_last=is_last)
         piles = {pile.bucket: pile for pile in before.piles}
         for part in map(Part.from_json, rolled.ready):
-            piles.setdefault(part.bucket, _Pile(part.bucket, 0, [])).parts.append(part)
+            piles.setdefault(part.bucket, _CompactionCandidate(part.bucket, 0, [])).parts.append(part)
         ready = [part for pile in piles.values() for part in self._taken_from(pile, is_last=is_last)]
         left = tuple(pile for _, pile in sorted(piles.items()) if pile.parts)
         after = _Waiting(rolled.in_progress, left, processing_time)
@@ -124,7 +124,7 @@ class CompactingPreCommit(PreCommit):
             times.append(waiting.looked_at + _QUIET_MILLIS)
         return min(times, default=None)
 
-    def _taken_from(self, pile: _Pile, *, is_last: bool) -> list[Part]:
+    def _taken_from(self, pile: _CompactionCandidate, *, is_last: bool) -> list[Part]:
         """The files that become visible, which the pile loses."""
         if self._compaction is None:
             taken, pile.parts = pile.parts, []
@@ -139,7 +139,7 @@ class CompactingPreCommit(PreCommit):
 
 
 @dataclass(slots=True)
-class _Pile:
+class _CompactionCandidate:
     """The files of one bucket that wait to be put together, and for how many epochs they have."""
 
     bucket: str
@@ -162,7 +162,7 @@ class _Waiting:
     """All that is not committed: what is no file yet, what waits to be put together, and when that was looked at."""
 
     series: Json | None
-    piles: tuple[_Pile, ...] = ()
+    piles: tuple[_CompactionCandidate, ...] = ()
     looked_at: int = 0
 
     def to_json(self) -> Json | None:
@@ -177,7 +177,7 @@ class _Waiting:
         if not isinstance(document, dict):
             return _Waiting(document)
         found = ((bucket, epochs, list(map(Part.from_json, parts))) for bucket, epochs, parts in document["piles"])
-        return _Waiting(document["series"], tuple(_Pile(*pile) for pile in found), document["looked_at"])
+        return _Waiting(document["series"], tuple(_CompactionCandidate(*pile) for pile in found), document["looked_at"])
 
 
 def chunks_in_progress(in_progress: Json | None) -> Iterator[tuple[str, Chunk]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.connectors.file_system.paths import InputPaths, unreadable
-from headrace.connectors.file_system.tolerance import GONE, Loss
+from headrace.connectors.file_system.tolerance import GONE, SkippedRange
 from headrace.connectors.source import SourceReader, SourceRecords
 from headrace.formats.file_format import Decoded, FileRange
 from headrace.storage.files import FileStatus, InputFile, shown
@@ -46,7 +46,7 @@ class FileReader(SourceReader):
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         for path, size, mtime_ns, start, end, *lost in piece:
             if lost:
-                yield Loss(path, *lost[0]).records(reject=self._reject)
+                yield SkippedRange(path, *lost[0]).records(reject=self._reject)
             else:
                 file = InputFile(self._paths.store_of(path), path, size)
                 yield from self._read_file(FileStatus(path, size, mtime_ns), FileRange(file, start, end))

@@ -13,7 +13,7 @@ from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.compaction import (
     Compaction,
-    Completion,
+    PartAssembly,
     ConcatFileCompactor,
     FileCompactor,
     FileCompactStrategy,
@@ -70,7 +70,7 @@ class FileSink(Sink[T_contra]):
         self,
         base: str,
         assigner: BucketAssigner,
-        completion: Completion,
+        completion: PartAssembly,
         config: OutputFileConfig,
         encoder: Encoder[T_contra] | None = None,
         bulk: BulkWriterFactory | None = None,
@@ -179,8 +179,8 @@ class _Builder:
         self._compaction = None
         return self
 
-    def _completion(self) -> Completion:
-        return Completion(self._policy, self._compaction)
+    def _completion(self) -> PartAssembly:
+        return PartAssembly(self._policy, self._compaction)
 
 
 class RowFormatBuilder(_Builder, Generic[T]):

@@ -137,7 +137,7 @@ class PartForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class PartBoundaries:
     """Where a file was put together of several.
 
     Attributes:
@@ -158,10 +158,10 @@ class Seams:
         return [list(self.places), base64.b64encode(self.delimiter).decode()]
 
     @staticmethod
-    def from_json(document: Json) -> Seams:
+    def from_json(document: Json) -> PartBoundaries:
         """What :meth:`to_json` gave."""
         places, delimiter = document
-        return Seams(tuple(places), base64.b64decode(delimiter))
+        return PartBoundaries(tuple(places), base64.b64decode(delimiter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Part:
     chunks: tuple[Chunk, ...]
     form: PartForm
     is_complete: bool
-    seams: Seams | None = None
+    seams: PartBoundaries | None = None
 
     @property
     def is_rewritten(self) -> bool:
@@ -204,7 +204,7 @@ class Part:
     def from_json(document: Json) -> Part:
         """What :meth:`to_json` gave."""
         chunks = tuple(map(Chunk.from_json, document["chunks"]))
-        seams = Seams.from_json(document["seams"]) if "seams" in document else None
+        seams = PartBoundaries.from_json(document["seams"]) if "seams" in document else None
         return Part(document["bucket"], chunks, PartForm.from_json(document["form"]), document["complete"], seams)
 
 

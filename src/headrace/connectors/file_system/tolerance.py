@@ -23,7 +23,7 @@ _WHERE: Final = "on the builder of the FileSource"
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class SkippedRange:
     """A file, or the rest of one, that the source goes on without.
 
     Attributes:
@@ -58,7 +58,7 @@ class Tolerance:
     missing: bool = False
     corrupt: bool = False
 
-    def loss(self, path: str, error: Exception) -> Loss:
+    def loss(self, path: str, error: Exception) -> SkippedRange:
         """What is lost when the source goes on after ``error``; that it does is logged.
 
         Args:
@@ -73,20 +73,20 @@ class Tolerance:
         logger.warning("what cannot be read of %s is skipped: %s", shown(path), found.reason)
         return found
 
-    def _corrupt(self, path: str, error: CorruptFileError) -> Loss:
+    def _corrupt(self, path: str, error: CorruptFileError) -> SkippedRange:
         if not self.corrupt:
             raise CorruptFileError(
                 f"{error}. To go on without what cannot be read of such files, call ignore_corrupt_files() {_WHERE}"
             ) from error
-        return Loss(path, FILES_CORRUPT, str(error))
+        return SkippedRange(path, FILES_CORRUPT, str(error))
 
-    def _missing(self, path: str, error: Exception) -> Loss:
+    def _missing(self, path: str, error: Exception) -> SkippedRange:
         if not self.missing:
             raise SourceChangedError(
                 f"{shown(path)} was deleted before it was read to its end. Put it back as it was, or, to go on without "
                 f"such files, call ignore_missing_files() {_WHERE}"
             ) from error
-        return Loss(path, FILES_MISSING, "the file was deleted before it was read to its end")
+        return SkippedRange(path, FILES_MISSING, "the file was deleted before it was read to its end")
 
 
 STRICT: Final = Tolerance()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.sinks.job_sinks import JobSinks, SinkOutput
     from headrace.plan.job_plan import JobPlan, Stage
-    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
+    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
     from headrace.savepoint.uid_mapping import UidMapping
 
 
@@ -67,7 +67,7 @@ class CheckpointCoordinator:
         self,
         store: CheckpointStore | TemporaryStore,
         plan: JobPlan,
-        blob: JobBlob,
+        blob: SerializedJob,
         sinks: JobSinks,
         *,
         ignore_unclaimed: bool,
@@ -86,7 +86,7 @@ class CheckpointCoordinator:
         self._taken_over: Manifest | None = None
         self._in_doubt: tuple[Manifest, Sequence[PendingCommit]] | None = None
 
-    def replan(self, plan: JobPlan, blob: JobBlob, sinks: JobSinks) -> None:
+    def replan(self, plan: JobPlan, blob: SerializedJob, sinks: JobSinks) -> None:
         """Go on with another plan of the job from where this has come to; :meth:`restart` is next."""
         self._plan, self._blob, self._sinks = plan, blob, sinks
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headrace.state.version import VersionRef
 
     Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
-    from headrace.runtime.task.messages import JobBlob
+    from headrace.runtime.task.messages import SerializedJob
     from headrace.savepoint.metadata import TableFile
     from headrace.state.backend import StateBackend
     from headrace.storage.folder import Folder
@@ -292,7 +292,7 @@ def heads_of_tables(tables: Iterable[TableFile]) -> Iterator[RunHead]:
         yield RunHead(file.uid, file.state, file.about, imported_schema(table))
 
 
-def check_declared(plan: JobPlan, blob: JobBlob, heads: Iterator[RunHead]) -> None:
+def check_declared(plan: JobPlan, blob: SerializedJob, heads: Iterator[RunHead]) -> None:
     """Refuse a program whose operators keep something else than what is stored.
 
     Args:
@@ -316,14 +316,14 @@ def check_declared(plan: JobPlan, blob: JobBlob, heads: Iterator[RunHead]) -> No
             _check(plan, blob, planned, stored[planned.uid])
 
 
-def _check(plan: JobPlan, blob: JobBlob, planned: PlannedOperator, heads: Iterable[RunHead]) -> None:
+def _check(plan: JobPlan, blob: SerializedJob, planned: PlannedOperator, heads: Iterable[RunHead]) -> None:
     owner = StateOwner(planned.parallelism, planned.max_parallelism, planned.state_kinds)
     task = HashMapTaskStates(blob.state, planned.stage, 0, {planned.uid: owner})
     task.pretend(heads)
     context = operator_context(plan, planned, 0, task)
     operator = planned.create_operator(task_parameters(plan, blob, 0, KeptClients()))
     try:
-        operator.take_up(context)
+        operator.restore_state(context)
         for head in heads:
             _check_keys(planned, head)
     except StateMigrationError as error:

@@ -186,9 +186,9 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         super().__init__(function, output_type, side_types, BROADCAST_INPUT, is_batch=is_batch, is_in_order=is_in_order)
         self._descriptors = descriptors
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._states = BroadcastStates(context, self._descriptors)
-        super().take_up(context)
+        super().restore_state(context)
 
     def _new_context(self) -> KeyedProcessContext:
         found = KeyedElementContext(self._backend, self._service)

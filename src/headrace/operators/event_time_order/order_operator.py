@@ -76,9 +76,9 @@ class EventTimeOrderOperator(Operator):
         self._take_up_waiting(context)
         self._operator.open(context, output)
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._take_up_waiting(context)
-        self._operator.take_up(context)
+        self._operator.restore_state(context)
 
     def _take_up_waiting(self, context: OperatorContext) -> None:
         self._keyed = context.state.keyed if isinstance(self._operator, KeyedProcessOperator) else None

@@ -76,7 +76,7 @@ class IntervalJoinOperator(KeyedOperator, FunctionOperator):
         self._watermark = MIN_WATERMARK
         self._has_shown = False
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         codec, interval, types = context.state.keyed.codec, self._interval, self._input_types
         layouts = [
             log_layout(

@@ -66,7 +66,7 @@ def drop_changed(context: OperatorContext, refused: StateMigrationError) -> None
 
 
 @dataclass(frozen=True)
-class MovedWindows:
+class WindowStateMigration:
     """The windows that what is stored moves into.
 
     Attributes:

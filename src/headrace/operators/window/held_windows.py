@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Longs = npt.NDArray[np.int64]
 
 
-class HeldWindow(NamedTuple):
+class StoredWindow(NamedTuple):
     """A window of a key.
 
     Attributes:
@@ -57,10 +57,10 @@ class HeldWindow(NamedTuple):
 
 
 @runtime_checkable
-class HoldsWindows(Protocol):
+class WindowStateReader(Protocol):
     """An operator with windows."""
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
         """What its windows hold, those that have fired but still take late records included; in any order.
 
         The operator must not be open: functions of the user stay closed. It is of no other use after that.
@@ -77,7 +77,7 @@ def held_in_columns(
     windows: Iterable[Window],
     bounds: Sequence[pa.Array],
     columns: list[pa.Array],
-) -> Iterator[HeldWindow]:
+) -> Iterator[StoredWindow]:
     """Windows whose contents are columns of accumulators.
 
     Args:
@@ -89,12 +89,12 @@ def held_in_columns(
     """
     shown = layout_of(layout.output_type).columns_to_rows(layout.finish(keys, bounds, columns))
     found = zip(layout.codec.decode(keys), windows, shown, strict=True)
-    return (HeldWindow(key, window, [row]) for key, window, row in found)
+    return (StoredWindow(key, window, [row]) for key, window, row in found)
 
 
 def held_times(
     layout: ColumnarWindowLayout, keys: pa.Array, starts: Longs, ends: Longs, columns: list[pa.Array]
-) -> Iterator[HeldWindow]:
+) -> Iterator[StoredWindow]:
     """The same of windows of time, which are known by starts and ends."""
     windows = map(TimeWindow, starts.tolist(), ends.tolist())
     return held_in_columns(layout, keys, windows, [pa.array(starts), pa.array(ends)], columns)
@@ -102,17 +102,17 @@ def held_times(
 
 def held_in_order(
     contents: OrderedContents, keyed: KeyedStates, window_of: Callable[[GivenNamespace], Any]
-) -> Iterator[HeldWindow]:
+) -> Iterator[StoredWindow]:
     """Windows whose contents are ordered by their ends."""
     for end in contents.ends_between(MIN_WATERMARK, MAX_WATERMARK):
         of_keys = contents.of_all_keys(end)
         for entry, held in zip(keyed.bind(of_keys.keys), of_keys.held, strict=True):
-            yield HeldWindow(entry.key, window_of(end), list(of_keys.shown(held)))
+            yield StoredWindow(entry.key, window_of(end), list(of_keys.shown(held)))
 
 
 def held_by_key(
     contents: KeyedContents, keyed: KeyedStates, window_of: Callable[[GivenNamespace], Any]
-) -> Iterator[HeldWindow]:
+) -> Iterator[StoredWindow]:
     """Windows whose contents are state of key and window.
 
     Args:
@@ -125,4 +125,4 @@ def held_by_key(
         window = window_of(namespace)
         held = contents.held(namespace, window)
         if held is not None:
-            yield HeldWindow(entry.key, window, list(held))
+            yield StoredWindow(entry.key, window, list(held))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext, Output
 
 
-class KeptOpen(Operator):
+class BootstrapWindowOperator(Operator):
     """Gives an operator with windows its records, and tells it nothing of event time, nor of the end of its input.
 
     A trigger that looks at elements may have windows fire all the same.
@@ -32,8 +32,8 @@ class KeptOpen(Operator):
         super().open(context, output)
         self._operator.open(context, output)
 
-    def take_up(self, context: OperatorContext) -> None:
-        self._operator.take_up(context)
+    def restore_state(self, context: OperatorContext) -> None:
+        self._operator.restore_state(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._operator.begin_epoch(replace(scope, watermark=MIN_WATERMARK))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.spark.session import SessionHandle
-    from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport
+    from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
     from headrace.storage.folder import Folder
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class SparkRuntime:
         self._prepared: DataFrame | None = None
         self._context_key = f"spark.headrace.{self._tag}"
 
-    def start(self, blob: JobBlob) -> None:
+    def start(self, blob: SerializedJob) -> None:
         """Ship the job; where tasks run on other machines, try them first.
 
         Raises:
@@ -192,7 +192,7 @@ class SparkRuntime:
         except AttributeError as error:
             raise _stopped() from error
 
-    def _ship(self, blob: JobBlob) -> ShippedJob:
+    def _ship(self, blob: SerializedJob) -> ShippedJob:
         assert self._files is not None
         # Tasks on this machine find the program's modules where it does; others get only what it names
         dependencies = replace(blob.dependencies, path=own_path()) if self._tasks_run_here else blob.dependencies

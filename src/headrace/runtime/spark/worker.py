@@ -15,7 +15,7 @@ from headrace.operators.interruption import let_ctrl_c_end_the_process
 from headrace.runtime.spark.shipping import Parts, PayloadReader, PayloadWriter, read_job
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter, work_in
-from headrace.runtime.task.messages import EpochContext, JobBlob, shipped_in
+from headrace.runtime.task.messages import EpochContext, SerializedJob, shipped_in
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ShippedJob:
         self._storage_options = storage_options
         self._content = content
 
-    def enter(self) -> JobBlob:
+    def enter(self) -> SerializedJob:
         """Make this process know the job's modules and files, so that its functions can be unpickled."""
         runner = _runners.get(self._digest)
         blob = self._load() if runner is None else runner.blob
@@ -114,12 +114,12 @@ class ShippedJob:
             _runners.pop(next(iter(_runners))).close()
         return runner
 
-    def _load(self) -> JobBlob:
+    def _load(self) -> SerializedJob:
         content = self._content
         if isinstance(content, str):
             content = read_job(shipped_in(self._storage), content)
         plan, dependencies, logs = pickle.loads(content)
-        return JobBlob(plan, self._storage, dependencies, self._storage_options, logs)
+        return SerializedJob(plan, self._storage, dependencies, self._storage_options, logs)
 
 
 class SourceStage:

@@ -11,8 +11,8 @@ from headrace.runtime.task.operator_chain import OperatorChain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.operators.base import Learnt
-    from headrace.runtime.task.messages import EpochContext, JobBlob
+    from headrace.operators.base import ProcessLocalCache
+    from headrace.runtime.task.messages import EpochContext, SerializedJob
 
     Task = tuple[int, int]
     """A stage, and a task of it."""
@@ -54,12 +54,12 @@ class ChainCache:
         keeps: whether chains are kept; else every epoch has new ones.
     """
 
-    def __init__(self, blob: JobBlob, *, keeps: bool) -> None:
+    def __init__(self, blob: SerializedJob, *, keeps: bool) -> None:
         self._blob = blob
         self._keeps = keeps
         self._chains: dict[Task, tuple[OperatorChain, _Mark]] = {}
         self._taken: set[OperatorChain] = set()
-        self._learnt: dict[Task, dict[str, dict[str, Learnt]]] = {}
+        self._learnt: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
         self._clients = KeptClients()
         self._clients_of: tuple[str, int] | None = None
 
@@ -126,5 +126,5 @@ class ChainCache:
             del self._learnt[next(iter(self._learnt))]
 
 
-def _size_of(learnt: Mapping[str, Mapping[str, Learnt]]) -> int:
+def _size_of(learnt: Mapping[str, Mapping[str, ProcessLocalCache]]) -> int:
     return sum(each.nbytes for of_operator in learnt.values() for each in of_operator.values())

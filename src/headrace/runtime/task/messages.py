@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class JobBlob:
+class SerializedJob:
     """A job as it travels to the tasks: constant for the job's life, so it is unpickled once in a worker.
 
     Attributes:

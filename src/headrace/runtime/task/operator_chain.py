@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.metrics.measurements import Measurements
-    from headrace.operators.base import Learnt, Operator
+    from headrace.operators.base import ProcessLocalCache, Operator
     from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
-    from headrace.runtime.task.messages import EpochContext, JobBlob, PartitionContext
+    from headrace.runtime.task.messages import EpochContext, SerializedJob, PartitionContext
     from headrace.state.backend import TaskStates
     from headrace.state.protocols import OperatorStates
     from headrace.state.version import VersionRef
@@ -60,7 +60,7 @@ logger = get_logger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
-class Chained:
+class ChainNode:
     """A source or an operator of a chain.
 
     Attributes:
@@ -77,7 +77,7 @@ class Chained:
 
 
 @dataclass(slots=True, kw_only=True)
-class ChainedSource(Chained):
+class ChainedSource(ChainNode):
     """A source.
 
     Attributes:
@@ -109,7 +109,7 @@ class ChainedSource(Chained):
 
 
 @dataclass(slots=True, kw_only=True)
-class ChainedOperator(Chained):
+class ChainedOperator(ChainNode):
     """An operator with inputs.
 
     Attributes:
@@ -147,11 +147,11 @@ class OperatorChain:
 
     def __init__(
         self,
-        blob: JobBlob,
+        blob: SerializedJob,
         context: EpochContext,
         stage: int,
         partition: int,
-        learnt: dict[str, dict[str, Learnt]],
+        learnt: dict[str, dict[str, ProcessLocalCache]],
         clients: KeptClients,
     ) -> None:
         plan: JobPlan = pickle.loads(blob.plan)
@@ -354,7 +354,7 @@ class OperatorChain:
     def _wire(self) -> None:
         """Connects the outputs with the operators and senders behind them."""
         edges: dict[int, ChainingOutput | ExchangeOutput] = {}
-        chained: dict[int, Chained] = {**self.sources, **self.members}
+        chained: dict[int, ChainNode] = {**self.sources, **self.members}
         for each in chained.values():
             for edge in each.planned.outputs:
                 if edge.is_exchange:
@@ -366,7 +366,7 @@ class OperatorChain:
                 each.output.add(edge.side_output, edges[edge.id])
         wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
 
-    def _exchange_output(self, chained: Chained, edge: PlannedEdge) -> ExchangeOutput:
+    def _exchange_output(self, chained: ChainNode, edge: PlannedEdge) -> ExchangeOutput:
         guard = partial(calling_user_code, chained.context)
         sender = EdgeSender(edge, self._outbox.append, self._summaries, guard)
         chained.senders.append(sender)
@@ -421,7 +421,7 @@ def _measured(context: OperatorContext) -> Measurements | None:
 
 
 def task_parameters(
-    plan: JobPlan, blob: JobBlob, subtask: int, clients: KeptClients, job_id: str = "", generation: int = 0
+    plan: JobPlan, blob: SerializedJob, subtask: int, clients: KeptClients, job_id: str = "", generation: int = 0
 ) -> TaskParameters:
     """What operators of a subtask are created from; of those that write nothing the job's id does not matter."""
     return TaskParameters(

@@ -16,7 +16,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
 from headrace.exchange.receiver import merged
 from headrace.graph.partitioning import ForwardByKey
-from headrace.operators.blame import OperatorBlame
+from headrace.operators.blame import OperatorRecordOrigin
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code
 from headrace.plan.forks import FORK, forks_of
@@ -123,7 +123,7 @@ class BroadcastingOutput:
     """
 
     def __init__(self, context: OperatorContext, maker: Callable[..., Any] | None = None) -> None:
-        self._blame = OperatorBlame(context, maker)
+        self._blame = OperatorRecordOrigin(context, maker)
         self.watermark = MIN_WATERMARK
         self.log: WatermarkLog | None = None
         self.forks: dict[str | None, Fork] = {}

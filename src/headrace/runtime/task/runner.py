@@ -12,7 +12,7 @@ from headrace.exchange.envelope import Envelope, Kind
 from headrace.operators.interruption import EpochCancelledError
 from headrace.runtime.task.chain_cache import ChainCache
 from headrace.runtime.task.failures import REPORTED, TaskFailure
-from headrace.runtime.task.messages import EpochContext, JobBlob, TaskReport, hands_on
+from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, hands_on
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
 
@@ -37,7 +37,7 @@ class TaskRunner:
         job: the job's name.
     """
 
-    def __init__(self, blob: JobBlob) -> None:
+    def __init__(self, blob: SerializedJob) -> None:
         self.blob = blob
         plan: JobPlan = pickle.loads(blob.plan)
         self.job = plan.name

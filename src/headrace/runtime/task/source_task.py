@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.connectors.source import SourceRecords
     from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext
-    from headrace.runtime.task.operator_chain import Chained, ChainedOperator, ChainedSource, OperatorChain
+    from headrace.runtime.task.operator_chain import ChainNode, ChainedOperator, ChainedSource, OperatorChain
 
 
 _MANY: Final = 4096
@@ -127,7 +127,7 @@ class _SourcePath:
 
     def __init__(self, source: ChainedSource, members: Mapping[int, ChainedOperator]) -> None:
         self._source = source.planned.node.id
-        self._reached: dict[int, Chained] = {self._source: source}
+        self._reached: dict[int, ChainNode] = {self._source: source}
         self._members: dict[int, ChainedOperator] = {}
         for node, member in members.items():
             if any(edge.source in self._reached for edge in member.planned.inputs):

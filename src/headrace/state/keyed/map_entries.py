@@ -203,7 +203,7 @@ class EntryRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class EntryChanges:
     """What happened to entries, in this order.
 
     Attributes:
@@ -240,7 +240,7 @@ class MapEntries:
         self._same_nan = nan_replacer(descriptor.key_type)
         self._elements = Elements(descriptor.value_type, expires)
 
-    def to_columns(self, happened: Happened) -> dict[str, pa.Array]:
+    def to_columns(self, happened: EntryChanges) -> dict[str, pa.Array]:
         """The columns of entries."""
         encoded = self._codec.encode(happened.keys)
         columns = {ENTRY_KEY: encoded.values, **hash_column(encoded.values, encoded.hashes)}
@@ -249,7 +249,7 @@ class MapEntries:
         columns[ACTION] = pa.array(happened.actions)
         return {**columns, **self._elements.to_columns(happened.elements)}
 
-    def read(self, run: Run, starts: Indices, stops: Indices) -> Happened:
+    def read(self, run: Run, starts: Indices, stops: Indices) -> EntryChanges:
         """What a run says about ranges of entries, one range after the other."""
         section = run.section
         places = section.ranges_of(PLACE + ELEMENTS, starts, stops)
@@ -260,7 +260,7 @@ class MapEntries:
 
         return self._happened(run, column)
 
-    def read_between(self, place: EntryRange, low: int, high: int) -> Happened:
+    def read_between(self, place: EntryRange, low: int, high: int) -> EntryChanges:
         """What a run says about the entries with keys from ``low`` up to ``high``, in ascending order of these.
 
         The keys are integers, and ``low`` is one that fits 64 bits; ``high`` may exceed them.
@@ -273,11 +273,11 @@ class MapEntries:
             stop = section.lower_bound(name, np.int64(high), start, stop)
         return self._happened(place.run, lambda column: section.rows_of(column + ELEMENTS, start, stop))
 
-    def _happened(self, run: Run, column: Callable[[str], pa.Array]) -> Happened:
+    def _happened(self, run: Run, column: Callable[[str], pa.Array]) -> EntryChanges:
         """What a run says about some entries; ``column`` gives of each column what it holds for these."""
         has_expiries = self._elements.expires and expires(run)
         elements = self._elements.from_columns(column(VALUE), column(EXPIRY) if has_expiries else None)
-        return Happened(self._keys(column(self._key_column)), column(ACTION).to_numpy(), elements)
+        return EntryChanges(self._keys(column(self._key_column)), column(ACTION).to_numpy(), elements)
 
     def some_keys(self, place: EntryRange) -> list[Any]:
         """The keys of the first few of some entries; there may be others, in newer runs, that say something of them."""

@@ -26,7 +26,7 @@ from headrace.state.keyed.map_entries import (
     MIN_INT64,
     UNKNOWN,
     EntryRange,
-    Happened,
+    EntryChanges,
     MapCell,
     MapEntries,
 )
@@ -331,7 +331,7 @@ def _expiry_of(element: Any) -> int | None:
     return expiry
 
 
-def _happened(cells: list[MapCell]) -> Happened:
+def _happened(cells: list[MapCell]) -> EntryChanges:
     """What happened to the entries of several keys."""
     keys: list[Any] = []
     actions: list[int] = []
@@ -343,7 +343,7 @@ def _happened(cells: list[MapCell]) -> Happened:
     happened = np.array(actions, dtype=np.int8)
     for index in np.flatnonzero(happened == REMOVED).tolist():
         elements[index] = None
-    return Happened(keys, happened, elements)
+    return EntryChanges(keys, happened, elements)
 
 
 def _sort_entries_of_earlier_versions(table: StateTable) -> None:

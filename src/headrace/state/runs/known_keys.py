@@ -1,4 +1,4 @@
-"""``KnownKeys``: groups rows by (time, key), in the order of time, hash and key, without sorting them.
+"""``KeyDictionary``: groups rows by (time, key), in the order of time, hash and key, without sorting them.
 
 Who sees the same keys again and again, as the windows of a task do, need not sort them each time: the rank of a key
 among all that are known is its place in the order, and reductions scatter into these places. For a million rows of half
@@ -153,7 +153,7 @@ _SCATTERED: Final = 16
 """Integers lie close together when there are at most so many that lie between the smallest and the largest for each."""
 
 
-class RankTable(ABC):
+class KeyRankIndex(ABC):
     """Tells the rank of each of some keys in the order of hash and key; keys are told apart by their hashes alone."""
 
     @property
@@ -166,7 +166,7 @@ class RankTable(ABC):
         """The rank of each key, ``UNKNOWN`` where it has none."""
 
     @abstractmethod
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
+    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
         """A table with more keys; this one is not to be used any more.
 
         Args:
@@ -177,7 +177,7 @@ class RankTable(ABC):
         """
 
 
-def empty_table() -> RankTable:
+def empty_table() -> KeyRankIndex:
     """A table without keys."""
     return _NoTable()
 
@@ -194,7 +194,7 @@ def one_of_each_integer(values: Longs, rows: Longs) -> Longs:
     return once
 
 
-class _NoTable(RankTable):
+class _NoTable(KeyRankIndex):
     """A table without keys, which becomes one that suits the keys that come."""
 
     nbytes = 0
@@ -202,17 +202,17 @@ class _NoTable(RankTable):
     def find(self, hashes: Hashes, keys: pa.Array) -> Ints:
         return np.full(len(hashes), UNKNOWN, np.int32)
 
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
+    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
         return _suitable(hashes, keys)
 
 
-def _suitable(hashes: Hashes, keys: pa.Array) -> RankTable:
+def _suitable(hashes: Hashes, keys: pa.Array) -> KeyRankIndex:
     """The table that suits some keys, which are in order."""
     direct = _DirectTable.of(keys) if pa.types.is_int64(keys.type) else None
     return _HashTable(hashes) if direct is None else direct
 
 
-class _DirectTable(RankTable):
+class _DirectTable(KeyRankIndex):
     """A place for each integer from the smallest to the largest.
 
     Args:
@@ -248,11 +248,11 @@ class _DirectTable(RankTable):
         ranks[is_inside] = self._table[values[is_inside] - self._low]
         return ranks
 
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
+    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
         return _suitable(hashes, keys)
 
 
-class _HashTable(RankTable):
+class _HashTable(KeyRankIndex):
     """Open addressing with linear probing.
 
     The slot of a hash follows from its low bits: the high ones are alike in a task, which has a range of hashes.
@@ -284,7 +284,7 @@ class _HashTable(RankTable):
             rows, slots = rows[goes_on], slots[goes_on]
         return ranks
 
-    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> RankTable:
+    def extended(self, hashes: Hashes, keys: pa.Array, old: Longs, new: Longs) -> KeyRankIndex:
         if _SPACIOUS * len(hashes) > 2 * len(self._table):
             return _suitable(hashes, keys)  # integers that are more may be closer together
         slots = np.empty(len(hashes), np.int64)
@@ -365,7 +365,7 @@ class OrderedKeys(NamedTuple):
     keys: pa.Array
 
 
-class KnownKeys:
+class KeyDictionary:
     """The keys that were met, in the order of hash and key.
 
     Args:
@@ -382,7 +382,7 @@ class KnownKeys:
         self._pause = self._left = 0
         self._hashes: Hashes = np.empty(0, np.uint64)
         self._keys = pa.nulls(0)
-        self._table: RankTable = empty_table()
+        self._table: KeyRankIndex = empty_table()
 
     def __len__(self) -> int:
         return len(self._hashes)

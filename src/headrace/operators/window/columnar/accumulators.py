@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.state.runs.grouping import Groups
-    from headrace.state.runs.known_keys import KnownKeys
+    from headrace.state.runs.known_keys import KeyDictionary
     from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]
@@ -188,7 +188,7 @@ class Accumulators:
         )
 
     @staticmethod
-    def of_chunk(aggregators: AggregatorList, chunk: Chunk, known: KnownKeys | None = None) -> Accumulators:
+    def of_chunk(aggregators: AggregatorList, chunk: Chunk, known: KeyDictionary | None = None) -> Accumulators:
         """The accumulators of each key and window in a chunk; ``known`` are keys that may save sorting it."""
         ranked = None if known is None else known.group(chunk.ends, chunk.hashes, chunk.keys)
         if ranked is not None:
@@ -201,7 +201,7 @@ class Accumulators:
 
     @staticmethod
     def merged(
-        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
+        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KeyDictionary | None = None
     ) -> Accumulators:
         """One row a key and window, of pieces that are sorted and merged each; earlier pieces came earlier.
 
@@ -221,7 +221,7 @@ class Accumulators:
 
     @staticmethod
     def regrouped(
-        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KnownKeys | None = None
+        aggregators: AggregatorList, pieces: Sequence[Accumulators], known: KeyDictionary | None = None
     ) -> Accumulators:
         """One row a key and window, of rows in any order; earlier rows came earlier."""
         rows = Accumulators.concat(pieces)

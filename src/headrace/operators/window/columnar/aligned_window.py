@@ -16,7 +16,7 @@ import numpy as np
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
 from headrace.operators.keyed import KeyedOperator
-from headrace.operators.window.changed_windows import MovedWindows
+from headrace.operators.window.changed_windows import WindowStateMigration
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.firing import Emission, result_batch
 from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.pane_store import PaneStore
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
     from headrace.state.table_layout import TableLayout
     from headrace.windowing.intervals import RegularWindows
 
@@ -82,7 +82,7 @@ class AlignedWindowOperator(KeyedOperator):
         super().open(context, output)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         check_has_only(context, STORE)
         self._store = self._open_store(context)
 
@@ -92,7 +92,7 @@ class AlignedWindowOperator(KeyedOperator):
         self._moved_into(self._assigner, context, kept_as).take_over(runs)
         return WindowStore(self._layout, kept_as, runs, context.learnt)
 
-    def _moved_into(self, rows_of: RegularWindows, context: OperatorContext, kept_as: TableLayout) -> MovedWindows:
+    def _moved_into(self, rows_of: RegularWindows, context: OperatorContext, kept_as: TableLayout) -> WindowStateMigration:
         """What moves the contents of windows of another shape; ``rows_of`` are the windows or panes that are kept."""
         aggregators, schema = self._layout.aggregators, self._layout.state_schema
 
@@ -102,10 +102,10 @@ class AlignedWindowOperator(KeyedOperator):
         def regrouped(rows: pa.RecordBatch) -> pa.RecordBatch:
             return Accumulators.regrouped(aggregators, [Accumulators.of_batch(rows)]).to_batch(schema)
 
-        return MovedWindows(context, self._assigner, kept_as, rows_of, combine, regrouped)
+        return WindowStateMigration(context, self._assigner, kept_as, rows_of, combine, regrouped)
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
         store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(cleaned_end(watermark, self._kept_for), MAX_WATERMARK):
@@ -151,19 +151,19 @@ class AlignedWindowOperator(KeyedOperator):
         if late is not None and self._late_firings.keeps_contents:
             self._store.add_accumulators(Accumulators.of_chunk(self._layout.aggregators, late))
 
-    def _judged(self, batch: KeyedBatch) -> Judged:
+    def _judged(self, batch: KeyedBatch) -> AssignedRecords:
         """The windows of records, by whether they have fired; late records without any window are sent away."""
         pairs = self._assigner.assign(batch.timestamps)
         if pairs.is_identity and times_bounds(pairs.ends)[0] - 1 > batch.last_watermark:
-            return Judged(pairs, Assignment(pairs.records[:0], pairs.ends[:0], False))  # as nearly always
+            return AssignedRecords(pairs, Assignment(pairs.records[:0], pairs.ends[:0], False))  # as nearly always
         watermarks = batch.watermarks if pairs.is_identity else batch.watermarks[pairs.records]
         has_fired = pairs.ends - 1 <= watermarks
         if not has_fired.any():
             self._late.refuse(batch, pairs)
-            return Judged(pairs, pairs.where(has_fired))
+            return AssignedRecords(pairs, pairs.where(has_fired))
         is_open = cleanup_times(pairs.ends, self._lateness) > watermarks
         self._late.refuse(batch, pairs.where(is_open))
-        return Judged(pairs.where(~has_fired), pairs.where(has_fired & is_open))
+        return AssignedRecords(pairs.where(~has_fired), pairs.where(has_fired & is_open))
 
     def _add_accumulators(self, accumulators: Accumulators, watermarks: Longs) -> None:
         """Adds partial results, of records that were on time at the sender as a rule; fires what is due."""
@@ -208,7 +208,7 @@ class AlignedWindowOperator(KeyedOperator):
         self._store.forget(cleaned_end(last, self._kept_for))
 
 
-class Judged(NamedTuple):
+class AssignedRecords(NamedTuple):
     """Pairs of a record and a window that takes it.
 
     Attributes:

@@ -29,7 +29,7 @@ from headrace.operators.window.columnar.continuous_firings import (
 from headrace.operators.window.columnar.firing import FIRED_ROWS, Emission, result_batch
 from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
 from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
-from headrace.operators.window.columnar.window_table import CONTINUOUS, TouchedKeys, WindowRows, WindowTable
+from headrace.operators.window.columnar.window_table import CONTINUOUS, ActiveKeys, WindowRows, WindowTable
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import check_timestamps, cleanup_times
 from headrace.state.runs.grouping import sorted_by
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.continuous_firings import Firings, Shown
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
     from headrace.state.keys import KeyColumn
     from headrace.windowing.definition import WindowDefinition
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows
@@ -93,8 +93,8 @@ class EarlyWindowOperator(KeyedWindowOperator):
         self._results, self._late_firings = EARLY_RESULTS[mode], LATE_FIRINGS[mode]
         self._kept_for = self._lateness if self._late_firings.keeps_contents else 0  # from a window's end on
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
         stored = self._open_table(context).stored()
         contents = Contents.of_column(stored.columns[: self._layout.width])
         rows = contents.windows
@@ -222,7 +222,7 @@ class FoundWindows:
         return len(self.ends)
 
     @staticmethod
-    def of(table: WindowTable, width: int, touched: TouchedKeys, *assignments: Assignment) -> FoundWindows:
+    def of(table: WindowTable, width: int, touched: ActiveKeys, *assignments: Assignment) -> FoundWindows:
         """The windows of the pairs of some assignments, and the open ones."""
         which, opened = table.find(touched.keys)
         numbers = np.concatenate([which, *(touched.of_records[pairs.records] for pairs in assignments)])
@@ -331,7 +331,7 @@ class ContinuousEventTimeOperator(EarlyWindowOperator):
             stamp: the one that was in force before what is due now, without records.
         """
         due = self._table.take_due(watermark) if watermark > self._watermark else None
-        touched = TouchedKeys.of(None if records is None else records.chunk, due)
+        touched = ActiveKeys.of(None if records is None else records.chunk, due)
         if touched is not None:
             on_time, late = (NO_PAIRS, NO_PAIRS) if records is None else self._judged(records)
             found = FoundWindows.of(self._table, self._layout.width, touched, on_time, late)
@@ -453,7 +453,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
 
     def _fire(self, until: int) -> None:
         """Shows what is due until the clock shows a time."""
-        touched = TouchedKeys.of(None, self._table.take_due(until))
+        touched = ActiveKeys.of(None, self._table.take_due(until))
         if touched is None:
             return
         found = FoundWindows.of(self._table, self._layout.width, touched)
@@ -473,7 +473,7 @@ class ContinuousClockOperator(EarlyWindowOperator):
         return next_times if self._is_event_time else np.minimum(next_times, lasts)
 
     def _add(self, records: ArrivedRecords) -> None:
-        touched = TouchedKeys.of(records.chunk, None)
+        touched = ActiveKeys.of(records.chunk, None)
         assert touched is not None
         found = FoundWindows.of(self._table, self._layout.width, touched, pairs := self._pairs(records))
         lasts = found.ends - 1

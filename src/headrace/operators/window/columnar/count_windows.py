@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -113,8 +113,8 @@ class CountWindowOperator(KeyedWindowOperator):
         super().__init__(layout, _WAITING_ROWS)
         self._panes = panes
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What windows hold that are not full; see :class:`.held_windows.HoldsWindows`."""
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What windows hold that are not full; see :class:`.held_windows.WindowStateReader`."""
         kept = self._open_table(context).stored()
         groups = group_rows(np.zeros(len(kept), np.int64), kept.keys.hashes, kept.keys.values)
         kept_panes, kept_records = kept.numbers

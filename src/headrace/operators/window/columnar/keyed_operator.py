@@ -55,7 +55,7 @@ class KeyedWindowOperator(KeyedOperator):
         super().open(context, output)
         self._late = LateRecords(self, self._lateness, self._late_tag)
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._table = self._open_table(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:

@@ -32,7 +32,7 @@ from headrace.operators.window.columnar.find_sessions import (
 from headrace.operators.window.columnar.firing import FIRED_ROWS, stamps_of
 from headrace.operators.window.columnar.follow_sessions import SessionFollower
 from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
-from headrace.operators.window.columnar.window_table import SESSIONS, TouchedKeys, WindowRows, WindowTable
+from headrace.operators.window.columnar.window_table import SESSIONS, ActiveKeys, WindowRows, WindowTable
 from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import check_timestamps, passed_end
 from headrace.state.keys import KeyColumn
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
@@ -75,8 +75,8 @@ class SessionWindowOperator(KeyedWindowOperator):
         self._gap = gap
         self._passed = MIN_WATERMARK
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What sessions hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What sessions hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
         found = self._open_table(context).stored()
         found = found.take(np.flatnonzero(self._held_until(found.ends) > passed_end(watermark)))
         return held_times(self._layout, found.keys.values, found.numbers[1], found.ends, found.columns)
@@ -104,7 +104,7 @@ class SessionWindowOperator(KeyedWindowOperator):
 
     def _add_and_fire(self, arrived: ArrivedRecords | None, watermark: int, upto: int) -> None:
         """Adds records to sessions, and fires those with an end not above ``upto``, on the way to a watermark."""
-        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._table.take_due(upto))
+        touched = ActiveKeys.of(None if arrived is None else arrived.chunk, self._table.take_due(upto))
         if touched is None:
             return
         which, opened, gone = self._open_of(touched.keys)
@@ -146,7 +146,7 @@ class SessionWindowOperator(KeyedWindowOperator):
             self._late.send_away(batch, is_late[first : first + len(batch)])
             first += len(batch)
 
-    def _contents(self, touched: TouchedKeys, found: FoundSessions, opened: WindowRows) -> WindowRows:
+    def _contents(self, touched: ActiveKeys, found: FoundSessions, opened: WindowRows) -> WindowRows:
         """The sessions, each with the accumulators of its records and of the open sessions that it is made of."""
         sessions, columns = found.sessions, opened.columns
         parts = found.of_open
@@ -178,7 +178,7 @@ class SessionWindowOperator(KeyedWindowOperator):
 
     def _write(
         self,
-        touched: TouchedKeys,
+        touched: ActiveKeys,
         found: FoundSessions,
         opened: WindowRows,
         rows: WindowRows,
@@ -204,7 +204,7 @@ class SessionWindowOperator(KeyedWindowOperator):
         self._table.write(sessions, sessions.ends, is_new_end[written], without)
 
 
-def arrived_times(touched: TouchedKeys, arrived: ArrivedRecords | None) -> ArrivedTimes:
+def arrived_times(touched: ActiveKeys, arrived: ArrivedRecords | None) -> ArrivedTimes:
     """The keys and times of records, of which there need not be any."""
     nothing = touched.of_records[:0]
     timestamps, watermarks = (nothing, nothing) if arrived is None else (arrived.timestamps, arrived.watermarks)
@@ -242,7 +242,7 @@ class KeptSessionOperator(SessionWindowOperator):
         return ends if self._discards else self._goes(ends)
 
     def _add_and_fire(self, arrived: ArrivedRecords | None, watermark: int, upto: int) -> None:
-        touched = TouchedKeys.of(None if arrived is None else arrived.chunk, self._table.take_due(upto))
+        touched = ActiveKeys.of(None if arrived is None else arrived.chunk, self._table.take_due(upto))
         if touched is None:
             return
         stretch = self._stretch(touched, arrived_times(touched, arrived), watermark)
@@ -265,7 +265,7 @@ class KeptSessionOperator(SessionWindowOperator):
             has_changed[keys] = True
         self._write_all(stretch, left, has_changed, upto)
 
-    def _stretch(self, touched: TouchedKeys, records: ArrivedTimes, watermark: int) -> _Stretch:
+    def _stretch(self, touched: ActiveKeys, records: ArrivedTimes, watermark: int) -> _Stretch:
         which, opened, gone = self._open_of(touched.keys)
         spans, has_fired = Spans(which, opened.numbers[1], opened.ends), opened.ends <= self._passed
         is_followed = self._followed_keys(len(touched.keys), records, spans, has_fired)
@@ -370,7 +370,7 @@ class _Stretch:
         marks: the watermarks that the records meet, and at last the one that is reached.
     """
 
-    touched: TouchedKeys
+    touched: ActiveKeys
     records: ArrivedTimes
     spans: Spans
     opened: WindowRows

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
     from headrace.windowing.intervals import RegularWindows
     from headrace.windowing.windows import Window
 
@@ -59,12 +59,12 @@ class UntimedWindowOperator(KeyedOperator):
         self._windows = windows
         self._watermark = MIN_WATERMARK
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         check_has_only(context, self.store_name)
         self._store = self._open_store(context)
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
         store = self._open_store(context)
         store.begin_epoch()
         for block in store.due(MIN_WATERMARK, MAX_WATERMARK):

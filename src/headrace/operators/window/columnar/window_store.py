@@ -18,7 +18,7 @@ from headrace.operators.window.columnar.blocks import merge_blocks
 from headrace.operators.window.columnar.waiting import WaitingRows
 from headrace.operators.window.stores import ACCUMULATORS_KIND
 from headrace.state.ordered_table import OrderedTable
-from headrace.state.runs.known_keys import KnownKeys
+from headrace.state.runs.known_keys import KeyDictionary
 from headrace.state.runs.merging import register_ordered_merger
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import Learnt
+    from headrace.operators.base import ProcessLocalCache
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.state.runs import RunStore
     from headrace.state.table_layout import TableLayout
@@ -43,7 +43,7 @@ _WAITING_BYTES = 128 << 20
 with the others afterwards."""
 
 
-class _Habits:
+class _StoreStatistics:
     """What a store has learnt of its rows; one that takes its place in the same process need not learn it again.
 
     Attributes:
@@ -52,7 +52,7 @@ class _Habits:
     """
 
     def __init__(self) -> None:
-        self.known = KnownKeys()
+        self.known = KeyDictionary()
         self.most_waiting = _WAITING_ROWS
 
     @property
@@ -72,12 +72,12 @@ class WindowStore:
     """
 
     def __init__(
-        self, layout: ColumnarWindowLayout, kept_as: TableLayout, runs: RunStore, learnt: dict[str, Learnt]
+        self, layout: ColumnarWindowLayout, kept_as: TableLayout, runs: RunStore, learnt: dict[str, ProcessLocalCache]
     ) -> None:
         self._aggregators = layout.aggregators
         self._schema = layout.state_schema
         self._table = OrderedTable(runs, kept_as, lambda _, batches: combined(self._aggregators, batches, self._known))
-        self._habits = cast("_Habits", learnt.setdefault(runs.name, _Habits()))
+        self._habits = cast("_StoreStatistics", learnt.setdefault(runs.name, _StoreStatistics()))
         self._known = self._habits.known if layout.aggregators.are_scatterable else None
         self._habits.known.stored = self._table.stored_keys
         self._records: WaitingRows[Chunk] = WaitingRows()
@@ -170,7 +170,7 @@ class WindowStore:
 
 
 def combined(
-    aggregators: AggregatorList, batches: Sequence[pa.RecordBatch], known: KnownKeys | None = None
+    aggregators: AggregatorList, batches: Sequence[pa.RecordBatch], known: KeyDictionary | None = None
 ) -> pa.RecordBatch:
     """One row a key and window, of batches in the order of a run; earlier ones came earlier."""
     pieces = [Accumulators.of_batch(batch) for batch in batches]

@@ -253,7 +253,7 @@ class WindowTable:
 
 
 @dataclass(frozen=True)
-class TouchedKeys:
+class ActiveKeys:
     """The keys that records are of, or windows that may be due.
 
     Attributes:
@@ -267,7 +267,7 @@ class TouchedKeys:
     of_records: Longs
 
     @staticmethod
-    def of(chunk: Chunk | None, due: KeyColumn | None) -> TouchedKeys | None:
+    def of(chunk: Chunk | None, due: KeyColumn | None) -> ActiveKeys | None:
         """The keys of some records, and some others; None when there are none."""
         parts = [] if chunk is None else [KeyColumn(chunk.keys, chunk.hashes)]
         if due is not None:
@@ -279,7 +279,7 @@ class TouchedKeys:
         numbers = np.empty(len(keys), np.int64)
         numbers[groups.order] = groups.segments.ids
         records = 0 if chunk is None else len(chunk)
-        return TouchedKeys(chunk, keys.take(groups.first_rows), numbers[:records])
+        return ActiveKeys(chunk, keys.take(groups.first_rows), numbers[:records])
 
 
 register_merger(_KIND, merged_by_key)

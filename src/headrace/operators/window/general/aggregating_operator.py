@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.operators.window.general.accumulated_contents import AccumulatedContents
 from headrace.operators.window.general.aggregate_log import AggregateLog
-from headrace.operators.window.general.former_results import NotedResults
+from headrace.operators.window.general.former_results import RecordedResults
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.windowing.definition import WindowFunctions
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.general.contents import KeyedContents
-    from headrace.operators.window.general.former_results import FormerResults
+    from headrace.operators.window.general.former_results import EmittedResults
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.renamed_fields import RenamedFields
@@ -49,9 +49,9 @@ class AggregatingWindowOperator(WindowOperator):
         super().__init__(definition, WindowFunctions(), input_type, columns.output_type, side_types, is_batch=is_batch)
         self._columns = columns
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._log = AggregateLog(self._columns, self._windows, self._input_type, context)
-        super().take_up(context)
+        super().restore_state(context)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._log.begin_epoch(scope.epoch)
@@ -65,11 +65,11 @@ class AggregatingWindowOperator(WindowOperator):
             return super()._keyed_contents(renamed)
         return AccumulatedContents(self._keyed, self._definition.kind, self._columns, self._log)
 
-    def _new_former_results(self, renamed: RenamedFields) -> FormerResults:
-        return NotedResults(self._keyed, self._output_type, renamed)
+    def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
+        return RecordedResults(self._keyed, self._output_type, renamed)
 
     def _show(self, elements: Sequence[Any], window: Any, contents: GivenNamespace, firing: Firing, stamp: int) -> None:
-        former = self._former if isinstance(self._former, NotedResults) else None
+        former = self._former if isinstance(self._former, RecordedResults) else None
         if elements:
             version = elements[0] if self._definition.evictor is None else self._log.version_of(elements)
             self._log.show(version, cast("AnyKeyEntry", self._keyed.current).raw, window, stamp)
@@ -85,7 +85,7 @@ class AggregatingWindowOperator(WindowOperator):
             self._contents.work_out(made.append)
         else:
             self._log.work_out(made.append)
-        if isinstance(self._former, NotedResults):
+        if isinstance(self._former, RecordedResults):
             made = self._former.all_changes(made)
         for results in made:
             self.output.emit(results)

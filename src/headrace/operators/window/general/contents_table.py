@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from headrace.common.columns import array_to_values
-from headrace.operators.window.changed_windows import MovedWindows
+from headrace.operators.window.changed_windows import WindowStateMigration
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.general.ordered_contents import OrderedContents
 from headrace.operators.window.lateness import cleaned_end
@@ -87,7 +87,7 @@ class ContentsTable(OrderedContents):
         kept_as = contents_layout(held_as.kind, schema, codec, windows, held_as.type, held_as.renamed)
         self._schema, self._meta = schema, kept_as.meta
         runs = context.state.store(held_as.store)
-        MovedWindows(context, windows, kept_as, windows, held_as.combine, self._regrouped).take_over(runs)
+        WindowStateMigration(context, windows, kept_as, windows, held_as.combine, self._regrouped).take_over(runs)
         self._table = OrderedTable(runs, kept_as, held_as.combine, spills=self.spills, trims=self.trims)
 
     def begin_epoch(self) -> None:

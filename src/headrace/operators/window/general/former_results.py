@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headrace.state.renamed_fields import RenamedFields
 
 
-class FormerResults(StateOfWindows):
+class EmittedResults(StateOfWindows):
     """The results of windows, in the namespaces that contents are kept in. Of a window that goes, the last ones stand.
 
     Args:
@@ -80,7 +80,7 @@ class _Event(NamedTuple):
     sources: Sequence[GivenNamespace] = ()
 
 
-class NotedResults(FormerResults):
+class RecordedResults(EmittedResults):
     """The same for results that are made at the end of a batch: until then, what happens to windows is noted.
 
     Args:

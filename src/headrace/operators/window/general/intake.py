@@ -67,7 +67,7 @@ class Step(NamedTuple):
     windows: Collection[Any] | None
 
 
-class Intake(ABC):
+class ElementProcessor(ABC):
     """Puts the elements of batches into windows."""
 
     def begin_batch(self, batch: KeyedBatch) -> None:
@@ -85,7 +85,7 @@ class Intake(ABC):
         """
 
 
-class OneByOne(Intake):
+class PerElementProcessor(ElementProcessor):
     """The trigger is asked about every element.
 
     Args:
@@ -209,7 +209,7 @@ class _AssignerContext(WindowAssigner.WindowAssignerContext):
         return self._runtime_context
 
 
-class OnTimeTogether(Intake):
+class BulkProcessor(ElementProcessor):
     """The trigger is asked about late elements only; those that are on time are added together.
 
     Args:

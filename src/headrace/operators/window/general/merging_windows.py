@@ -110,7 +110,7 @@ class MergingWindowSet(ABC, Generic[W]):
         return self._mapping.pop(window)
 
 
-class TouchingWindowSet(MergingWindowSet[TimeWindow]):
+class IntervalMergingWindowSet(MergingWindowSet[TimeWindow]):
     """Windows that become one where they overlap or touch: a new one is compared with its neighbours in time alone.
 
     So an element costs the same however many windows its key has.
@@ -152,7 +152,7 @@ class TouchingWindowSet(MergingWindowSet[TimeWindow]):
         return kept_under
 
 
-class AskingWindowSet(MergingWindowSet[W]):
+class GenericMergingWindowSet(MergingWindowSet[W]):
     """Windows of which the assigner says which become one.
 
     Args:
@@ -275,7 +275,7 @@ class MergingWindows(Generic[W]):
         last: dict[int, TimeWindow] = {}
         for entry, windows in zip(entries, assigned, strict=True) if self._merges_touching else ():
             self._keyed.current = entry
-            known = cast("TouchingWindowSet", self.of_current_key())
+            known = cast("IntervalMergingWindowSet", self.of_current_key())
             for window in windows:
                 before = last.get(entry.ordinal, window)
                 grown = known.touched_by(before.cover(window) if before.intersects(window) else window)
@@ -293,8 +293,8 @@ class MergingWindows(Generic[W]):
 
     def _set_of(self, key: AnyKeyEntry) -> MergingWindowSet[Any]:
         if self._merges_touching:
-            return TouchingWindowSet(key, cast("dict[TimeWindow, TimeWindow]", self._stored()))
-        return AskingWindowSet(key, self._stored(), self._assigner, self._kept)
+            return IntervalMergingWindowSet(key, cast("dict[TimeWindow, TimeWindow]", self._stored()))
+        return GenericMergingWindowSet(key, self._stored(), self._assigner, self._kept)
 
     def _stored_of(self, keys: Iterable[AnyKeyEntry]) -> Iterator[tuple[AnyKeyEntry, GivenNamespace]]:
         """The keys and the namespaces that state of their windows is in."""

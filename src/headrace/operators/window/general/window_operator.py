@@ -32,8 +32,8 @@ from headrace.operators.window.general.contents import (
 )
 from headrace.operators.window.general.evicted_contents import EvictedContents, folding
 from headrace.operators.window.general.folds import fold_of
-from headrace.operators.window.general.former_results import FormerResults
-from headrace.operators.window.general.intake import Intake, OneByOne, OnTimeTogether
+from headrace.operators.window.general.former_results import EmittedResults
+from headrace.operators.window.general.intake import ElementProcessor, PerElementProcessor, BulkProcessor
 from headrace.operators.window.general.kept_windows import KeptWindows
 from headrace.operators.window.general.merging_windows import MergingWindows
 from headrace.operators.window.general.ordered_contents import OrderedContents
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
-    from headrace.operators.window.held_windows import HeldWindow
+    from headrace.operators.window.held_windows import StoredWindow
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.protocols import DomainTimers
@@ -83,7 +83,7 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         is_batch: whether timers in processing time fire when the input has ended, whatever the clock says.
     """
 
-    _intake: Intake
+    _intake: ElementProcessor
     _contents: WindowContents
     _ends: WindowEnds
 
@@ -119,13 +119,13 @@ class WindowOperator(KeyedOperator, FunctionOperator):
     def open(self, context: OperatorContext, output: Output) -> None:
         if context.changed_windows is ChangedWindows.REAGGREGATE:  # functions merge what windows hold
             FunctionOperator.open(self, context, output)
-            self.take_up(context)
+            self.restore_state(context)
         else:
             super().open(context, output)
 
-    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[HeldWindow]:
-        """What windows hold; of an operator that is not open. See :class:`.held_windows.HoldsWindows`."""
-        self.take_up(context)
+    def held_windows(self, context: OperatorContext, watermark: int) -> Iterator[StoredWindow]:
+        """What windows hold; of an operator that is not open. See :class:`.held_windows.WindowStateReader`."""
+        self.restore_state(context)
         self._time.watermark = watermark
         self._contents.begin_epoch()
         if isinstance(self._contents, KeyedContents):
@@ -145,7 +145,7 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         mapping = self._merging.of_current_key().mapping
         return next((actual for actual, kept_under in mapping.items() if kept_under == window), window)
 
-    def take_up(self, context: OperatorContext) -> None:
+    def restore_state(self, context: OperatorContext) -> None:
         self._keyed, self._timers = context.state.keyed, context.state.timers
         of_results = context.renamed_fields.of_parts({"": RESULT})
         retracts = self._definition.accumulation_mode.retracts
@@ -168,7 +168,7 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         self._contents = self._keyed_contents(context.renamed_fields)
         own_timers = self._timers.event if self._is_event_time else self._timers.processing
         self._ends = TimersOfWindows(own_timers)
-        self._intake = OneByOne(context, self._assigner, self._windows, kept, self._merging, self._time)
+        self._intake = PerElementProcessor(context, self._assigner, self._windows, kept, self._merging, self._time)
 
     def _keep_by_ends(self, context: OperatorContext, fixed: RegularWindows) -> None:
         """Windows that nobody looks at before their ends: contents are ordered by these, which are the timers."""
@@ -176,7 +176,7 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         lateness = self._definition.allowed_lateness
         ends = self._ends = EndsOfContents(contents, lateness, wants_clear=self._call.wants_clear)
         late = LateRecords(self, lateness, self._definition.late_tag_id)
-        self._intake = OnTimeTogether(self._keyed, fixed, self._windows, contents, ends, late, self._time)
+        self._intake = BulkProcessor(self._keyed, fixed, self._windows, contents, ends, late, self._time)
 
     def begin_epoch(self, scope: EpochScope) -> None:
         self._time.watermark, self._time.processing_time = scope.watermark, scope.processing_time
@@ -271,9 +271,9 @@ class WindowOperator(KeyedOperator, FunctionOperator):
         held_as = elements_held_as(self._input_type, context.renamed_fields)
         return OrderedElements(context, held_as, windows, lateness)
 
-    def _new_former_results(self, renamed: RenamedFields) -> FormerResults:
+    def _new_former_results(self, renamed: RenamedFields) -> EmittedResults:
         """What windows have shown."""
-        return FormerResults(self._keyed, self._output_type, renamed)
+        return EmittedResults(self._keyed, self._output_type, renamed)
 
     # --- elements ----------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import Learnt
+    from headrace.operators.base import ProcessLocalCache
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.panes import Panes
     from headrace.state.runs import RunStore
@@ -62,7 +62,7 @@ class PaneStore:
         panes: Panes,
         kept_as: TableLayout,
         runs: RunStore,
-        learnt: dict[str, Learnt],
+        learnt: dict[str, ProcessLocalCache],
     ) -> None:
         self._aggregators = layout.aggregators
         self._windows = windows
