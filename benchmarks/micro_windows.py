@@ -19,8 +19,8 @@ from headrace.datastream.aggregates import count, sum
 from headrace.operators.base import EpochScope, OperatorContext
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore

@@ -21,7 +21,7 @@ from headrace.common.public_module import (
     TO_DERIVE,
     WITHOUT_ERRORS,
 )
-from headrace.connectors.file_system import compaction, output_config, sink, source
+from headrace.connectors.file_system import compaction, sink, source, writer
 from headrace.datastream import slot_sharing_group
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.flink_settings import FlinkSettings
@@ -35,7 +35,7 @@ OF_ENGINE: Final = CALLED_BY_TASKS | WITHOUT_ERRORS | TO_DERIVE
 BUILDERS: Final = [
     config_options.OptionBuilder,
     config_options.TypedConfigOptionBuilder,
-    output_config.OutputFileConfig.OutputFileConfigBuilder,
+    writer.OutputFileConfig.OutputFileConfigBuilder,
     compaction.FileCompactStrategyBuilder,
     schema.CsvSchemaBuilder,
     schemas.JsonRowDeserializationSchemaBuilder,

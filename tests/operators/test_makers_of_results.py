@@ -24,7 +24,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.operators.base import OperatorContext
-from headrace.operators.blame import RecordOrigins, OperatorRecordOrigin
+from headrace.operators.collector import OperatorRecordOrigin, RecordOrigins
 
 SIDE = OutputTag("side", Types.INT())
 RULES = MapStateDescriptor("rules", Types.INT(), Types.INT())
@@ -220,7 +220,9 @@ def batches_of(*functions: Callable[..., Any]) -> list[Batch]:
     for number, function in enumerate(functions):
         rows = [f"{number}{row}" for row in "abc"]
         batch = Batch.of_rows(Types.STRING(), rows, range(3), range(3))
-        batch.blame = OperatorRecordOrigin(context, makers=(RecordOrigins(rows, lambda _, function=function: function),))
+        batch.blame = OperatorRecordOrigin(
+            context, makers=(RecordOrigins(rows, lambda _, function=function: function),)
+        )
         made.append(batch)
     return made
 

@@ -25,7 +25,7 @@ from headrace.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from headrace.testing import StoredWindow, JobHarness, PendingTimer
+from headrace.testing import JobHarness, PendingTimer, StoredWindow
 
 CLICK = Types.TUPLE([Types.STRING(), Types.LONG()])
 CLICKS = [("ann", 1), ("bob", 2), ("ann", 3), ("ann", 4)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.common.typeinfo import Types
 from headrace.graph.specs import FunctionSpec, OperatorSpec
-from headrace.operators.asynchronous.async_operator import AsyncOperator
+from headrace.operators.asynchronous.requesting_operator import AsyncOperator
 from headrace.operators.lookup.lookup_operator import LookupOperator
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema, OperatorParameters
-    from headrace.operators.asynchronous.async_operator import Grouping
+    from headrace.operators.asynchronous.requesting_operator import Grouping
     from headrace.operators.asynchronous.requests import RequestSettings
     from headrace.operators.base import Operator
     from headrace.operators.lookup.lookup_operator import LookupSettings

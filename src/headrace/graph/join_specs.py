@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from headrace.common.errors import InvalidTypeError
 from headrace.graph.specs import FunctionSpec, InputKind
 from headrace.graph.window_specs import RowWindowSpec
-from headrace.operators.join.interval import SIDES
+from headrace.operators.join.find_pairs import SIDES
 from headrace.operators.join.tagged import INNER, Outer, tagged_type
 from headrace.state.kinds import KEYED
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.expressions import Bound
     from headrace.graph.specs import InputSchema, OperatorParameters
     from headrace.operators.base import Operator
-    from headrace.operators.join.interval import JoinInterval
+    from headrace.operators.join.find_pairs import JoinInterval
     from headrace.state.kinds import StateKinds
     from headrace.state.renamed_fields import RenamedFields
 
@@ -63,9 +63,8 @@ class IntervalJoinSpec(FunctionSpec):
         return of_sides(inputs)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.join.column_results import ColumnResults
-        from headrace.operators.join.function_results import FunctionResults, JoinResults
         from headrace.operators.join.interval_join import IntervalJoinOperator
+        from headrace.operators.join.results import ColumnResults, FunctionResults, JoinResults
 
         types, tags = parameters.input_types, self.late_tag_ids
         results: JoinResults = (
@@ -118,9 +117,8 @@ class CoGroupSpec(RowWindowSpec):
         return renamed.of_parts(_SIDES_OF_TAGGED)
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.join.co_group import CoGroupOperator
-        from headrace.operators.join.column_results import ColumnResults
-        from headrace.operators.join.window_join import ColumnarWindowJoin
+        from headrace.operators.join.results import ColumnResults
+        from headrace.operators.join.window_join import CoGroupOperator, ColumnarWindowJoin
 
         element_type = self.element_type(parameters.inputs)
         if not self.columns:

@@ -70,7 +70,7 @@ class StateBootstrapSpec(KeyedProcessSpec):
     kind: ClassVar[str] = "StateBootstrap"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.state_bootstrap import StateBootstrapOperator
+        from headrace.operators.keyed_process import StateBootstrapOperator
 
         return StateBootstrapOperator(self.function, self.result_type, parameters.side_types)
 

@@ -191,7 +191,7 @@ class ColumnarUntimedSpec(ColumnarRegularSpec):
     """Windows that do not look at timestamps: those of the clock, and the one that fires when the input ends."""
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.window.columnar.untimed_window import untimed_window
+        from headrace.operators.window.columnar.time_windows import untimed_window
 
         return untimed_window(self.operator_layout(parameters), self.windows)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headrace.common.archives import DistributedCache
 from headrace.common.errors import InvalidProgramError, StateError
+from headrace.common.logs import get_logger
 from headrace.common.signatures import method_of_object
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.operators.closing import close_all
 from headrace.operators.user_code import calling_user_code
 from headrace.state.interfaces import KeyedStateStore
 
@@ -21,6 +21,28 @@ if TYPE_CHECKING:
 
     from headrace.state.descriptors import StateDescriptor
     from headrace.state.protocols import KeyedStates
+
+
+logger = get_logger(__name__)
+
+
+def close_all(closing: list[Callable[[], object]]) -> None:
+    """Call all of these, the last first. Each leaves the list before, so that none is ever called again.
+
+    Raises:
+        Exception: the first failure; others are logged.
+    """
+    failure: Exception | None = None
+    while closing:
+        try:
+            closing.pop()()
+        except Exception as error:
+            if failure is not None:
+                logger.warning("closing something else beside it failed, too", exc_info=True)
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.event_time_order.ordered_records import OrderedRecords
+    from headrace.operators.event_time_order.waiting_records import OrderedRecords
     from headrace.state.protocols import KeyedStates
     from headrace.state.timers import Timer
 
@@ -265,3 +265,10 @@ class KeyedProcessOperator(FunctionOperator):
 def _timer_text(domain: TimeDomain, timer: Timer) -> str:
     kind = "event" if domain is TimeDomain.EVENT_TIME else "processing"
     return f"{timer.time} in {kind} time, of key {record_text(timer.entry.key)}"
+
+
+class StateBootstrapOperator(KeyedProcessOperator):
+    """Calls a method for each record. Timers stay: they fire in the job that begins with them."""
+
+    def _fire(self, domain: TimeDomain, due: Iterable[Timer], watermark: int) -> None:
+        """Nothing: what is due is not asked for, and so is still there."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.blame import Maker
-    from headrace.operators.event_time_order.ordered_records import OrderedRecords
+    from headrace.operators.collector import Maker
+    from headrace.operators.event_time_order.waiting_records import OrderedRecords
 
 _KEYED_FUNCTIONS: Final = {
     ONE_INPUT: "KeyedProcessFunction",

@@ -14,9 +14,8 @@ from headrace.expressions import bind
 from headrace.operators.base import Operator
 from headrace.operators.columns import computed
 from headrace.operators.functions import method_of
-from headrace.operators.record_watermarks import RecordWatermarks
 from headrace.operators.user_code import calling_user_code, record_text, user_error
-from headrace.time.generators import GeneratorPerSplit
+from headrace.time.generators import GeneratorPerSplit, WatermarkGenerator, WatermarkOutput, stored_state
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, IngestionTimeAssigner
 from headrace.time.watermarks import ColumnarWatermarkGenerator
 
@@ -25,8 +24,61 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch, Stamps
     from headrace.expressions import Bound
-    from headrace.operators.base import EpochScope
+    from headrace.operators.base import EpochScope, OperatorContext
+    from headrace.time.generators import Json
     from headrace.time.watermark_strategy import WatermarkStrategy
+
+
+class RecordWatermarks:
+    """The generator of the split that is being read, which is made anew for each share of a split.
+
+    Args:
+        suppliers: makes it.
+    """
+
+    def __init__(self, suppliers: GeneratorPerSplit) -> None:
+        self._suppliers = suppliers
+        self._state: Json = None
+        self._generator: WatermarkGenerator | None = None
+
+    def restore(self, state: Json) -> None:
+        """What follows comes from a split whose generator had this state; None where there was none yet."""
+        self._state = state
+        self._generator = None
+
+    def stamp(
+        self, batch: Batch, timestamps: npt.NDArray[np.int64], watermark: int, context: OperatorContext
+    ) -> tuple[npt.NDArray[np.int64], int]:
+        """The watermark in force before each record, and the one after the last.
+
+        Args:
+            batch: the records.
+            timestamps: their event times in milliseconds.
+            watermark: the watermark before the first record.
+            context: the operator, for messages.
+        """
+        if self._generator is None:
+            with calling_user_code(context):
+                self._generator = self._suppliers.restored(self._state)
+        generator, output, row = self._generator, WatermarkOutput(watermark), None
+        is_periodic = type(generator).on_periodic_emit is not WatermarkGenerator.on_periodic_emit
+        stamps = []
+        try:
+            for row, timestamp in zip(batch.rows, timestamps.tolist(), strict=True):
+                stamps.append(output.watermark)
+                generator.on_event(row, timestamp, output)
+                if is_periodic:
+                    generator.on_periodic_emit(output)
+        except BaseException as error:
+            raise user_error(error, context, row) from error
+        return np.array(stamps, dtype=np.int64), output.watermark
+
+    def state(self, context: OperatorContext) -> Json:
+        """The state of the generator as a checkpoint has it."""
+        if self._generator is None:
+            return self._state
+        with calling_user_code(context):
+            return stored_state(self._generator)
 
 
 _PER_MILLI: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}

@@ -15,7 +15,7 @@ from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
 from headrace.graph.specs import InputSchema, OperatorParameters
 from headrace.operators.checkpointed import checkpointed
 from headrace.operators.user_code import OperatorPlace
-from headrace.operators.window.kept_open import BootstrapWindowOperator
+from headrace.operators.window.bootstrap_window import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.kinds import WITHOUT_KEYS, StateKind

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.state.runs import ALL_HASHES, HASH, SORT, Run
 from headrace.state.runs.grouping import group_times
-from headrace.state.runs.known_keys import OrderedKeys
+from headrace.state.runs.key_dictionary import OrderedKeys
 from headrace.state.runs.list_columns import rows_of_ranges
 from headrace.state.runs.merging import can_be_rewritten, merge_runs, merge_small_runs
 from headrace.state.runs.ordered import (

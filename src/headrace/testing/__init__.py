@@ -8,10 +8,10 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.operators.window.held_windows import StoredWindow
+from headrace.operators.window.stored_windows import StoredWindow
 from headrace.testing.harness import JobHarness
 from headrace.testing.stored_state import Checkpoint, PendingTimer
 
-__all__ = ["Checkpoint", "StoredWindow", "JobHarness", "PendingTimer"]
+__all__ = ["Checkpoint", "JobHarness", "PendingTimer", "StoredWindow"]
 
 public_module(__name__)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.datastream.streams.sinks import DataStreamSink
-    from headrace.operators.window.held_windows import StoredWindow
+    from headrace.operators.window.stored_windows import StoredWindow
     from headrace.testing.stored_state import PendingTimer
 
 _EVERYTHING = EpochLimits(max_records=1 << 40, max_bytes=1 << 60, target_seconds=1.0)

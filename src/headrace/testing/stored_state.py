@@ -15,7 +15,7 @@ from headrace.connectors.kept_clients import KeptClients
 from headrace.jobmanager.checkpoints.recovery import partition_contexts
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
-from headrace.operators.window.held_windows import StoredWindow, WindowStateReader
+from headrace.operators.window.stored_windows import StoredWindow, WindowStateReader
 from headrace.runtime.task.operator_chain import open_state, operator_context, task_parameters
 from headrace.state.kinds import StateKind
 

@@ -21,7 +21,7 @@ from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator import merged_pairs
-from headrace.operators.aggregates.decimal_sums import NotFiniteError
+from headrace.operators.aggregates.exact_sum import NotFiniteError
 from tests.draws import draws
 
 if TYPE_CHECKING:

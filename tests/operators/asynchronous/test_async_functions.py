@@ -22,7 +22,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.operators.asynchronous import requesting_operator, requests
-from headrace.operators.asynchronous.async_operator import AsyncOperator
+from headrace.operators.asynchronous.requesting_operator import AsyncOperator
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.base import OperatorContext

@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
-from headrace.operators.asynchronous.threads import DaemonThreads
+from headrace.operators.asynchronous.event_loop import DaemonThreads
 
 
 def test_no_more_threads_than_are_needed_and_than_may_be() -> None:

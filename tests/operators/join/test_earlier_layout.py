@@ -20,7 +20,7 @@ from headrace.datastream.window import (
     TumblingEventTimeWindows,
 )
 from headrace.expressions import left, right
-from headrace.operators.join.co_group import CoGroupOperator
+from headrace.operators.join.window_join import CoGroupOperator
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.testing import Checkpoint, JobHarness
 

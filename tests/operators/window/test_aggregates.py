@@ -22,8 +22,8 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.aggregates.aggregator_list import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
-from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.intervals import AlignedWindows
 from tests.draws import draws

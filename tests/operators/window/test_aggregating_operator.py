@@ -18,7 +18,7 @@ from headrace.datastream import aggregates as agg
 from headrace.expressions import col
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
-from headrace.operators.window.columnar.untimed_window import untimed_window
+from headrace.operators.window.columnar.time_windows import untimed_window
 from headrace.operators.window.general.aggregating_operator import AggregatingWindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.testing import JobHarness

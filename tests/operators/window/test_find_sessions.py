@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.window.columnar.find_sessions import (
+from headrace.operators.window.columnar.sessions import (
     NO_SESSION,
     ArrivedTimes,
     Spans,

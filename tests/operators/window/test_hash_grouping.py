@@ -15,7 +15,7 @@ from headrace.operators.aggregates.exact_sum import round_sums, rounded, sum_int
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import grouping
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.known_keys import HashGroups, Runs
+from headrace.state.runs.key_dictionary import HashGroups, Runs
 from tests.draws import draws
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3) | st.integers(-(2**62), 2**62), st.integers(0, 5)), min_size=1)

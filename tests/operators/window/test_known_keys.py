@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.aggregates.aggregator_list import AggregatorList
-from headrace.operators.aggregates.choices import Extreme
 from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
 from headrace.operators.aggregates.deviations import SquaredDeviations
+from headrace.operators.aggregates.min_max import Extreme
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
 from headrace.operators.arrays import gather
 from headrace.state.keys.hashing import hash_array
-from headrace.state.runs import known_keys
+from headrace.state.runs import key_dictionary
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.known_keys import KeyDictionary, OrderedKeys
+from headrace.state.runs.key_dictionary import KeyDictionary, OrderedKeys
 from tests.draws import draws
 
 if TYPE_CHECKING:
-    from headrace.state.runs.known_keys import RankedGroups
+    from headrace.state.runs.key_dictionary import RankedGroups
 
 MAKE_KEYS = {
     "close together": lambda numbers: pa.array(numbers - 3, pa.int64()),
@@ -37,7 +37,7 @@ MAKE_KEYS = {
 
 @pytest.fixture(autouse=True)
 def few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_keys, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(key_dictionary, "FEWEST_ROWS", 1)
 
 
 def assert_like_sorting(found: RankedGroups | None, times: np.ndarray, hashes: np.ndarray, keys: pa.Array) -> None:
@@ -126,7 +126,7 @@ def test_too_many_keys_or_places_are_for_sorting(monkeypatch: pytest.MonkeyPatch
     times = np.arange(50)
     assert KeyDictionary(most=49).group(np.zeros(50, np.int64), hash_array(keys), keys) is None
     assert KeyDictionary().group(times, hash_array(keys), keys) is None
-    monkeypatch.setattr(known_keys, "FEWEST_ROWS", 51)
+    monkeypatch.setattr(key_dictionary, "FEWEST_ROWS", 51)
     assert KeyDictionary().group(np.zeros(50, np.int64), hash_array(keys), keys) is None
 
 
@@ -229,7 +229,7 @@ def test_too_few_or_too_many_stored_keys_are_left_alone(
 ) -> None:
     """As if nothing were stored."""
     stored, keys = ordered(pa.array(np.arange(100))), pa.array(np.arange(98).repeat(2))
-    monkeypatch.setattr(known_keys, "FEWEST_ROWS", fewest)
+    monkeypatch.setattr(key_dictionary, "FEWEST_ROWS", fewest)
     known = KeyDictionary(most)
     known.stored = lambda: stored
     assert_like_sorting(known.group(*rows_of(keys)), *rows_of(keys))
@@ -268,7 +268,7 @@ def test_integers_that_become_dense_are_found_directly() -> None:
 
 
 def test_a_table_of_hashes_grows() -> None:
-    assert known_keys.UNKNOWN < 0
+    assert key_dictionary.UNKNOWN < 0
     known = KeyDictionary()
     random = np.random.default_rng(1)
     for seen in (10, 300, 5000, 5001):

@@ -16,7 +16,7 @@ from window_model import MAX, Record
 from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
-from headrace.operators.aggregates.choices import Extreme
+from headrace.operators.aggregates.min_max import Extreme
 from headrace.operators.window.columnar import local_aggregate
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import (

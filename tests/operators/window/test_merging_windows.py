@@ -10,8 +10,12 @@ from hypothesis import strategies as st
 
 from headrace.common.time import Time
 from headrace.common.typeinfo import Types
-from headrace.operators.window.general.kept_windows import KeptWindows
-from headrace.operators.window.general.merging_windows import GenericMergingWindowSet, MergingWindowSet, IntervalMergingWindowSet
+from headrace.operators.window.general.merging_windows import (
+    GenericMergingWindowSet,
+    IntervalMergingWindowSet,
+    KeptWindows,
+    MergingWindowSet,
+)
 from headrace.state.keyed.table import StateTable
 from headrace.state.keys.entries import KeyEntry
 from headrace.testing import JobHarness

@@ -18,11 +18,11 @@ from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
 from headrace.operators.window.columnar import window_store
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes import pane_store, paned_window
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
 from headrace.operators.window.columnar.panes.panes import Panes
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.testing import JobHarness
 from headrace.windowing.assigners.time import CumulatingEventTimeWindows
 from headrace.windowing.intervals import AlignedWindows, GrowingWindows

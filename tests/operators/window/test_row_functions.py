@@ -19,7 +19,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.datastream.functions import ProcessWindowFunction
-from headrace.operators.window.general import stored_elements
+from headrace.operators.window.general import ordered_elements
 from headrace.operators.window.general.window_functions import ProcessCall, window_call
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
@@ -136,7 +136,7 @@ def test_process_gets_all_elements_in_order_of_arrival() -> None:
 
 
 def test_more_elements_than_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored_elements, "BLOCK", 3)
+    monkeypatch.setattr(ordered_elements, "BLOCK", 3)
     run = driver(window_function=Process())
     counts = {1: 1, 2: 7, 3: 2, 4: 1, 5: 4}
     values = {key: [float(10 * key + i) for i in range(count)] for key, count in counts.items()}
@@ -147,8 +147,8 @@ def test_more_elements_than_are_made_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 
 def test_records_are_made_only_when_a_window_fires(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    decode = stored_elements.array_to_values
-    monkeypatch.setattr(stored_elements, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
+    decode = ordered_elements.array_to_values
+    monkeypatch.setattr(ordered_elements, "array_to_values", lambda t, a: made.append(len(a)) or decode(t, a))
     monkeypatch.setattr(Batch, "rows", property(lambda batch: pytest.fail("nobody needs the records")))
     run = driver(window_function=lambda key, window, elements: [(key, len(list(elements)))])
     run.run([[Record(1, 1.0, 4), Record(2, 1.0, 14)], [Record(1, 2.0, 3)]])

@@ -11,9 +11,9 @@ from window_model import MAX, MIN, Record
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.window.columnar.aligned_window import AlignedWindowOperator
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.paned_window import columnar_window
+from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.state.keys import KeyCodec
 from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -135,7 +135,7 @@ def test_large_batches_are_aggregated_in_pieces(monkeypatch: pytest.MonkeyPatch)
     whole = driver(columnar)
     whole.run([records], upto=MAX)
     monkeypatch.setattr("headrace.operators.window.columnar.window_store._WAITING_ROWS", 64)
-    monkeypatch.setattr("headrace.operators.window.columnar.blocks.merge_blocks.__defaults__", (100,))
+    monkeypatch.setattr("headrace.operators.window.columnar.window_store.merge_blocks.__defaults__", (100,))
     pieces = driver(columnar)
     pieces.run([records[i : i + 50] for i in range(0, 2000, 50)], upto=MAX)
     assert pieces.out.rows == whole.out.rows
@@ -200,6 +200,6 @@ def test_sliding_batches_are_cut_to_bound_memory(monkeypatch: pytest.MonkeyPatch
     records = [Record(i % 5, 1.0, i % 40, i // 4) for i in range(300)]
     whole, pieces = (driver(columnar, AlignedWindows(30, 3), lateness=4) for _ in range(2))
     whole.run([records], upto=MAX)
-    monkeypatch.setattr("headrace.operators.window.columnar.aligned_window.MOST_PAIRS", 70)
+    monkeypatch.setattr("headrace.operators.window.columnar.time_windows.MOST_PAIRS", 70)
     pieces.run([records], upto=MAX)
     assert pieces.out.rows == whole.out.rows

@@ -13,7 +13,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
 from headrace.operators.base import EpochScope, Operator, OperatorContext
 from headrace.operators.keyed import KeyedBatch
-from headrace.operators.window.held_windows import WindowStateReader
+from headrace.operators.window.stored_windows import WindowStateReader
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.task_state import HashMapOperatorStates
@@ -21,7 +21,7 @@ from headrace.state.task_state import HashMapOperatorStates
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.operators.window.held_windows import StoredWindow
+    from headrace.operators.window.stored_windows import StoredWindow
 
 
 @dataclass

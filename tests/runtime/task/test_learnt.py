@@ -15,7 +15,7 @@ from headrace.datastream.window import TumblingEventTimeWindows
 from headrace.jobmanager.job_manager import JobManager
 from headrace.runtime.task import chain_cache
 from headrace.runtime.task.messages import EpochContext, TaskReport
-from headrace.state.runs import known_keys
+from headrace.state.runs import key_dictionary
 from headrace.testing.pushed import RecordingSink
 from tests.runtime.task.two_workers import Attempts, TwoWorkers, run_job
 
@@ -33,7 +33,7 @@ class Watched(TwoWorkers):
 
 @pytest.fixture(autouse=True)
 def few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_keys, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(key_dictionary, "FEWEST_ROWS", 1)
 
 
 def job(attempts: Attempts, folder: Path, sink: RecordingSink) -> tuple[JobManager, Watched]:
@@ -80,14 +80,14 @@ def test_a_task_that_comes_back_knows_the_keys_of_before(
 ) -> None:
     """Each worker meets the keys once; every time where nothing may be left."""
     added: list[int] = []
-    add = known_keys.KeyDictionary._add
+    add = key_dictionary.KeyDictionary._add
 
-    def watched(self: known_keys.KeyDictionary, hashes: Any, keys: Any) -> Any:
+    def watched(self: key_dictionary.KeyDictionary, hashes: Any, keys: Any) -> Any:
         added.append(len(hashes))
         return add(self, hashes, keys)
 
     monkeypatch.setattr(chain_cache, "_MOST_LEARNT_BYTES", most_bytes)
-    monkeypatch.setattr(known_keys.KeyDictionary, "_add", watched)
+    monkeypatch.setattr(key_dictionary.KeyDictionary, "_add", watched)
     manager, _ = job(changes_places, tmp_path, RecordingSink())
     run_epochs(manager, 6)
     assert (added == [13, 13]) is is_kept

@@ -9,7 +9,6 @@ from headrace.connectors.file_system.compaction import (
     FileCompactStrategyBuilder,
 )
 from headrace.connectors.file_system.enumerator import FileEnumeratorProvider, FileSplitAssignerProvider
-from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.rolling import (
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,
@@ -17,6 +16,7 @@ from headrace.connectors.file_system.rolling import (
 )
 from headrace.connectors.file_system.sink import BulkFormatBuilder, FileSink, RowFormatBuilder
 from headrace.connectors.file_system.source import FileSource, FileSourceBuilder
+from headrace.connectors.file_system.writer import OutputFileConfig
 from headrace.formats.file_format import BulkFormat
 from headrace.formats.text import StreamFormat
 

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.common.errors import CheckpointError, CommitRefusedError, InfrastructureError
-from headrace.connectors.file_system.pre_commit import chunks_in_progress
-from headrace.connectors.file_system.putting_together import (
+from headrace.connectors.file_system.part_assembly import (
     check_size,
     checked_blocks,
     is_put_together,
     put_together,
 )
+from headrace.connectors.file_system.pre_commit import chunks_in_progress
 from headrace.connectors.file_system.staging import Part
 from headrace.connectors.sink import Committer, run_here
 

@@ -142,7 +142,9 @@ class _JoiningFileCompactor(FileCompactor):
     def _one(self, form: PartForm, parts: list[Part]) -> Part:
         *starts, _ = accumulate(len(part.chunks) for part in parts)
         chunks = tuple(chunk for part in parts for chunk in part.chunks)
-        return Part(parts[0].bucket, chunks, form, is_complete=True, seams=PartBoundaries(tuple(starts), self.delimiter))
+        return Part(
+            parts[0].bucket, chunks, form, is_complete=True, seams=PartBoundaries(tuple(starts), self.delimiter)
+        )
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from headrace.connectors.file_system.file_log import FileJournal
 from headrace.connectors.file_system.paths import InputPaths, unreadable
 from headrace.connectors.file_system.planning import PlannedFile, plan_files
 from headrace.connectors.file_system.reader import check_unchanged
-from headrace.connectors.file_system.tolerance import GONE
+from headrace.connectors.file_system.skipped_files import GONE
 from headrace.connectors.source import Pending, SplitEnumerator
 from headrace.storage.files import InputFile, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.connectors.file_system.tolerance import Tolerance
+    from headrace.connectors.file_system.skipped_files import Tolerance
     from headrace.connectors.source import EnumeratorContext, Json, ReadBudget, SplitRead
     from headrace.formats.file_format import FileExtent, FileFormat
     from headrace.storage.files import FileStatus

@@ -15,7 +15,7 @@ from headrace.formats.file_format import FileExtent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.connectors.file_system.tolerance import SkippedRange
+    from headrace.connectors.file_system.skipped_files import SkippedRange
     from headrace.connectors.source import Json, ReadBudget
     from headrace.storage.files import FileStatus
 

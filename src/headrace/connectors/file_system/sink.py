@@ -13,18 +13,17 @@ from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
 from headrace.connectors.file_system.compaction import (
     Compaction,
-    PartAssembly,
     ConcatFileCompactor,
     FileCompactor,
     FileCompactStrategy,
+    PartAssembly,
     RecordWiseFileCompactor,
 )
-from headrace.connectors.file_system.output_config import OutputFileConfig
 from headrace.connectors.file_system.paths import open_output, resolved
 from headrace.connectors.file_system.pre_commit import CompactingPreCommit, RollingPreCommit
 from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from headrace.connectors.file_system.staging import Staging, sink_digest
-from headrace.connectors.file_system.writer import FileParts, FileSinkWriter
+from headrace.connectors.file_system.writer import FileParts, FileSinkWriter, OutputFileConfig
 from headrace.connectors.sink import Sink
 from headrace.formats.encoders import BatchEncoder, BulkWriterFactory
 from headrace.storage.locations import HDFS

@@ -18,10 +18,9 @@ from headrace.connectors.file_system.enumerator import (
     FileSplitAssignerProvider,
     Watch,
 )
-from headrace.connectors.file_system.metadata import METADATA, FileMetadata
 from headrace.connectors.file_system.paths import InputPaths, resolved
-from headrace.connectors.file_system.reader import FileReader
-from headrace.connectors.file_system.tolerance import STRICT, Tolerance
+from headrace.connectors.file_system.reader import METADATA, FileMetadata, FileReader
+from headrace.connectors.file_system.skipped_files import STRICT, Tolerance
 from headrace.connectors.source import Boundedness, Source
 from headrace.formats.file_format import FileFormat
 from headrace.storage.files import InputFile, shown

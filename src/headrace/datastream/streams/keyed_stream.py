@@ -27,7 +27,7 @@ from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.process_specs import KeyedProcessSpec
-from headrace.operators.join.interval import LEFT, RIGHT, JoinInterval
+from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.tagged import INNER, Outer
 from headrace.windowing.assigners.global_windows import GlobalWindows
 from headrace.windowing.evictors import CountEvictor

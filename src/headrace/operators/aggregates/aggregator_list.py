@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.arrived import ArrivedValues
-from headrace.operators.aggregates.choices import Extreme, FirstOrLast
-from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
-from headrace.operators.aggregates.decimal_sums import SumDecimals
+from headrace.operators.aggregates.collected import BY, ArrivedValues, TopValues
+from headrace.operators.aggregates.counts import CountRows, CountTrue, CountValues, KeyField
 from headrace.operators.aggregates.deviations import SquaredDeviations
 from headrace.operators.aggregates.distinct_sketch import DistinctSketch
+from headrace.operators.aggregates.exact_sum import SumDecimals
+from headrace.operators.aggregates.min_max import Extreme, FirstOrLast
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.aggregates.quantiles import RoundedMultiset
 from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
-from headrace.operators.aggregates.top import TopValues
-from headrace.operators.aggregates.truths import CountTrue
 from headrace.operators.aggregates.user_defined import UserParts
+from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -133,3 +133,34 @@ def _for_merging(entry: dict[str, Any]) -> Aggregator:
     kind = _OF_STORED_NAME[entry.pop("kind")]
     unknown: dict[str, Any] = {"column": -1, "by": -1} | dict.fromkeys(("type", "by_type"), Types.PICKLED_BYTE_ARRAY())
     return kind(**entry, **{name: value for name, value in unknown.items() if name in kind.__dataclass_fields__})
+
+
+_FIELD: Final = re.compile(r"""col\("([^"]+)"\)""")
+"""A field in the text of an expression."""
+
+
+def with_new_names(described: Sequence[dict[str, Any]], renamed: RenamedFields) -> list[dict[str, Any]]:
+    """The description of stored aggregators, as it would be with the names that fields have now."""
+    return [
+        {**each, "name": _renamed(each["name"], renamed.names)} if "name" in each else dict(each) for each in described
+    ]
+
+
+def renamed_columns(aggregators: AggregatorList, renamed: RenamedFields) -> RenamedFields:
+    """Which columns of accumulators were called otherwise, as their fields were."""
+    if not renamed:
+        return NOTHING_RENAMED
+    before = {new: old for old, new in renamed.names.items()}
+    columns: dict[str, str] = {}
+    named: Iterator[Any] = (each for each in aggregators.members if hasattr(each, "name"))
+    for aggregator in named:
+        former = replace(aggregator, name=_renamed(aggregator.name, before))
+        columns |= {old: new for (old, _), (new, _) in zip(former.fields, aggregator.fields, strict=True)}
+    return RenamedFields({old: new for old, new in columns.items() if old != new})
+
+
+def _renamed(name: str, names: Mapping[str, str]) -> str:
+    """The name of what an aggregator looks at: that of a field, two fields, or the text of an expression."""
+    if BY in name:
+        return BY.join(_renamed(each, names) for each in name.split(BY))
+    return names.get(name) or _FIELD.sub(lambda found: f'col("{names.get(found[1], found[1])}")', name)

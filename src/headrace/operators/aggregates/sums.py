@@ -16,8 +16,7 @@ from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, filled, merged_pairs
 from headrace.operators.aggregates.counts import CountValues
-from headrace.operators.aggregates.decimal_sums import SumDecimals, quotients
-from headrace.operators.aggregates.exact_sum import IntegerOverflowError
+from headrace.operators.aggregates.exact_sum import IntegerOverflowError, SumDecimals, quotients
 from headrace.operators.arrays import fixed_width, of_fixed_width, validity
 
 if TYPE_CHECKING:

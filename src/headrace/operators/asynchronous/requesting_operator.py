@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections import deque
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,9 +21,10 @@ from headrace.common.logs import get_logger
 from headrace.common.signatures import method_of_object
 from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
-from headrace.operators.asynchronous.requests import Answers, Requests
+from headrace.operators.asynchronous.intake import GroupIntake, RecordIntake
+from headrace.operators.asynchronous.requests import Answers, RequestFunction, Requests
 from headrace.operators.base import Operator, OperatorContext, Output
-from headrace.operators.functions import RuntimeContext
+from headrace.operators.functions import RuntimeContext, method_of
 from headrace.operators.user_code import calling_user_code
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.asynchronous.intake import Intake
-    from headrace.operators.asynchronous.requests import RequestFunction, RequestSettings
+    from headrace.operators.asynchronous.requests import RequestSettings
+
 
 logger = get_logger(__name__)
 
@@ -172,3 +175,46 @@ class RequestingOperator(Operator):
 def out_of_time(_: Any) -> Any:
     """What is done about a request whose time is over where the user's function has no method for it."""
     raise TimeoutError("there is no result in time: give more time, or an AsyncFunction with a method timeout(value)")
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Several records in one request.
+
+    Attributes:
+        size: how many.
+        timeout: how long records wait for others, in milliseconds; None for as long as these keep coming.
+    """
+
+    size: int
+    timeout: int | None
+
+
+class AsyncOperator(RequestingOperator):
+    """Calls a coroutine function for each record, or for some records at a time.
+
+    Args:
+        function: an ``AsyncFunction`` or a coroutine function; with a grouping, an ``AsyncBatchFunction``.
+        output_type: the type of the results.
+        settings: how requests are made.
+        grouping: which records share a request; None where each has its own.
+    """
+
+    def __init__(
+        self, function: Any, output_type: TypeInformation, settings: RequestSettings, grouping: Grouping | None = None
+    ) -> None:
+        super().__init__(function, output_type, settings, 1 if grouping is None else grouping.size)
+        self._grouping = grouping
+        self._methods = ("async_invoke", "timeout") if grouping is None else ("async_invoke_batch", "timeout_batch")
+        self.maker = method_of(function, self._methods[0])
+
+    def _called(self) -> RequestFunction:
+        name, timeout = self._methods
+        invoke = method_of(self._function, name)
+        return RequestFunction(invoke, method_of_object(self._function, timeout) or out_of_time, invoke)
+
+    def _make_intake(self) -> Intake:
+        grouping = self._grouping
+        if grouping is None:
+            return RecordIntake(self._requests)
+        return GroupIntake(self._requests, grouping.size, None if grouping.timeout is None else grouping.timeout / 1000)

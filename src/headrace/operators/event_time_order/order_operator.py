@@ -13,8 +13,12 @@ import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.base import Operator
-from headrace.operators.event_time_order.ordered_records import OrderedRecords
-from headrace.operators.event_time_order.waiting_records import KeyedWaiting, WaitingOfAllSubtasks, WaitingOfSubtask
+from headrace.operators.event_time_order.waiting_records import (
+    KeyedWaiting,
+    OrderedRecords,
+    WaitingOfAllSubtasks,
+    WaitingOfSubtask,
+)
 from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.window.lateness import check_timestamps
 

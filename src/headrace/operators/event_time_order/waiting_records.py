@@ -16,6 +16,7 @@ from headrace.operators.arrays import gather
 from headrace.operators.keyed import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
+from headrace.state.keys.entries import NO_KEY
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows
 from headrace.state.runs.layout import HASH, KEY, TYPES
@@ -31,11 +32,12 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.state.keys import KeyCodec
-    from headrace.state.protocols import OperatorStates, StatesWithoutKeys
+    from headrace.state.protocols import KeyedStates, OperatorStates, StatesWithoutKeys
     from headrace.state.renamed_fields import RenamedFields
     from headrace.state.runs import RunStore
 
     Longs = npt.NDArray[np.int64]
+
 
 STORE: Final = "in-event-time-order"
 """The state that records wait in; of an input that is not broadcast its number follows."""
@@ -260,3 +262,39 @@ def _rows_at(rows: Sequence[Any], indices: Longs) -> list[Any]:
 
 
 register_ordered_merger(_KIND, all_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRecords:
+    """Records of several inputs in one order, as they are handed to functions.
+
+    Attributes:
+        inputs: the input of each.
+        rows: the records.
+        timestamps: their timestamps.
+        watermarks: the event time that each of them meets.
+        entries: their keys; ``NO_KEY`` for those of an input without any.
+    """
+
+    inputs: list[int]
+    rows: list[Any]
+    timestamps: list[int]
+    watermarks: list[int]
+    entries: list[Any]
+
+    @staticmethod
+    def of_nothing(watermarks: list[int]) -> OrderedRecords:
+        """Places for as many records as there are watermarks."""
+        size = len(watermarks)
+        return OrderedRecords([0] * size, [None] * size, [0] * size, watermarks, [NO_KEY] * size)
+
+    def put(self, places: Sequence[int], number: int, part: Due, indices: Longs, keyed: KeyedStates | None) -> None:
+        """Puts some records of an input into their places; ``keyed`` knows the keys of those that have any."""
+        if not places:
+            return
+        timestamps = part.timestamps[indices].tolist()
+        for place, row, timestamp in zip(places, part.rows_at(indices), timestamps, strict=True):
+            self.inputs[place], self.rows[place], self.timestamps[place] = number, row, timestamp
+        if part.keys is not None and keyed is not None:
+            for place, entry in zip(places, keyed.bind(part.keys.take(indices)), strict=True):
+                self.entries[place] = entry

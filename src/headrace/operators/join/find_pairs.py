@@ -15,24 +15,59 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.operators.arrays import concat, gather
-from headrace.operators.join.interval import LEFT, RIGHT
-from headrace.operators.join.join_log import LINGERS, RECORD, TIME
-from headrace.operators.join.key_ranges import key_ranges
+from headrace.operators.join.join_log import LINGERS, RECORD, TIME, key_ranges
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.list_columns import rows_of_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import numpy.typing as npt
 
-    from headrace.operators.join.interval import JoinInterval
-    from headrace.operators.join.matched_rows import MatchedRows
     from headrace.state.keys import KeyColumn
     from headrace.state.runs.sections import Section
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]
+
+
+LEFT: Final = 0
+RIGHT: Final = 1
+"""The inputs of a join."""
+
+SIDES: Final = ("left", "right")
+"""What these are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInterval:
+    """``right.time`` has to be from ``left.time + lower`` to ``left.time + upper``; both are included.
+
+    Attributes:
+        lower: milliseconds, at most ``upper``.
+        upper: milliseconds.
+    """
+
+    lower: int
+    upper: int
+
+    @property
+    def reach(self) -> int:
+        """How far two records of a pair may be from each other, at most."""
+        return max(abs(self.lower), abs(self.upper))
+
+    def seen_from(self, side: int) -> tuple[int, int]:
+        """From where to where the times of the other input's records are that match one of ``side`` at time 0."""
+        return (self.lower, self.upper) if side == LEFT else (-self.upper, -self.lower)
+
+    def kept(self, side: int) -> int:
+        """For how long after its time a record of ``side`` is kept: no record that is not late matches it then.
+
+        As in Flink it goes when the watermark reaches the end of that, also where a record that meets this very
+        watermark would match.
+        """
+        return max(self.seen_from(side)[1], 0)
+
 
 PAIRS: Final = 1 << 17
 """About so many pairs are laid out at a time."""
@@ -279,3 +314,39 @@ def gathered(sources: Sequence[Section], name: str, numbers: Longs, rows: Longs)
     back = np.empty(len(rows), np.int64)
     back[np.concatenate(places)] = np.arange(len(rows))
     return gather(concat(taken), back)
+
+
+class MatchedRows:
+    """The rows of some sections of the inputs that have been matched; noted while pairs are found.
+
+    Args:
+        sources: of each input the sections.
+        sides: the inputs that are asked for.
+    """
+
+    def __init__(self, sources: Sequence[Sequence[Section]], sides: Collection[int]) -> None:
+        self._sources = sources
+        self._sides = sides
+        self._found: dict[tuple[int, int], Mask] = {}
+
+    def add(self, side: int, number: int, rows: Longs) -> None:
+        """Rows of a section of one input have been matched."""
+        if side in self._sides and len(rows):
+            if (side, number) not in self._found:
+                self._found[side, number] = np.zeros(self._sources[side][number].rows, np.bool_)
+            self._found[side, number][rows] = True
+
+    def rows(self, side: int, number: int) -> Longs:
+        """The rows of a section that have been matched."""
+        found = self._found.get((side, number))
+        return np.empty(0, np.int64) if found is None else np.flatnonzero(found)
+
+    def are_unmatched(self, side: int, numbers: Longs, rows: Longs) -> Mask:
+        """Which of some rows, each of a section with a number, have not been matched so far."""
+        unmatched = np.ones(len(rows), np.bool_)
+        for number in range(len(self._sources[side])):
+            found = self._found.get((side, number))
+            if found is not None:
+                own = np.flatnonzero(numbers == number)
+                unmatched[own] = ~found[rows[own]]
+        return unmatched

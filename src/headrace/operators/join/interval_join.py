@@ -13,11 +13,10 @@ import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.functions import FunctionOperator
-from headrace.operators.join.arrived import arrived_records
-from headrace.operators.join.find_pairs import find_pairs
-from headrace.operators.join.interval import LEFT, RIGHT, SIDES
+from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, find_pairs
 from headrace.operators.join.join_log import JoinLog, log_layout
 from headrace.operators.join.outer_pairs import UnmatchedRecords
+from headrace.operators.join.tagged import arrived_records
 from headrace.operators.join.unmatched_log import UnmatchedLog
 from headrace.operators.keyed import KeyedOperator
 from headrace.operators.waiting_batches import WaitingBatches
@@ -28,11 +27,9 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.join.arrived import ArrivedRecords
-    from headrace.operators.join.find_pairs import Pairs
-    from headrace.operators.join.function_results import JoinResults
-    from headrace.operators.join.interval import JoinInterval
-    from headrace.operators.join.tagged import Outer
+    from headrace.operators.join.find_pairs import JoinInterval, Pairs
+    from headrace.operators.join.results import JoinResults
+    from headrace.operators.join.tagged import ArrivedRecords, Outer
     from headrace.operators.keyed import KeyedBatch
     from headrace.state.runs.sections import Section
 

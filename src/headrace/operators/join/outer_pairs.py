@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, NO_TIMESTAMP
 from headrace.operators.join import find_pairs
-from headrace.operators.join.find_pairs import Pairs, gathered
-from headrace.operators.join.interval import LEFT, RIGHT
+from headrace.operators.join.find_pairs import LEFT, RIGHT, MatchedRows, Pairs, gathered
 from headrace.operators.join.join_log import RECORD, TIME
-from headrace.operators.join.matched_rows import MatchedRows
 from headrace.operators.join.unmatched_log import OverRows, UnmatchedLog, arrived_over, over_in_order
 
 if TYPE_CHECKING:
@@ -21,8 +19,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.join.arrived import ArrivedRecords
-    from headrace.operators.join.interval import JoinInterval
+    from headrace.operators.join.find_pairs import JoinInterval
+    from headrace.operators.join.tagged import ArrivedRecords
     from headrace.state.runs.sections import Section
 
     Longs = npt.NDArray[np.int64]

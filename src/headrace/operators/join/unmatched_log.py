@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from headrace.operators.join.join_log import LINGERS, MET, TIME, key_time_order
-from headrace.operators.join.key_ranges import key_ranges
+from headrace.operators.join.join_log import LINGERS, MET, TIME, key_ranges, key_time_order
 from headrace.state.keys import KeyColumn
 from headrace.state.ordered_table import OrderedTable
 from headrace.state.runs.grouping import group_rows

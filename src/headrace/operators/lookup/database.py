@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from headrace.common.errors import InvalidTypeError
 from headrace.common.logs import get_logger
 from headrace.common.row import Row
-from headrace.operators.asynchronous.threads import DaemonThreads
+from headrace.operators.asynchronous.event_loop import DaemonThreads
 from headrace.operators.lookup.reader import LookupReader, add_by_key, key_at
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headrace.common.arguments import with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
 from headrace.common.signatures import method_of_object
-from headrace.operators.lookup.comparable import check_comparable, found_key
+from headrace.operators.lookup.cache import check_comparable, found_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,12 +21,10 @@ from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec, TaskParameters
 from headrace.operators.base import EpochScope, OperatorContext, cannot_go_on
 from headrace.operators.checkpointed import checkpointed, initialize, snapshot
-from headrace.operators.closing import close_all
-from headrace.operators.functions import objects_of
+from headrace.operators.functions import close_all, objects_of
 from headrace.operators.sink import SinkOperator
-from headrace.operators.source_failures import NamingSource
 from headrace.operators.timestamps import TimestampsOperator
-from headrace.operators.user_code import calling_user_code
+from headrace.operators.user_code import NamingSource, calling_user_code
 from headrace.operators.window.changed_windows import drop_changed
 from headrace.runtime.task.messages import StateReport, TaskReport
 from headrace.runtime.task.outputs import (
@@ -47,10 +45,10 @@ if TYPE_CHECKING:
     from headrace.connectors.source import SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.metrics.measurements import Measurements
-    from headrace.operators.base import ProcessLocalCache, Operator
+    from headrace.operators.base import Operator, ProcessLocalCache
     from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
-    from headrace.runtime.task.messages import EpochContext, SerializedJob, PartitionContext
+    from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob
     from headrace.state.backend import TaskStates
     from headrace.state.protocols import OperatorStates
     from headrace.state.version import VersionRef

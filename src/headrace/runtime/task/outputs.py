@@ -16,7 +16,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.keying import keys_of
 from headrace.exchange.receiver import merged
 from headrace.graph.partitioning import ForwardByKey
-from headrace.operators.blame import OperatorRecordOrigin
+from headrace.operators.collector import OperatorRecordOrigin
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code
 from headrace.plan.forks import FORK, forks_of

@@ -11,8 +11,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
 from headrace.exchange.channel import ChannelStatus
-from headrace.operators.source_failures import name_source
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import name_source, user_error
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.connectors.source import SourceRecords
     from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext
-    from headrace.runtime.task.operator_chain import ChainNode, ChainedOperator, ChainedSource, OperatorChain
+    from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
 
 
 _MANY: Final = 4096

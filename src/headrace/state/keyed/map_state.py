@@ -25,8 +25,8 @@ from headrace.state.keyed.map_entries import (
     MAX_INT64,
     MIN_INT64,
     UNKNOWN,
-    EntryRange,
     EntryChanges,
+    EntryRange,
     MapCell,
     MapEntries,
 )

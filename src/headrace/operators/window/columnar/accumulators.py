@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import Input
     from headrace.operators.aggregates.aggregator_list import AggregatorList
     from headrace.state.runs.grouping import Groups
-    from headrace.state.runs.known_keys import KeyDictionary
+    from headrace.state.runs.key_dictionary import KeyDictionary
     from headrace.windowing.intervals import Assignment
 
     Longs = npt.NDArray[np.int64]

@@ -22,7 +22,7 @@ import pyarrow as pa
 from headrace.common.row import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.window.columnar.late_firings import running_merges
+from headrace.operators.window.columnar.firing import running_merges
 from headrace.state.runs.grouping import Groups, Segments, sorted_by
 from headrace.windowing.accumulation_mode import AccumulationMode
 

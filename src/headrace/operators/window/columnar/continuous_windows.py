@@ -17,7 +17,6 @@ import pyarrow as pa
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import gather
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.aligned_window import MOST_PAIRS
 from headrace.operators.window.columnar.continuous_firings import (
     EARLY_RESULTS,
     Contents,
@@ -26,12 +25,12 @@ from headrace.operators.window.columnar.continuous_firings import (
     first_times,
     first_times_of_clock,
 )
-from headrace.operators.window.columnar.firing import FIRED_ROWS, Emission, result_batch
+from headrace.operators.window.columnar.firing import FIRED_ROWS, LATE_FIRINGS, Emission, result_batch
 from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
-from headrace.operators.window.columnar.late_firings import LATE_FIRINGS
+from headrace.operators.window.columnar.time_windows import MOST_PAIRS
 from headrace.operators.window.columnar.window_table import CONTINUOUS, ActiveKeys, WindowRows, WindowTable
-from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import check_timestamps, cleanup_times
+from headrace.operators.window.stored_windows import held_times
 from headrace.state.runs.grouping import sorted_by
 from headrace.state.runs.ordered import NO_TIME
 from headrace.windowing.intervals import Assignment
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.continuous_firings import Firings, Shown
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
-    from headrace.operators.window.held_windows import StoredWindow
+    from headrace.operators.window.stored_windows import StoredWindow
     from headrace.state.keys import KeyColumn
     from headrace.windowing.definition import WindowDefinition
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows

@@ -21,7 +21,7 @@ from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.firing import FIRED_ROWS
 from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
 from headrace.operators.window.columnar.window_table import COUNTS, WindowRows, WindowTable
-from headrace.operators.window.held_windows import held_in_columns
+from headrace.operators.window.stored_windows import held_in_columns
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, group_rows, sorted_by
 from headrace.windowing.windows import CountWindow
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
-    from headrace.operators.window.held_windows import StoredWindow
+    from headrace.operators.window.stored_windows import StoredWindow
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

@@ -12,9 +12,8 @@ from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
-from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.aggregator_list import AggregatorList, with_new_names
 from headrace.operators.aggregates.counts import CountRows, KeyField
-from headrace.operators.aggregates.renamed_inputs import with_new_names
 from headrace.operators.columns import computed
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.serializers import TimeWindowSerializer

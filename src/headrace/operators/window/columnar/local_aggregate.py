@@ -28,7 +28,7 @@ from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.hashing import hash_int64
 from headrace.state.runs.grouping import group_rows
-from headrace.state.runs.known_keys import HashGroups, Runs
+from headrace.state.runs.key_dictionary import HashGroups, Runs
 from headrace.windowing.intervals import OneWindow
 
 if TYPE_CHECKING:

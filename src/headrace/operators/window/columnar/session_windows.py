@@ -22,19 +22,19 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import concat, gather
-from headrace.operators.window.columnar.find_sessions import (
+from headrace.operators.window.columnar.firing import FIRED_ROWS, stamps_of
+from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
+from headrace.operators.window.columnar.sessions import (
     NO_SESSION,
     ArrivedTimes,
     FoundSessions,
+    SessionFollower,
     Spans,
     find_sessions,
 )
-from headrace.operators.window.columnar.firing import FIRED_ROWS, stamps_of
-from headrace.operators.window.columnar.follow_sessions import SessionFollower
-from headrace.operators.window.columnar.keyed_operator import KeyedWindowOperator
 from headrace.operators.window.columnar.window_table import SESSIONS, ActiveKeys, WindowRows, WindowTable
-from headrace.operators.window.held_windows import held_times
 from headrace.operators.window.lateness import check_timestamps, passed_end
+from headrace.operators.window.stored_windows import held_times
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.grouping import Groups, Segments, sorted_by
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
-    from headrace.operators.window.held_windows import StoredWindow
+    from headrace.operators.window.stored_windows import StoredWindow
 
     Longs = npt.NDArray[np.int64]
     Mask = npt.NDArray[np.bool_]

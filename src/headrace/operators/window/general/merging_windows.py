@@ -16,16 +16,17 @@ from headrace.state.descriptors import ValueStateDescriptor
 from headrace.state.keyed.namespaces import namespace_of, ordered_bytes
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
-from headrace.windowing.windows import TimeWindow
+from headrace.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from headrace.operators.window.general.kept_windows import KeptWindows
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.protocols import KeyedStates
+    from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.serializers import WindowSerializer
+
 
 _BYTES: Final = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _WINDOWS: Final = ValueStateDescriptor(MERGING_WINDOWS, Types.LIST(Types.TUPLE([_BYTES, _BYTES])))
@@ -315,3 +316,51 @@ class MergingWindows(Generic[W]):
         namespace = namespace_of(data)
         assert namespace is not None, "windows are stored with a namespace"
         return self._serializer.window_of(namespace)
+
+
+class KeptWindows:
+    """Looks at one window of each class that an assigner gives.
+
+    Args:
+        assigner: the assigner.
+        windows: makes namespaces of its windows.
+    """
+
+    def __init__(self, assigner: WindowAssigner[Any, Any], windows: WindowSerializer[Any]) -> None:
+        self._assigner = assigner
+        self._windows = windows
+        self._known: set[type] = set()
+
+    def check(self, window: Any, method: str) -> None:
+        """Refuse what does not come back from state as it was: what it holds would never be shown.
+
+        Args:
+            window: the window.
+            method: the assigner's method that gives it.
+
+        Raises:
+            InvalidTypeError: when it is no window, or none that the assigner's serializer is for.
+        """
+        if window.__class__ in self._known:
+            return
+        given = f"{type(self._assigner).__name__}.{method}"
+        if not isinstance(window, Window):
+            raise InvalidTypeError(f"{given} has to give windows, not {record_text(window)}")
+        try:
+            namespace = self._windows.namespace_of(window)
+            back = self._windows.window_of(namespace)
+        except (AttributeError, TypeError, ValueError) as error:
+            what = f"does not take it ({type(error).__name__}: {error})"
+            raise InvalidTypeError(self._wrong_serializer(given, window, what)) from error
+        same_place = isinstance(window, type(back)) and self._windows.namespace_of(back) == namespace
+        if back != window and not same_place:
+            raise InvalidTypeError(self._wrong_serializer(given, window, f"makes {back!r} of it"))
+        self._known.add(window.__class__)
+
+    def _wrong_serializer(self, given: str, window: Any, what: str) -> str:
+        serializer = type(self._assigner.get_window_serializer()).__name__
+        owner = type(self._assigner).__name__
+        return (
+            f"{given} gives {window!r}, but the {serializer} of {owner}.get_window_serializer {what}: "
+            "both have to be for the same class of windows"
+        )

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidProgramError
+from headrace.operators.user_code import NO_RECORD, user_error
+from headrace.operators.window.changed_windows import WindowStateMigration
+from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.general.contents import WindowContents
+from headrace.operators.window.lateness import cleaned_end, passed_end
+from headrace.operators.window.stores import STORE, VALUES_KIND, check_has_no_timers, contents_layout
+from headrace.state.copying import copy_value
+from headrace.state.keys import KeyColumn
+from headrace.state.ordered_table import OrderedTable
+from headrace.state.runs.grouping import group_rows
+from headrace.state.runs.layout import HASH, KEY, VALUE
+from headrace.state.runs.merging import register_ordered_merger
+from headrace.state.runs.ordered import all_rows, newest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
+    from headrace.common.typeinfo import TypeInformation
+    from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.general.window_functions import Fold
     from headrace.state.keyed.namespaces import GivenNamespace
-    from headrace.state.keys import KeyColumn
-    from headrace.windowing.intervals import Assignment
+    from headrace.state.renamed_fields import RenamedFields
+    from headrace.state.runs.ordered import Combine
+    from headrace.windowing.intervals import Assignment, RegularWindows
 
     Longs = npt.NDArray[np.int64]
 
@@ -74,3 +95,224 @@ def end_of(namespace: GivenNamespace) -> int:
     """The end of the window with a namespace."""
     assert isinstance(namespace, int), "windows of fixed ends are known by them"
     return namespace
+
+
+Held = dict[Any, Any]
+"""What a window holds by canonical key: a folded value, or the list of elements."""
+
+
+@dataclass(frozen=True)
+class HeldAs:
+    """How windows hold what is in a table.
+
+    Attributes:
+        kind: the kind of the runs in state.
+        combine: makes one batch of several of them.
+        type: the type of the values.
+        renamed: which fields of these have other names than in what is stored.
+        store: the store of the operator that the table is in.
+    """
+
+    kind: str
+    combine: Combine
+    type: TypeInformation
+    renamed: RenamedFields
+    store: str = STORE
+
+
+class ContentsTable(OrderedContents):
+    """What the windows of one subtask hold.
+
+    Attributes:
+        spills: whether what an epoch adds goes to the machine's own disk when it is much.
+        trims: whether what is over is left out of files as soon as it is most of a run.
+
+    Args:
+        context: the operator.
+        held_as: how they hold it.
+        windows: the windows.
+        lateness: how long windows are kept after their ends, in milliseconds.
+    """
+
+    spills: ClassVar[bool] = False
+    trims: ClassVar[bool] = False
+
+    def __init__(self, context: OperatorContext, held_as: HeldAs, windows: RegularWindows, lateness: int) -> None:
+        self._context = context
+        self._keyed = context.state.keyed
+        self._type = held_as.type
+        self._lateness = lateness
+        codec = self._keyed.codec
+        value = held_as.type.storage_type
+        schema = pa.schema({"window_end": pa.int64(), HASH: pa.uint64(), KEY: codec.arrow_type, VALUE: value})
+        kept_as = contents_layout(held_as.kind, schema, codec, windows, held_as.type, held_as.renamed)
+        self._schema, self._meta = schema, kept_as.meta
+        runs = context.state.store(held_as.store)
+        WindowStateMigration(context, windows, kept_as, windows, held_as.combine, self._regrouped).take_over(runs)
+        self._table = OrderedTable(runs, kept_as, held_as.combine, spills=self.spills, trims=self.trims)
+
+    def begin_epoch(self) -> None:
+        check_has_no_timers(self._context)
+        self._table.begin_epoch()
+
+    def forget(self, watermark: int) -> None:
+        """Drops the windows that go at this watermark, or have gone."""
+        self._forget(cleaned_end(watermark, self._lateness))
+
+    def end_epoch(self, watermark: int) -> None:
+        self.forget(watermark)
+        self._append_new()
+        self._table.end_epoch()
+
+    @abstractmethod
+    def _append_new(self) -> None:
+        """Adds what came in this epoch to the table, as far as it is not there yet."""
+
+    @abstractmethod
+    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a run, of what windows of another shape held: rows that are not in its order any more."""
+
+    def _forget(self, last: int) -> None:
+        """Drops the windows with ends up to the last one that goes."""
+        self._table.forget(last)
+
+    @abstractmethod
+    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+        """Adds a stored row to what older rows have."""
+
+    def _read(self, into: dict[int, Held], ends: Longs, keys: KeyColumn) -> None:
+        """Reads what the table has for some windows and keys, unless it has been read already."""
+        if self._table.next_above(int(ends.min()) - 1) > int(ends.max()):
+            return
+        groups = group_rows(ends, keys.hashes, keys.values)
+        ends, keys = ends[groups.first_rows], keys.take(groups.first_rows)
+        pairs = zip(ends.tolist(), keys.values.to_pylist(), strict=True)
+        wanted = {(end, key) for end, key in pairs if key not in into.get(end, ())}
+        found: dict[int, Held] = {}
+        for batch in self._table.find(ends, keys.hashes):
+            self._gather(found, batch, wanted)
+        for end, window in found.items():
+            into.setdefault(end, {}).update(window)
+
+    def _gather(self, windows: dict[int, Held], batch: pa.RecordBatch, wanted: set[tuple[int, Any]] | None) -> None:
+        """Adds the rows of a run, or those that are wanted, to what older runs have."""
+        rows = Accumulators.of_batch(batch)
+        values = array_to_values(self._type, rows.columns[0])
+        for end, key, value in zip(rows.ends.tolist(), rows.keys.to_pylist(), values, strict=True):
+            if wanted is None or (end, key) in wanted:
+                self._take_up(windows.setdefault(end, {}), key, value)
+
+    def _rows(self, ends: pa.Array, keys: KeyColumn, values: pa.Array) -> pa.RecordBatch:
+        """Rows of the table; not in its order."""
+        arrays = [ends, pa.array(keys.hashes), keys.values, values]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def drop_windows(windows: dict[int, Held], last: int) -> None:
+    """Drops the windows with ends up to the last one that goes."""
+    for end in [end for end in windows if end <= last]:
+        del windows[end]
+
+
+class OrderedValues(ContentsTable):
+    """One value that the elements are folded into as they come; what came in this epoch is in dicts.
+
+    Args:
+        context: the operator.
+        windows: the windows.
+        fold: folds elements into values.
+        lateness: how long windows are kept after their ends, in milliseconds.
+    """
+
+    def __init__(self, context: OperatorContext, windows: RegularWindows, fold: Fold, lateness: int) -> None:
+        self._fold = fold
+        held_as = HeldAs(VALUES_KIND, newest, fold.type_, context.renamed_fields)
+        super().__init__(context, held_as, windows, lateness)
+        self._windows: dict[int, Held] = {}
+
+    def begin_epoch(self) -> None:
+        super().begin_epoch()
+        self._windows = {}
+
+    def add_all(self, batch: KeyedBatch, pairs: Assignment) -> None:
+        if not len(pairs.ends):
+            return
+        rows, keys = batch.rows, batch.keys
+        if not pairs.is_identity:
+            records = pairs.records.tolist()
+            rows, keys = [rows[i] for i in records], keys.take(pairs.records)
+        self.recall(pairs.ends, keys)
+        self._add_all(pairs.ends.tolist(), keys.values.to_pylist(), rows)
+
+    def recall(self, ends: Longs, keys: KeyColumn) -> None:
+        self._read(self._windows, ends, keys)
+
+    def add(self, namespace: GivenNamespace, element: Any, timestamp: int) -> None:
+        self._add_all((end_of(namespace),), (self._keyed.current.raw,), (element,))
+
+    def elements(self, namespace: GivenNamespace, window: Any) -> Sequence[Any]:
+        return self._shown(self._windows[end_of(namespace)][self._keyed.current.raw])
+
+    def ends_between(self, after: int, upto: int) -> set[int]:
+        stored = self._table.times_between(passed_end(after), passed_end(upto)).tolist()
+        return {*stored, *(end for end in self._windows if after < end - 1 <= upto)}
+
+    def of_all_keys(self, end: int) -> KeysOfWindow:
+        found: dict[int, Held] = {}
+        for batch in self._table.between(end - 1, end):
+            self._gather(found, batch, None)
+        window = {**found.get(end, {}), **self._windows.get(end, {})}
+        keys = KeyColumn.of(pa.array(list(window), self._keyed.codec.arrow_type))
+        keys = keys.take(group_rows(np.zeros(len(keys), np.int64), keys.hashes, keys.values).order)
+        return KeysOfWindow(keys, [window[key] for key in keys.values.to_pylist()], self._shown)
+
+    def _shown(self, held: Any) -> Sequence[Any]:
+        result = self._fold.result(held)
+        # What is kept for late elements must not change with what was emitted, or the other way round.
+        return (copy_value(result) if self._lateness else result,)
+
+    def _add_all(self, ends: Sequence[int], keys: Sequence[Any], elements: Sequence[Any]) -> None:
+        """Adds each element to the window with its end, for its key."""
+        windows, first, add = self._windows, self._fold.first, self._fold.add
+        element: Any = NO_RECORD
+        try:
+            for end, key, element in zip(ends, keys, elements, strict=True):
+                window = windows.get(end)
+                if window is None:
+                    window = windows[end] = {}
+                window[key] = add(window[key], element) if key in window else first(element)
+        except BaseException as error:
+            raise user_error(error, self._context, element) from error
+
+    def _forget(self, last: int) -> None:
+        super()._forget(last)
+        drop_windows(self._windows, last)
+
+    def _take_up(self, window: Held, key: Any, value: Any) -> None:
+        window[key] = value
+
+    def _regrouped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        ordered = all_rows(self._meta, [rows])
+        ends, hashes, keys, held = ordered.columns
+        groups = group_rows(ends.to_numpy(), hashes.to_numpy(), keys)
+        values = array_to_values(self._type, held)
+        windows = np.split(groups.order, groups.segments.starts[1:])
+        try:
+            folded = [reduce(self._fold.merge, [values[row] for row in window.tolist()]) for window in windows]
+        except BaseException as error:
+            raise user_error(error, self._context) from error
+        firsts = pa.array(groups.first_rows)
+        return self._rows(ends.take(firsts), KeyColumn.of(keys.take(firsts)), values_to_array(self._type, folded))
+
+    def _append_new(self) -> None:
+        keys = [key for window in self._windows.values() for key in window]
+        if not keys:
+            return
+        ends = np.repeat(list(self._windows), [len(window) for window in self._windows.values()])
+        values = [value for window in self._windows.values() for value in window.values()]
+        column = KeyColumn.of(pa.array(keys, self._keyed.codec.arrow_type))
+        rows = self._rows(pa.array(ends, pa.int64()), column, values_to_array(self._type, values))
+        self._table.append(all_rows(self._meta, [rows]))
+
+
+register_ordered_merger(VALUES_KIND, newest)

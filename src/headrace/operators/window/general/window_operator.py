@@ -25,25 +25,23 @@ from headrace.operators.user_code import NO_RECORD, note_returned, record_text, 
 from headrace.operators.window.changed_windows import are_of, cannot_move, count_dropped
 from headrace.operators.window.general.contents import (
     AggregatedContents,
+    EvictedContents,
     KeyedContents,
     ListedContents,
     ReducedContents,
     WindowContents,
+    folding,
 )
-from headrace.operators.window.general.evicted_contents import EvictedContents, folding
-from headrace.operators.window.general.folds import fold_of
-from headrace.operators.window.general.former_results import EmittedResults
-from headrace.operators.window.general.intake import ElementProcessor, PerElementProcessor, BulkProcessor
-from headrace.operators.window.general.kept_windows import KeptWindows
-from headrace.operators.window.general.merging_windows import MergingWindows
-from headrace.operators.window.general.ordered_contents import OrderedContents
+from headrace.operators.window.general.element_processors import BulkProcessor, ElementProcessor, PerElementProcessor
+from headrace.operators.window.general.emitted_results import EmittedResults
+from headrace.operators.window.general.merging_windows import KeptWindows, MergingWindows
+from headrace.operators.window.general.ordered_contents import OrderedContents, OrderedValues
 from headrace.operators.window.general.ordered_elements import OrderedElements, elements_held_as
-from headrace.operators.window.general.ordered_values import OrderedValues
 from headrace.operators.window.general.trigger_context import OperatorTime, WindowTrigger
 from headrace.operators.window.general.window_ends import EndsOfContents, TimersOfWindows, WindowEnds
-from headrace.operators.window.general.window_functions import WindowContext, maker_of, window_call
-from headrace.operators.window.held_windows import held_by_key, held_in_order
+from headrace.operators.window.general.window_functions import WindowContext, fold_of, maker_of, window_call
 from headrace.operators.window.lateness import LateRecords, Lifetimes, check_timestamps
+from headrace.operators.window.stored_windows import held_by_key, held_in_order
 from headrace.operators.window.stores import RESULT, STORE, check_has_no_tables, check_has_tables_of
 from headrace.state.keys.entries import NO_KEY
 from headrace.windowing.assigner import MergingWindowAssigner
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
     from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
-    from headrace.operators.window.held_windows import StoredWindow
+    from headrace.operators.window.stored_windows import StoredWindow
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.keys.entries import AnyKeyEntry
     from headrace.state.protocols import DomainTimers

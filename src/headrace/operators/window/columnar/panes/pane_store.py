@@ -14,10 +14,8 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
-from headrace.operators.window.columnar.blocks import rows_at
-from headrace.operators.window.columnar.panes.pane_stacks import PaneStacks
-from headrace.operators.window.columnar.panes.pane_totals import PaneTotals
-from headrace.operators.window.columnar.window_store import WindowStore
+from headrace.operators.window.columnar.panes.pane_totals import PaneStacks, PaneTotals
+from headrace.operators.window.columnar.window_store import WindowStore, rows_at
 from headrace.state.runs.ordered import NO_TIME
 
 if TYPE_CHECKING:

@@ -1,32 +1,282 @@
-"""The merge of the panes of a window that moves on, where panes can be taken back: *subtract on evict*.
+"""Tables of accumulators that change in place: keys have slots, and rows are merged into the slots of their keys.
 
-What comes is merged in, and what leaves is merged in once more with the other sign. So a window costs the panes that
-come and leave, and its results. That needs accumulators of which nothing remains: counts, and exact sums of values that
-are numbers and not null.
-
-Rows lie in the order of results, and arrays are never written into: those of the merge are the results of a window.
+What is merged into a large table costs what is merged, and not the table: numbers lie in numpy arrays that are written
+into. Columns of other types are made anew by a change, which costs as much as the table.
 """
 
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
-from headrace.operators.arrays import fixed_width, gather, replaced
+from headrace.operators.arrays import concat, fixed_width, gather, is_fixed_width, of_fixed_width, replaced, validity
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.operators.window.columnar.panes.key_order import Splice, places_of
+from headrace.state.runs.grouping import group_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from headrace.operators.aggregates.aggregator_list import AggregatorList
 
     Longs = npt.NDArray[np.int64]
+    Hashes = npt.NDArray[np.uint64]
+    Mask = npt.NDArray[np.bool_]
+    Combine = Callable[[list[pa.Array], list[pa.Array]], list[pa.Array]]
+
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+
+def places_of(rows: Accumulators, hashes: Hashes, keys: pa.Array) -> tuple[Longs, Mask]:
+    """Where the keys of some rows are among others; both lie by hash and key, one row a key.
+
+    Args:
+        rows: the rows that are looked for.
+        hashes: the hashes of the keys that they are looked for among.
+        keys: these keys.
+
+    Returns:
+        The place of each: its own, or that of the first one behind it; and whether it is its own.
+    """
+    places = np.searchsorted(hashes, rows.hashes)
+    if not len(hashes):
+        return places, np.zeros(len(rows), np.bool_)
+    is_known = hashes[np.minimum(places, len(hashes) - 1)] == rows.hashes
+    known = np.flatnonzero(is_known)
+    own = rows.keys if len(known) == len(rows) else gather(rows.keys, known)
+    if gather(keys, places[known]).equals(own):
+        return places, is_known
+    return _places_of_colliding(rows, hashes, keys)
+
+
+def _places_of_colliding(rows: Accumulators, hashes: Hashes, keys: pa.Array) -> tuple[Longs, Mask]:
+    """The same where different keys have one hash, by sorting all of them."""
+    total = len(hashes)
+    all_hashes, all_keys = np.concatenate((hashes, rows.hashes)), concat([keys, rows.keys])
+    groups = group_rows(np.zeros(len(all_hashes), np.int64), all_hashes, all_keys)
+    is_there = groups.first_rows < total
+    of_rows = np.empty(len(all_hashes), np.int64)
+    of_rows[groups.order] = groups.segments.ids
+    places: Longs = np.cumsum(is_there) - is_there
+    return places[of_rows[total:]], is_there[of_rows[total:]]
+
+
+class Splice:
+    """Rows of which some are left out, and between which others come.
+
+    Args:
+        total: how many rows there are.
+        gone: those that are left out, ascending.
+        places: for each row that comes, ascending, the one that it comes before.
+    """
+
+    def __init__(self, total: int, gone: Longs, places: Longs) -> None:
+        self._total = total
+        self._at = places - np.searchsorted(gone, places) + np.arange(len(places))
+        # Each row follows the one before it, but where rows come between (one less) or are left out (one more).
+        steps = np.ones(total - len(gone) + len(places) + 1, np.int64)
+        steps[0] = 0
+        steps[self._at] -= 1
+        np.add.at(steps, gone - np.arange(len(gone)) + np.searchsorted(places, gone, side="right"), 1)
+        self._order = np.cumsum(steps[:-1])
+        self._order[self._at] = 0  # any row
+
+    def numbers(self, values: npt.NDArray[_Number], added: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        """A column of numbers, and that of the rows that come."""
+        if not self._total:
+            return added
+        found = values.take(self._order)
+        found[self._at] = added
+        return found
+
+    def column(self, column: pa.Array, added: pa.Array) -> pa.Array:
+        """The same of any type."""
+        if is_fixed_width(column.type) and not column.null_count and not added.null_count:
+            return of_fixed_width(self.numbers(fixed_width(column), fixed_width(added)), None, column.type)
+        order = self._order.copy()
+        order[self._at] = self._total + np.arange(len(self._at))
+        return gather(concat([column, added]), order)
+
+
+class KeySlots:
+    """The slots of keys: they are numbered as they come, and listed by hash and key.
+
+    Attributes:
+        hashes: the hashes of the keys, in order.
+        keys: the keys, by hash and key.
+        slots: the slot of each.
+    """
+
+    def __init__(self, keys: pa.DataType) -> None:
+        self.hashes = np.empty(0, np.uint64)
+        self.keys = pa.nulls(0, keys)
+        self.slots = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def of(self, rows: Accumulators) -> Longs:
+        """The slots of the keys of some rows, which are different and lie by hash and key; new ones get a slot."""
+        places, is_known = places_of(rows, self.hashes, self.keys)
+        known = np.flatnonzero(is_known)
+        if len(known) == len(rows):
+            return self.slots[places]
+        new = np.flatnonzero(~is_known)
+        slots = np.empty(len(rows), np.int64)
+        slots[known] = self.slots[places[known]]
+        slots[new] = len(self) + np.arange(len(new))
+        splice = Splice(len(self), np.empty(0, np.int64), places[new])
+        self.hashes = splice.numbers(self.hashes, rows.hashes[new])
+        self.keys = splice.column(self.keys, gather(rows.keys, new))
+        self.slots = splice.numbers(self.slots, slots[new])
+        return slots
+
+
+class SlotTable:
+    """Accumulators by slot.
+
+    Args:
+        types: the types of their columns.
+
+    Attributes:
+        is_held: whether a slot holds anything.
+    """
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self.is_held = np.zeros(0, np.bool_)
+        self._columns: list[_Column] = [_Numbers(type_) if is_fixed_width(type_) else _Values(type_) for type_ in types]
+
+    def reach(self, slots: int) -> None:
+        """Has at least so many slots."""
+        more = slots - len(self.is_held)
+        if more > 0:
+            more = max(more, len(self.is_held) // 2)  # so that slots that come by and by are not moved each time
+            self.is_held = np.concatenate((self.is_held, np.zeros(more, np.bool_)))
+            for column in self._columns:
+                column.extend(more)
+
+    def merge(self, slots: Longs, columns: Sequence[pa.Array], combine: Combine) -> tuple[Mask, list[pa.Array]]:
+        """Merges rows into the table, each into a slot of its own.
+
+        Args:
+            slots: the slots.
+            columns: the rows.
+            combine: the accumulators of what the table holds and of what comes, row by row.
+
+        Returns:
+            Which of the slots held something, and what those held.
+        """
+        was_held = self.is_held[slots]
+        held = slots[was_held]
+        before = self.take(held)
+        if len(held) == len(slots):
+            self.put(slots, combine(before, list(columns)))
+        else:
+            self.put(slots, columns)
+            if len(held):
+                met = np.flatnonzero(was_held)
+                self.put(held, combine(before, [gather(column, met) for column in columns]))
+        return was_held, before
+
+    def take(self, slots: Longs) -> list[pa.Array]:
+        """What some slots hold."""
+        return [column.take(slots) for column in self._columns]
+
+    def put(self, slots: Longs, columns: Sequence[pa.Array]) -> None:
+        """Has slots hold something else."""
+        for column, values in zip(self._columns, columns, strict=True):
+            column.put(slots, values)
+        self.is_held[slots] = True
+
+    def drop(self, slots: Longs) -> None:
+        """Has slots hold nothing."""
+        self.is_held[slots] = False
+
+    def copy(self) -> SlotTable:
+        """A table that holds the same, and changes by itself."""
+        other = SlotTable(())
+        other.is_held = self.is_held.copy()
+        other._columns = [column.copy() for column in self._columns]
+        return other
+
+
+class _Column(Protocol):
+    """A column of a table by slot."""
+
+    def extend(self, slots: int) -> None:
+        """Has so many slots more."""
+
+    def take(self, slots: Longs) -> pa.Array:
+        """The values of slots."""
+
+    def put(self, slots: Longs, values: pa.Array) -> None:
+        """Has slots, all different, have other values."""
+
+    def copy(self) -> _Column:
+        """A column that has the same values, and changes by itself."""
+
+
+class _Numbers:
+    """Values of a fixed width, and where they are valid: None while all are."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._values: npt.NDArray[Any] = fixed_width(pa.nulls(0, type_)).copy()
+        self._valid: Mask | None = None
+
+    def extend(self, slots: int) -> None:
+        self._values = np.concatenate((self._values, np.zeros(slots, self._values.dtype)))
+        if self._valid is not None:
+            self._valid = np.concatenate((self._valid, np.ones(slots, np.bool_)))
+
+    def take(self, slots: Longs) -> pa.Array:
+        return of_fixed_width(self._values[slots], None if self._valid is None else self._valid[slots], self._type)
+
+    def put(self, slots: Longs, values: pa.Array) -> None:
+        valid = validity(values)
+        if valid is not None and self._valid is None:
+            self._valid = np.ones(len(self._values), np.bool_)
+        if self._valid is not None:
+            self._valid[slots] = True if valid is None else valid
+        self._values[slots] = fixed_width(values)
+
+    def copy(self) -> _Column:
+        other = _Numbers(self._type)
+        other._values = self._values.copy()
+        other._valid = None if self._valid is None else self._valid.copy()
+        return other
+
+
+class _Values:
+    """Values of any other type."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._values = pa.nulls(0, type_)
+
+    def extend(self, slots: int) -> None:
+        self._values = concat([self._values, pa.nulls(slots, self._values.type)])
+
+    def take(self, slots: Longs) -> pa.Array:
+        return gather(self._values, slots)
+
+    def put(self, slots: Longs, values: pa.Array) -> None:
+        if self._values.null_count == len(self._values) and values.null_count == len(values):
+            return
+        sources = np.arange(len(self._values))
+        sources[slots] = len(self._values) + np.arange(len(slots))
+        self._values = gather(concat([self._values, values]), sources)
+
+    def copy(self) -> _Column:
+        other = _Values(self._values.type)
+        other._values = self._values
+        return other
+
 
 _NONE = np.empty(0, np.int64)
 
@@ -128,3 +378,115 @@ class PaneTotals:
             return columns
         merged = self._aggregators.combine([gather(column, places) for column in columns], others)
         return [replaced(column, places, values) for column, values in zip(columns, merged, strict=True)]
+
+
+_LATE_ROWS: Final = 1 << 16
+"""So many late rows are merged into each window that fires; with more the merge of the panes is made anew."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What merging a pane into newer ones has changed.
+
+    Attributes:
+        pane: the end of the pane.
+        changed: the slots of its keys that the newer panes have.
+        before: what these held.
+        added: the slots of its other keys.
+    """
+
+    pane: int
+    changed: Longs
+    before: list[pa.Array]
+    added: Longs
+
+
+class PaneStacks:
+    """The merge of consecutive panes, of which the oldest leave and newer ones come.
+
+    Args:
+        aggregators: what the panes hold.
+        nothing: no rows of a pane.
+        panes: those of the first window, oldest first, with their ends: each one row a key, by hash and key.
+        start: the start of that window.
+        end: its end; panes that come later may only leave with all panes up to here gone.
+    """
+
+    def __init__(
+        self,
+        aggregators: AggregatorList,
+        nothing: Accumulators,
+        panes: Sequence[tuple[int, Accumulators]],
+        start: int,
+        end: int,
+    ) -> None:
+        self._start, self._boundary = start, end
+        types = [column.type for column in nothing.columns]
+        self._keys = KeySlots(nothing.keys.type)
+        self._aggregators = aggregators
+        self._combine = aggregators.combine
+        self._older, self._newer = SlotTable(types), SlotTable(types)
+        self._steps = [self._merge_older(end, rows) for end, rows in reversed(panes)]
+        self._late: list[Accumulators] = []
+
+    def move_to(self, start: int, panes: Sequence[tuple[int, Accumulators]]) -> bool:
+        """Takes away the panes that do not end above a time, and adds newer ones.
+
+        Returns:
+            Whether that was possible: whether none of those leave that came later. Otherwise nothing is as it was.
+        """
+        if start > self._boundary:
+            return False
+        self._start = start
+        while self._steps and self._steps[-1].pane <= start:
+            step = self._steps.pop()
+            self._older.put(step.changed, step.before)
+            self._older.drop(step.added)
+        for _, rows in panes:
+            self._newer.merge(self._slots_of(rows), rows.columns, self._combine)
+        return True
+
+    def add_late(self, rows: Accumulators) -> bool:
+        """Adds rows of panes that are part of the merge, or have left already.
+
+        Returns:
+            Whether that was possible: whether they are few.
+        """
+        self._late.append(rows)
+        return sum(map(len, self._late)) <= _LATE_ROWS
+
+    def merged(self, end: int) -> Accumulators:
+        """One row for every key of the panes, by hash and key, as those of a window."""
+        panes = self._of_panes(end)
+        late = [rows.where(rows.ends > self._start).at(end) for rows in self._late]
+        return Accumulators.regrouped(self._aggregators, [panes, *late]) if late else panes
+
+    def _of_panes(self, end: int) -> Accumulators:
+        slots, hashes, keys = self._keys.slots, self._keys.hashes, self._keys.keys
+        is_held = self._older.is_held[slots] | self._newer.is_held[slots]
+        if not is_held.all():
+            rows = np.flatnonzero(is_held)
+            slots, hashes, keys = slots[rows], hashes[rows], gather(keys, rows)
+        return Accumulators(np.full(len(slots), end, np.int64), hashes, keys, self._both(slots))
+
+    def _both(self, slots: Longs) -> list[pa.Array]:
+        """What both tables hold in slots, in each of which one of them holds something."""
+        is_older, is_newer = self._older.is_held[slots], self._newer.is_held[slots]
+        if is_older.all() and is_newer.all():
+            return self._combine(self._older.take(slots), self._newer.take(slots))
+        if not is_older.any():
+            return self._newer.take(slots)
+        both, newer = self._older.copy(), slots[is_newer]
+        both.merge(newer, self._newer.take(newer), self._combine)
+        return both.take(slots)
+
+    def _merge_older(self, pane: int, rows: Accumulators) -> _Step:
+        slots = self._slots_of(rows)
+        was_held, before = self._older.merge(slots, rows.columns, lambda newer, older: self._combine(older, newer))
+        return _Step(pane, slots[was_held], before, slots[~was_held])
+
+    def _slots_of(self, rows: Accumulators) -> Longs:
+        slots = self._keys.of(rows)
+        for table in (self._older, self._newer):
+            table.reach(len(self._keys))
+        return slots

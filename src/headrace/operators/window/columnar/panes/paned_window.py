@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.operators.window.columnar.accumulators import Accumulators
-from headrace.operators.window.columnar.aligned_window import MOST_PAIRS, AlignedWindowOperator, records_of
 from headrace.operators.window.columnar.panes.pane_store import PaneStore
 from headrace.operators.window.columnar.panes.panes import Panes
+from headrace.operators.window.columnar.time_windows import MOST_PAIRS, AlignedWindowOperator, records_of
 from headrace.operators.window.lateness import cleanup_times, passed_end
 from headrace.operators.window.stores import PANE, STORE, accumulators_layout
 from headrace.windowing.accumulation_mode import AccumulationMode

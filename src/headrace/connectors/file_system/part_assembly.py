@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headrace.connectors.file_system.staging import Chunk, Part, Staging
     from headrace.storage.output import OutputTree
 
+
 _IN_MEMORY_BYTES: Final = 8 << 20
 """A file up to this size is held in memory while it is joined with others, a larger one in an unnamed file."""
 

@@ -14,6 +14,7 @@ from headrace.storage.files import shown
 if TYPE_CHECKING:
     from headrace.connectors.source import Json
 
+
 GONE: Final = (FileNotFoundError, NotADirectoryError)
 """What is raised for a file that is not there."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs, Mask
     from headrace.state.runs.grouping import RowGroups, Segments
 
+
 _NEVER = np.iinfo(np.int64).max
 
 

@@ -1,23 +1,61 @@
-"""What a ``ProcessJoinFunction`` makes of pairs."""
+"""What expressions make of pairs, column by column."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
 from headrace.common.arguments import refused
-from headrace.common.columns import array_to_values
+from headrace.common.batch import Batch
+from headrace.common.columns import array_to_values, layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.operators.collector import RowCollector
+from headrace.operators.columns import computed
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, results_made_by
+from headrace.operators.join.tagged import pair_type
 from headrace.operators.user_code import user_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
+    from headrace.expressions import Bound
     from headrace.operators.base import OperatorContext, Output
     from headrace.operators.join.find_pairs import Pairs
+
+
+class ColumnResults:
+    """A row of expressions for each pair.
+
+    Attributes:
+        function: there is none.
+
+    Args:
+        columns: an expression over the pair for each field.
+        input_types: the types of both inputs.
+        output_type: the type of the rows.
+    """
+
+    function: Any = None
+    maker: Callable[..., Any] | None = None
+
+    def __init__(
+        self, columns: Sequence[Bound], input_types: Sequence[TypeInformation], output_type: TypeInformation
+    ) -> None:
+        self._columns = columns
+        self._pair_type = pair_type(*input_types)
+        self._output_type = output_type
+
+    def emit(self, pairs: Pairs, context: OperatorContext, output: Output) -> None:
+        """Computes the expressions."""
+        schema = layout_of(self._pair_type).schema
+        records = pa.RecordBatch.from_arrays([pairs.left, pairs.right], schema=schema)
+        batch = Batch(self._pair_type, pairs.times, pairs.watermarks, columns=records)
+        made = computed(self._columns, batch, context)
+        columns = pa.RecordBatch.from_arrays(made, schema=layout_of(self._output_type).schema)
+        output.emit(batch.replaced(self._output_type, columns=columns))
 
 
 class JoinResults(Protocol):

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from headrace.operators.base import OperatorContext
     from headrace.operators.keyed import KeyedBatch
-    from headrace.operators.window.general.kept_windows import KeptWindows
-    from headrace.operators.window.general.merging_windows import MergingWindows
+    from headrace.operators.window.general.merging_windows import KeptWindows, MergingWindows
     from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.operators.window.general.window_ends import DueWindow, EndsOfContents
