@@ -127,6 +127,12 @@ CASES = [
     for storage, marks in (("posix", ()), ("s3", () if (str(point), after) in QUICK_ON_S3 else pytest.mark.slow))
 ]
 
+STOPPED = [
+    pytest.param(*case.values, marks=case.marks or (() if case.values[2] else pytest.mark.slow), id=case.id)
+    for case in CASES
+]
+"""The same where the job is stopped as well; whenever tests run, after the call, when something has been done."""
+
 
 def strike(point: Point, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Faults:
     faults = Faults(point.visits, after)
@@ -187,7 +193,7 @@ class Impatient:
             running.stop_all()
 
 
-@pytest.mark.parametrize(("checkpoints", "point", "after"), CASES, indirect=["checkpoints"])
+@pytest.mark.parametrize(("checkpoints", "point", "after"), STOPPED, indirect=["checkpoints"])
 def test_a_job_that_is_stopped_after_a_fault_goes_on(
     point: Point, after: bool, checkpoints: CheckpointDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

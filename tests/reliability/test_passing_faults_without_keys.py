@@ -133,10 +133,17 @@ POINTS = [
 ]
 
 
+PLACES = {"stage 0, after": (False, True), "behind a shuffle, before": (True, False)}
+
+
 @pytest.mark.parametrize(
-    ("is_keyed", "after"), [(False, True), (True, False)], ids=["stage 0, after", "behind a shuffle, before"]
+    ("point", "is_keyed", "after"),
+    [
+        pytest.param(point, *place, marks=() if number % 2 == is_keyed else pytest.mark.slow, id=f"{point}-{name}")
+        for number, point in enumerate(POINTS)
+        for is_keyed, (name, place) in enumerate(PLACES.items())
+    ],
 )
-@pytest.mark.parametrize("point", POINTS, ids=str)
 def test_nothing_is_lost_or_dealt_out_twice(
     point: Point, is_keyed: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,7 +137,7 @@ def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pa
     monkeypatch.setattr(owner, step, paused_blocks if step == "checked_blocks" else paused)
 
 
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize(("name", "step"), [(name, step) for name, steps in STEPS.items() for step in steps])
 def test_the_older_one_is_in_the_middle_of_publishing(

@@ -28,7 +28,9 @@ def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     return
 
 
-@pytest.mark.parametrize(("backend", "parallelism"), [("hashmap", 2), ("hashmap", 1), ("rocksdb", 3)])
+@pytest.mark.parametrize(
+    ("backend", "parallelism"), [("hashmap", 1), pytest.param("hashmap", 2, marks=pytest.mark.slow), ("rocksdb", 3)]
+)
 def test_it_goes_on_as_if_it_had_never_stopped(backend: str, parallelism: int, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     client, records = start(whole, 2, "hashmap"), 0

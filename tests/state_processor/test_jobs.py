@@ -28,8 +28,7 @@ pytestmark = pytest.mark.timeout(200)
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 
 
-@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize(("parallelism", "backend"), [(1, "hashmap"), (3, "rocksdb")])
 def test_all_that_a_job_holds(tmp_path: Path, parallelism: int, backend: str) -> None:
     """What it holds after its start is what was written; then its timers fire."""
     with JobHarness(job, parallelism=2) as harness:
@@ -78,8 +77,7 @@ def counts_by(key_type: Any) -> Any:
     return build
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_keys_of_another_type(tmp_path: Path, parallelism: int) -> None:
+def test_keys_of_another_type(tmp_path: Path) -> None:
     """The job goes on with texts where it had numbers; the operator keeps the event time that it has come to."""
     with JobHarness(counts_by(int), parallelism=2) as harness:
         harness.push_all("numbers", range(30))
@@ -94,7 +92,7 @@ def test_keys_of_another_type(tmp_path: Path, parallelism: int) -> None:
     keyed = OperatorTransformation.from_tables(str).with_state(ValueStateDescriptor("count", Types.LONG()), texts)
     writer.remove_operator("counts").with_operator("counts", keyed.with_timers(timers))
     settings = {"execution.state-recovery.path": writer.write(f"{tmp_path}/first")}
-    with JobHarness(counts_by(str), parallelism=parallelism, configuration=settings) as harness:
+    with JobHarness(counts_by(str), parallelism=3, configuration=settings) as harness:
         harness.push("numbers", 7)
         harness.advance_watermark("numbers", 1000)
         harness.run_epoch()
@@ -142,8 +140,7 @@ class Sums(ProcessWindowFunction):
         yield f"{key} until {context.window().end}: {(seen.value() or 0) + sum(elements)}"
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("sliding", [False, True])
+@pytest.mark.parametrize(("parallelism", "sliding"), [(1, False), (3, True)])
 def test_states_of_windows(tmp_path: Path, parallelism: int, sliding: bool) -> None:
     rows = {"key": [1, 1, 2], "window_end": [100, 200, 100], "value": [10, 20, 30]}
     state = OperatorTransformation.from_tables(int).with_window_state(SEEN, rows)
@@ -207,14 +204,13 @@ def test_values_expire_when_they_are_to(tmp_path: Path) -> None:
 # --- broadcast state that tables begin with ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_rules_that_a_job_begins_with(tmp_path: Path, parallelism: int) -> None:
+def test_rules_that_a_job_begins_with(tmp_path: Path) -> None:
     rules = OperatorTransformation.from_tables(Types.LONG()).with_broadcast_state(
         RULES, {"entry_key": ["a", "b"], "value": [1, 2]}
     )
     path = SavepointWriter.new_savepoint().with_operator("ruled", rules).write(f"{tmp_path}/first")
     settings = {"execution.state-recovery.path": path}
-    with JobHarness(job, parallelism=parallelism, configuration=settings) as harness:
+    with JobHarness(job, parallelism=3, configuration=settings) as harness:
         harness.push_all("rules", ["ccc"])
         harness.run_epoch()
         taken = harness.checkpoint()
