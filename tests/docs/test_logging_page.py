@@ -28,8 +28,10 @@ def modules_that_log() -> set[str]:
 def test_every_logger_is_below_one_that_is_documented() -> None:
     documented = {row[0].strip("`") for row in tables(between(PAGE, "loggers"))}
     loggers = modules_that_log()
-    assert {name for name in loggers if not any(name.startswith(f"{parent}.") for parent in documented)} == set()
-    assert {parent for parent in documented if not any(name.startswith(f"{parent}.") for name in loggers)} == set()
+    assert {name for name in loggers if not any(f"{name}.".startswith(f"{parent}.") for parent in documented)} == set()
+    assert {
+        parent for parent in documented if not any(f"{name}.".startswith(f"{parent}.") for name in loggers)
+    } == set()
     named = set(re.findall(r"`(headrace\.[a-z.]*\.[a-z_]+)`", between(PAGE, "loggers"))) - documented
     assert named <= loggers
 

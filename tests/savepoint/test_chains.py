@@ -311,7 +311,7 @@ class Chain:
         """Take a savepoint, which takes a few looks of the job at it."""
         manager = job._manager
         outcome = manager.take_savepoint(SavepointRequest(str(self.root), savepoint_format(kind)))
-        manager._commands.run_all(manager)
+        manager._commands.run_all()
         while not outcome.done():
             manager._serve()
         return outcome.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from contextlib import suppress
 from functools import partial
@@ -348,6 +349,7 @@ async def with_a_coroutine(number: int) -> Any:
 def test_what_is_not_awaited_is_told(function: Any, told: str) -> None:
     with pytest.raises(UserFunctionError, match=told):
         applied(function).execute_and_collect(limit=1)
+    gc.collect()  # the warning comes while it is expected, not in a later test
 
 
 def plain(number: int) -> list[int]:

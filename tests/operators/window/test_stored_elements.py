@@ -60,7 +60,7 @@ def test_functions_see_all_elements_in_the_order_in_which_they_came(fresh: bool)
 
 
 def test_late_elements_find_those_that_were_there_before() -> None:
-    run = driver(window_function=Passes(), lateness=100)
+    run = driver(window_function=Passes(), allowed_lateness=100)
     run.run([[Record(1, float(n), 5) for n in range(12)]])
     run.run([], upto=20)
     run.run([[Record(1, 99.0, 5, 20)]], upto=MAX)
