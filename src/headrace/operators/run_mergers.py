@@ -6,3 +6,11 @@ are imported.
 """
 
 from __future__ import annotations
+
+import headrace.operators.event_time_order.waiting_records
+import headrace.operators.join.join_log
+import headrace.operators.join.unmatched_log
+import headrace.operators.window.columnar.window_store
+import headrace.operators.window.columnar.window_table
+import headrace.operators.window.general.ordered_contents
+import headrace.operators.window.general.ordered_elements  # noqa: F401
