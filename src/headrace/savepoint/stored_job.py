@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ATTEMPTS: Final = 5
-"""A job that runs deletes what its newest checkpoint does not need; so often the next one is looked at."""
+_ATTEMPTS: Final = 100
+"""A job that runs deletes what its newest checkpoint does not need; so often the next one is looked at. Epochs may be shorter
+than a read, and then most attempts come too late."""
 
 
 class TaskTable(NamedTuple):
