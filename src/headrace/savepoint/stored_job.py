@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ATTEMPTS: Final = 100
-"""A job that runs deletes what its newest checkpoint does not need; so often the next one is looked at. Epochs may be shorter
-than a read, and then most attempts come too late."""
+"""A job that runs deletes what its newest checkpoint does not need; so often the next one is looked at. Epochs may be
+shorter than a read, and then most attempts come too late."""
 
 
 class TaskTable(NamedTuple):
