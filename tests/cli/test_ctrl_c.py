@@ -120,6 +120,17 @@ def test_ctrl_c_ends_a_program_that_runs_no_job(forks: Forks, tmp_path: Path) ->
     assert "Traceback" not in ended.errors
 
 
+def test_the_exit_code_is_the_commands_own_where_ctrl_c_came_while_python_ran_a_text(
+    programs: Launcher, tmp_path: Path
+) -> None:
+    """As the import of a dataclass does; Python itself would have the process end by the signal."""
+    path = tmp_path / "text.py"
+    path.write_text("exec('import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(500)')\n")
+    ended = programs.start_command("run", path).wait()
+    assert ended.code == 130
+    assert "interrupted" in ended.errors
+
+
 ENDLESS = """
     import headrace.client.job_client, time
     headrace.client.job_client.CANCEL_SECONDS = 0.5
