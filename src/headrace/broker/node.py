@@ -1,4 +1,4 @@
-"""One process of a local Kafka, broker and controller in one."""
+"""One process of a local Kafka, broker and controller in one: its settings, its jars, its start and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source of generated records."""
+"""Generated records: a function of an index or generators of fields, at a rate that may be limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``DriverSink``: the root of sinks that hand the records of complete epochs to an object in the driver."""
+"""Sinks that hand the records of complete epochs to the driver: to an object of the program, or printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources whose position is a number: the share of an epoch is a range of numbers, cut evenly into pieces."""
+"""Sources whose position is a number: an epoch's share is a range, cut evenly. ``NumberSequenceSource`` is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC files."""
+"""ORC files: read stripe by stripe, written, and joined into larger ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet."""
+"""Parquet files: read row group by row group, written, joined into larger ones; records of Avro in them."""
 
 from __future__ import annotations
 

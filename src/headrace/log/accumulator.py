@@ -1,4 +1,4 @@
-"""``RecordAccumulator``: the batches that wait to be delivered."""
+"""``RecordAccumulator``: batches of records that wait for delivery, and the partitioner that chooses where they go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Consumer``: reads records of a log, alone or as a member of a group."""
+"""``Consumer``: reads records of a log, alone or as a member of a group, from its partitions in turn."""
 
 from __future__ import annotations
 

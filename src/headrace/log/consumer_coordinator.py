@@ -1,4 +1,4 @@
-"""``ConsumerCoordinator``: a consumer's part in its group: which partitions it has, and what it commits."""
+"""A consumer's part in its group: its partitions, its position in each, and what it commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log: topics, their partitions, and what is in them."""
+"""A log: topics, their partitions, what is in them, and the maintenance that runs beside its users."""
 
 from __future__ import annotations
 

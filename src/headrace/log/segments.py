@@ -1,4 +1,4 @@
-"""Stretches of partitions, as they lie in files: Arrow messages, each with its checksum."""
+"""Segments: stretches of partitions as Arrow messages with checksums, and their reader."""
 
 from __future__ import annotations
 

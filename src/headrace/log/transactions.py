@@ -1,4 +1,4 @@
-"""``TransactionManager``: who a producer commits as, and what belongs to its transaction."""
+"""``TransactionManager``: the identity that a producer commits under; and transactions that are still open."""
 
 from __future__ import annotations
 

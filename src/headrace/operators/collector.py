@@ -1,4 +1,4 @@
-"""Collect what a user function yields, row by row, and hand it on as batches."""
+"""Collects what a user function yields row by row, emits it as batches, and knows which function made a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assigning timestamps and making watermarks, for each split on its own."""
+"""Assigns timestamps and makes watermarks, for each split on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epochs in this process, without Spark: the oracle of the tests and the users' harness."""
+"""The local runtime: epochs in this process, without Spark; the oracle of the tests and the users' harness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``HashMapStateBackend``: the state backend that keeps runs in state files, and merges them beside the epochs."""
+"""``HashMapStateBackend``: keeps runs in state files, merges them beside the epochs, and exports their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of one state that somebody gives: in this process, or in a DataFrame of Spark, whose tasks write them."""
+"""The rows of one state that a program gives: in this process, or in a Spark DataFrame whose tasks write them."""
 
 from __future__ import annotations
 

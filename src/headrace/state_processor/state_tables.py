@@ -1,4 +1,4 @@
-"""``StateTables``: the state of an operator, given as tables."""
+"""``StateTables``: the state of an operator, given as tables; and what a transformation writes."""
 
 from __future__ import annotations
 

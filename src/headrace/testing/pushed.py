@@ -1,4 +1,4 @@
-"""What a test gives the sources of its job, until an epoch has taken it."""
+"""The ends of a job under test: what its sources are given, and the sinks that record its results."""
 
 from __future__ import annotations
 

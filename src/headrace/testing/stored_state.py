@@ -1,4 +1,4 @@
-"""``StoredState``: what the operators of a driven job hold between two epochs."""
+"""``StoredState`` and checkpoints of a driven job: what its operators hold between two epochs."""
 
 from __future__ import annotations
 

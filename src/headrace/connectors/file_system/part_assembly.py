@@ -1,4 +1,4 @@
-"""What a visible file is made of: the chunks of tasks, which are looked at once more on the way."""
+"""Visible files are assembled from the chunks of tasks, which are checked once more on the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task's half of the file source."""
+"""The task's half of the file source, and the fields that say which file a record is from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task's half of the file sink."""
+"""The task's half of the file sink, and what its files are called."""
 
 from __future__ import annotations
 

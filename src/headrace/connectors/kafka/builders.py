@@ -1,4 +1,4 @@
-"""What builders of sources and sinks of Kafka are told about their clients."""
+"""Settings of clients and consumers, shared by the builders of Kafka sources and sinks."""
 
 from __future__ import annotations
 

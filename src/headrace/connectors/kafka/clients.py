@@ -1,4 +1,4 @@
-"""``ClientSettings``: makes the clients of a cluster of Kafka."""
+"""Clients of Kafka: their settings under Java's names and librdkafka's, their secrets, and what their errors mean."""
 
 from __future__ import annotations
 

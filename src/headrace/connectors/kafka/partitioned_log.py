@@ -1,4 +1,4 @@
-"""What the driver asks a Kafka cluster: topics, partitions, offsets."""
+"""What the driver asks a Kafka cluster: topics, partitions, offsets, and the offsets of a consumer group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks' half of a Kafka source: reads ranges of offsets, column by column."""
+"""The task's half of a Kafka source: fetches ranges of offsets from brokers, and reads them column by column."""
 
 from __future__ import annotations
 

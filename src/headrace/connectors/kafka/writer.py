@@ -1,4 +1,4 @@
-"""Records become messages, which are sent at once."""
+"""The task's half of a Kafka sink without transactions, and the sending of messages that all sinks share."""
 
 from __future__ import annotations
 

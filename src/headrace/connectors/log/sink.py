@@ -1,4 +1,4 @@
-"""``LogSink``: records into topics of the embedded log, each exactly once."""
+"""``LogSink``: records into topics of the embedded log, each exactly once; its writers, its committer, its marker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``LogSource``: records from topics of the embedded log."""
+"""``LogSource``: records from topics of the embedded log; its reader, and what the driver asks the log."""
 
 from __future__ import annotations
 

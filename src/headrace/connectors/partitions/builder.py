@@ -1,4 +1,4 @@
-"""What builders of sources of topics have in common."""
+"""Sources of topics: what they share, and what their builders share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions a source reads."""
+"""Which partitions a source reads, and what it asks a partitioned log for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The half of a sink that lives in the driver."""
+"""The driver's half of a sink: what tasks hand over for a commit, and how it is committed."""
 
 from __future__ import annotations
 

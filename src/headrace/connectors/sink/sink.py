@@ -1,4 +1,4 @@
-"""``Sink``: where records go."""
+"""``Sink``: where records go, which guarantee it gives, and what a sink may offer besides."""
 
 from __future__ import annotations
 

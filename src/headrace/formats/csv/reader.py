@@ -1,4 +1,4 @@
-"""Reading CSV into columns."""
+"""CSV files are read into columns, those with more values in a line than columns too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing lines of JSON."""
+"""Rows as lines of JSON, and single values as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``LineFormat``: the base of the formats where a record is a line."""
+"""``LineFormat``: the base of formats where a record is a line; decompression, and finding the lines that are bad."""
 
 from __future__ import annotations
 

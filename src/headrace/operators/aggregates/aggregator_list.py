@@ -1,4 +1,4 @@
-"""``AggregatorList``: all aggregators of a window or group side by side, and their description in state."""
+"""``AggregatorList``: all aggregators of a window or group, their description in state, and fields with new names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``collect_list`` and ``listagg``, and the aggregator that keeps all values in the order in which records came."""
+"""``collect_list``, ``listagg`` and ``top_n``, and the aggregators that keep values of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``count``, and the aggregators behind it; and the one that keeps a field of the key."""
+"""``count``, ``bool_and`` and ``bool_or``, the aggregators behind them, and the one that keeps a field of the key."""
 
 from __future__ import annotations
 

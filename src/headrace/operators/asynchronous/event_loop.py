@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, where coroutines of the user run while the task waits for what they give."""
+"""An event loop in a thread of its own for the coroutines of the user, and threads for calls that may never return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What expressions make of pairs, column by column."""
+"""Results of joins: from pairs, by expressions column by column, or by a ``ProcessJoinFunction``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of two inputs as records of one type: one of either, with a tag that says of which; or one of each."""
+"""Records of two inputs as records of one type, tagged with their input; and in the order of the log of a join."""
 
 from __future__ import annotations
 

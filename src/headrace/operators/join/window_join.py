@@ -1,4 +1,4 @@
-"""The join of windows that are shown once, at their ends, column by column: pairs of each key as ranges of rows."""
+"""Joins and co-groups of windows: pairs of each key as ranges of rows, and a table of elements for each input."""
 
 from __future__ import annotations
 

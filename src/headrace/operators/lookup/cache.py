@@ -1,4 +1,4 @@
-"""What has been found of keys, kept for a while."""
+"""Rows that a lookup has found, kept for a while; and when keys of records equal those of the lookup."""
 
 from __future__ import annotations
 

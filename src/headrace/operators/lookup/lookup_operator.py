@@ -1,4 +1,4 @@
-"""``enrich``: each record in a pair with what is found of its key."""
+"""``enrich``: each record in a pair with what is found of its key, for which keys become requests."""
 
 from __future__ import annotations
 

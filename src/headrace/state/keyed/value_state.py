@@ -1,4 +1,4 @@
-"""``ValueState`` over columnar runs."""
+"""``ValueState``, and the folding states on top of it: ``ReducingState`` and ``AggregatingState``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``OperatorStateBackend``: the state of a subtask that belongs to no key."""
+"""``OperatorStateBackend`` and its lists: the state of a subtask that belongs to no key."""
 
 from __future__ import annotations
 

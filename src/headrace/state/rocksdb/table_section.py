@@ -1,4 +1,4 @@
-"""``TableSection``: the rows of a run that lie in a sorted table of RocksDB."""
+"""``TableSection``: the rows of a run in a sorted table of RocksDB, as bytes in the order of hash and key."""
 
 from __future__ import annotations
 

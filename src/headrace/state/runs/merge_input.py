@@ -1,4 +1,4 @@
-"""What a merge of runs is given, and how rows of several runs are brought together by key."""
+"""The input of a merge: rows of several runs brought together by key, and what runs say of expiries."""
 
 from __future__ import annotations
 

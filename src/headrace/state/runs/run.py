@@ -1,4 +1,4 @@
-"""Runs: immutable Arrow tables, oldest first, that together are one store of one operator's state."""
+"""Runs: immutable Arrow tables, oldest first, that together are one store of an operator; and finding keys in them."""
 
 from __future__ import annotations
 

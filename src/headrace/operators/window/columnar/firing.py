@@ -1,4 +1,4 @@
-"""What columnar windows emit when they fire: which results, when, and in which order."""
+"""The results that columnar windows emit: when they fire at their end, and again for late but allowed records."""
 
 from __future__ import annotations
 

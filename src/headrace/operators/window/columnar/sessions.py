@@ -1,4 +1,4 @@
-"""Which records are of one session: found for many records of many keys at once, as if they came one by one.
+"""Sessions: which records are of one session, for many keys at once, and record by record where late ones matter.
 
 A record lasts from its timestamp until a gap later; those of a key that overlap or touch are one session, which fires
 when the watermark reaches the last millisecond of it. What comes later begins a session of its own, however close its

@@ -1,4 +1,4 @@
-"""The window operator for built-in aggregates over windows of any kind."""
+"""The window operator for built-in aggregates over windows of any kind, their log, and the accumulators they hold."""
 
 from __future__ import annotations
 

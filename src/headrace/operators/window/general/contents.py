@@ -1,4 +1,4 @@
-"""What windows hold of their elements: one value that they are folded into, or all; here in state of key and window."""
+"""The contents of windows in state of key and window: one folded value, all elements, or those an evictor leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the user's function over the contents of a window is called, and what it learns about the window."""
+"""The user's functions over windows: folding elements, and the function over the contents of a window."""
 
 from __future__ import annotations
 
