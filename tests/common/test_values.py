@@ -145,7 +145,7 @@ def test_what_fits_is_given_back_as_the_declared_class(info: TypeInformation, gi
         (Types.INSTANT(), Instant(10**11, 0), "Instant from the years 1678 to 2261"),
         (Types.LIST(int), "ab", "a list"),
         (Types.LIST(int), {1, 2}, "a list"),
-        (Types.PRIMITIVE_ARRAY(Types.LONG()), [1, None], "no missing elements"),
+        (Types.PRIMITIVE_ARRAY(Types.LONG()), [1, None], "a value of type Long NOT NULL"),
         (Types.MAP(str, int), [1], "a dict"),
         (Types.MAP(str, int), {None: 1}, "no None among its keys"),
         (Types.PICKLED_BYTE_ARRAY(), (item for item in ()), "an object that can be pickled"),

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidTypeError
 from headrace.common.garbage import gc_paused
+from headrace.common.logical_types import ROW_KIND_COLUMN
 from headrace.common.row import Row
 from headrace.common.typeinfo import CompositeTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TypeInformation
-from headrace.common.typeinfo.composite import ROW_KIND_COLUMN
 from headrace.common.values import TypeHandler, handler_of, record_handler_of, stream_handler_of
 from headrace.common.values.handler import WrongValueError, first_wrong
 from headrace.common.values.records import StreamRowHandler, kinds_of_rows

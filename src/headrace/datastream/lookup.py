@@ -19,7 +19,7 @@ from headrace.common.public_module import public_module
 from headrace.common.signatures import check_call
 from headrace.common.time import to_millis
 from headrace.common.typeinfo import PickledBytesTypeInfo, Types
-from headrace.common.typeinfo.hints import hints_of
+from headrace.common.typeinfo.types import hints_of
 from headrace.datastream.streams.types import declared_type
 from headrace.formats.arrow_types import type_of_schema
 from headrace.operators.lookup.cache import CacheSettings

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
-from headrace.common.typeinfo.basic import FLOATS
+from headrace.common.typeinfo.base import FLOATS
 from headrace.expressions.functions import (
     BOOLEAN,
     DATE,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TypeInformation
-from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, STRINGS, WHOLE_NUMBERS
 
 Datum: TypeAlias = "pa.Array | pa.Scalar"
 """A value for each record, or one for all of them."""

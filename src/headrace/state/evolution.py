@@ -20,8 +20,7 @@ from headrace.common.columns import values_to_array
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidTypeError, StateMigrationError
 from headrace.common.typeinfo import type_from_json
-from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo
-from headrace.common.typeinfo.collection import MapTypeInfo, SequenceTypeInfo
+from headrace.common.typeinfo.base import BasicType, BasicTypeInfo, MapTypeInfo, SequenceTypeInfo
 from headrace.common.typeinfo.composite import (
     CompositeTypeInfo,
     DataclassTypeInfo,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.common.arguments import refused
-from headrace.common.typeinfo.collection import MapTypeInfo, SequenceTypeInfo
+from headrace.common.typeinfo.base import MapTypeInfo, SequenceTypeInfo
 from headrace.common.typeinfo.composite import CompositeTypeInfo
 
 if TYPE_CHECKING:

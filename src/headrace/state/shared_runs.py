@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.typeinfo.basic import PICKLED
+from headrace.common.typeinfo.base import PICKLED
 from headrace.state.operator.redistribution import is_broadcast
 from headrace.state.state_file import CompactedName, ImageWriter, SharedName
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.common import Row, Types
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation
-from headrace.common.typeinfo.collection import ListTypeInfo, MapTypeInfo
+from headrace.common.typeinfo.base import ListTypeInfo, MapTypeInfo
 
 SEED: Final = os.environ.get("HEADRACE_FUZZ_SEED")
 """Another in every round of ``make test-fuzz``; without one each test draws a few examples, always the same."""

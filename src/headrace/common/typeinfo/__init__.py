@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from headrace.common.logical_types import ROW_KIND_COLUMN
 from headrace.common.public_module import public_module
-from headrace.common.typeinfo.base import DeclaredType, Json, TypeInformation
-from headrace.common.typeinfo.basic import BasicType, BasicTypeInfo, PickledBytesTypeInfo
-from headrace.common.typeinfo.collection import (
+from headrace.common.typeinfo.base import (
     BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    DeclaredType,
+    Json,
     ListTypeInfo,
     MapTypeInfo,
     ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
     PrimitiveArrayTypeInfo,
     SequenceTypeInfo,
+    TypeInformation,
 )
 from headrace.common.typeinfo.composite import (
-    ROW_KIND_COLUMN,
     CompositeTypeInfo,
     DataclassTypeInfo,
     DetachedTypeInfo,
@@ -23,8 +27,8 @@ from headrace.common.typeinfo.composite import (
     NamedTupleTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
+    type_from_json,
 )
-from headrace.common.typeinfo.describe import type_from_json
 from headrace.common.typeinfo.types import Types
 
 __all__ = [

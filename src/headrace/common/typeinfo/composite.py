@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.errors import InvalidTypeError
+from headrace.common.logical_types import ROW_KIND_COLUMN, RowType, decimal
 from headrace.common.type_variables import T_co
-from headrace.common.typeinfo.base import Json, TypeInformation
+from headrace.common.typeinfo.base import (
+    PICKLED,
+    BasicArrayTypeInfo,
+    BasicType,
+    BasicTypeInfo,
+    Json,
+    ListTypeInfo,
+    MapTypeInfo,
+    MultisetTypeInfo,
+    ObjectArrayTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    SequenceTypeInfo,
+    TypeInformation,
+)
 
-ROW_KIND_COLUMN = "__row_kind"
-"""The column of a changelog row's kind, after those of its fields."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,18 +74,14 @@ class CompositeTypeInfo(TypeInformation[T_co]):
         return tuple(self.types)
 
     @property
+    def logical_type(self) -> RowType:
+        types = tuple(kind.logical_type for kind in self.types)
+        return RowType(self.field_names, types, changelog=declares_changes(self), nullable=self.nullable)
+
+    @property
     def arrow_fields(self) -> list[pa.Field]:
         """The columns that hold the values, all nullable."""
-        pairs = zip(self.field_names, self.types, strict=True)
-        return [*(pa.field(name, kind.storage_type) for name, kind in pairs), *self._extra_fields]
-
-    @property
-    def _extra_fields(self) -> tuple[pa.Field, ...]:
-        return ()
-
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return pa.struct(self.arrow_fields)
+        return list(self.storage_type)
 
     @property
     def _fields_immutable(self) -> bool:
@@ -109,7 +118,7 @@ class TupleTypeInfo(CompositeTypeInfo[tuple[Any, ...]]):
     def to_json(self) -> Json:
         return {"type": self.tag, "fields": [kind.to_json() for kind in self.types]}
 
-    def __str__(self) -> str:
+    def _spelled(self) -> str:
         return f"TupleTypeInfo({', '.join(map(str, self.types))})"
 
 
@@ -145,10 +154,6 @@ class RowTypeInfo(CompositeTypeInfo):
         return positional_names(len(self.types)) if self.names is None else tuple(self.names)
 
     @property
-    def _extra_fields(self) -> tuple[pa.Field, ...]:
-        return (pa.field(ROW_KIND_COLUMN, pa.int8()),) if self.changelog else ()
-
-    @property
     def is_immutable(self) -> bool:
         return False
 
@@ -157,7 +162,7 @@ class RowTypeInfo(CompositeTypeInfo):
         described: Json = {"type": self.tag, "fields": fields}
         return {**described, "changelog": True} if self.changelog else described
 
-    def __str__(self) -> str:
+    def _spelled(self) -> str:
         fields = ", ".join(map(str, self.types)) if self.names is None else self._spelled_fields()
         return f"RowTypeInfo({fields})"
 
@@ -195,7 +200,7 @@ class NamedCompositeTypeInfo(CompositeTypeInfo):
     def to_json(self) -> Json:
         return {"type": self.tag, "class": self.class_name, "fields": self._json_fields()}
 
-    def __str__(self) -> str:
+    def _spelled(self) -> str:
         return f"PojoTypeInfo<{self.class_name}, fields = [{self._spelled_fields()}]>"
 
 
@@ -328,3 +333,91 @@ def names_of(names: Sequence[Any]) -> tuple[str, ...]:
         if not isinstance(name, str) or not name or name == ROW_KIND_COLUMN:
             raise InvalidTypeError(f"{name!r} cannot be a field name: use a non-empty string, not {ROW_KIND_COLUMN}")
     return tuple(names)
+
+
+def type_from_json(described: Json) -> TypeInformation:
+    """The type that a description stands for.
+
+    A record class comes back as :class:`DetachedTypeInfo`, which describes itself in the same words and reads the
+    same columns, but gives rows, since a description does not lead back to the class.
+
+    Raises:
+        InvalidTypeError: when the description is not one that ``to_json`` writes.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.common.typeinfo import type_from_json
+        >>> described = Types.LIST(Types.LONG()).to_json()
+        >>> described
+        {'type': 'LIST', 'element': {'type': 'LONG'}}
+        >>> type_from_json(described)
+        ListTypeInfo<Long>
+    """
+    try:
+        return _READERS[described["type"]](described)
+    except (KeyError, TypeError) as error:
+        raise InvalidTypeError(f"{described!r} does not describe a type") from error
+
+
+def _basic(kind: BasicType) -> Callable[[Json], TypeInformation]:
+    return lambda described: BasicTypeInfo(kind)
+
+
+def _decimal(described: Json) -> TypeInformation:
+    return BasicTypeInfo(BasicType.DECIMAL, decimal(described["precision"], described["scale"]))
+
+
+def _sequence(info: type[SequenceTypeInfo]) -> Callable[[Json], TypeInformation]:
+    return lambda described: info(type_from_json(described["element"]))
+
+
+def _map(described: Json) -> TypeInformation:
+    info = MultisetTypeInfo if described["type"] == MultisetTypeInfo.tag else MapTypeInfo
+    return info(type_from_json(described["key"]), type_from_json(described["value"]))
+
+
+def _tuple(described: Json) -> TypeInformation:
+    return TupleTypeInfo(tuple(map(type_from_json, described["fields"])))
+
+
+def _row(described: Json) -> TypeInformation:
+    fields, changelog = described["fields"], described.get("changelog", False)
+    if "name" in fields[0]:
+        return RowTypeInfo(_types(fields), _names(fields), changelog)
+    return RowTypeInfo(tuple(map(type_from_json, fields)), None, changelog)
+
+
+def _dict(described: Json) -> TypeInformation:
+    fields = described["fields"]
+    return DictTypeInfo(_types(fields), _names(fields), described["class"])
+
+
+def _detached(described: Json) -> TypeInformation:
+    fields = described["fields"]
+    return DetachedTypeInfo(_types(fields), _names(fields), described["class"], described["type"])
+
+
+def _types(fields: list[Json]) -> tuple[TypeInformation, ...]:
+    return tuple(type_from_json(field["type"]) for field in fields)
+
+
+def _names(fields: list[Json]) -> tuple[str, ...]:
+    return tuple(field["name"] for field in fields)
+
+
+_READERS: Final[dict[str, Callable[[Json], TypeInformation]]] = {
+    **{kind.name: _basic(kind) for kind in BasicType},
+    **{
+        info.tag: _sequence(info)
+        for info in (ListTypeInfo, ObjectArrayTypeInfo, BasicArrayTypeInfo, PrimitiveArrayTypeInfo)
+    },
+    PICKLED: lambda described: PickledBytesTypeInfo(),
+    BasicType.DECIMAL.name: _decimal,
+    MapTypeInfo.tag: _map,
+    MultisetTypeInfo.tag: _map,
+    TupleTypeInfo.tag: _tuple,
+    RowTypeInfo.tag: _row,
+    DictTypeInfo.tag: _dict,
+    NamedTupleTypeInfo.tag: _detached,
+    DataclassTypeInfo.tag: _detached,
+}

@@ -42,8 +42,6 @@ class SequenceHandler(NestedHandler):
             values = [self._listed(value) for value in values]
         flat = list(chain.from_iterable(values))
         elements = _encode_part(self._element, flat, "[{}]")
-        if elements.null_count and not self.info.nullable_elements:
-            raise WrongValueError(None, f"a value: {self.info} has no missing elements", f"[{flat.index(None)}]")
         return pa.ListArray.from_arrays(_offsets(values), elements, type=self.storage)
 
     def decode_present(self, array: pa.Array) -> list[Any]:
@@ -51,19 +49,13 @@ class SequenceHandler(NestedHandler):
         flat = self._element.decode(array.values.slice(start, length))
         return [flat[begin:end] for begin, end in pairwise(bounds)]
 
-    def unreadable(self, array: pa.Array) -> Mask | None:
-        elements = _parts_of(array, array.values)
-        masks = [self._element.unreadable(elements)]
-        if elements.null_count and not self.info.nullable_elements:
-            masks.append(~valid_mask(elements))
-        return _with_any(array, any_of(masks))
+    def unreadable_present(self, array: pa.Array) -> Mask | None:
+        return _with_any(array, self._element.unreadable(_parts_of(array, array.values)))
 
-    def explained(self, array: pa.Array) -> WrongValueError:
+    def explained_present(self, array: pa.Array) -> WrongValueError:
         elements = array.flatten()
         mask = self._element.unreadable(elements)
-        if mask is None:
-            place = int(np.flatnonzero(~valid_mask(elements))[0])
-            return WrongValueError(None, f"a value: {self.info} has no missing elements", f"[{place}]")
+        assert mask is not None
         return _explained_part(self._element, elements, mask, "[{}]")
 
     def _listed(self, value: Any) -> list[Any]:
@@ -75,8 +67,7 @@ class SequenceHandler(NestedHandler):
 
     def add_check(self, source: CheckSource, value: str) -> str:
         first, elements = source.bind(value)
-        condition = f"type({first}) is list and {source.name_of(self._element.all_coerced)}({elements})"
-        return condition if self.info.nullable_elements else f"{condition} and None not in {elements}"
+        return f"type({first}) is list and {source.name_of(self._element.all_coerced)}({elements})"
 
     def text_of_present(self, value: Any) -> str:
         return f"[{', '.join(map(self._element.text, value))}]"
@@ -110,11 +101,11 @@ class MapHandler(NestedHandler):
         items = self._value.decode(array.items.slice(start, length))
         return [dict(zip(keys[begin:end], items[begin:end], strict=True)) for begin, end in pairwise(bounds)]
 
-    def unreadable(self, array: pa.Array) -> Mask | None:
+    def unreadable_present(self, array: pa.Array) -> Mask | None:
         keys, items = _parts_of(array, array.keys), _parts_of(array, array.items)
         return _with_any(array, any_of([self._key.unreadable(keys), self._value.unreadable(items)]))
 
-    def explained(self, array: pa.Array) -> WrongValueError:
+    def explained_present(self, array: pa.Array) -> WrongValueError:
         keys, items = _parts_of(array, array.keys), _parts_of(array, array.items)
         mask = self._key.unreadable(keys)
         if mask is not None:

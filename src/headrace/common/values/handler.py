@@ -45,8 +45,9 @@ class CheckSource:
         return check
 
     def or_none(self, handler: TypeHandler, value: str) -> str:
-        """An expression: whether what the expression ``value`` gives is ``None``, or coerced."""
-        return f"({handler.add_check(self, value)} or {value} is None)"
+        """An expression: whether what the expression ``value`` gives is coerced, or ``None`` where that is allowed."""
+        check = handler.add_check(self, value)
+        return f"({check} or {value} is None)" if handler.info.nullable else check
 
     def name_of(self, item: Any) -> str:
         """The name that stands for an object in the expression."""
@@ -103,8 +104,8 @@ class StoredValue(str):
 class TypeHandler(ABC):
     """Converts the values of one type: to Arrow and back, to the form in which they are stored, to text and back.
 
-    ``None`` is a value of every type. A value is *coerced* when it looks as it does when it comes back from a column:
-    a function sees the same, whether a value was stored meanwhile or not.
+    ``None`` is a value of every type that is nullable. A value is *coerced* when it looks as it does when it comes back
+    from a column: a function sees the same, whether a value was stored meanwhile or not.
 
     Attributes:
         info: the type.
@@ -122,13 +123,20 @@ class TypeHandler(ABC):
         self.storage: pa.DataType = info.storage_type
         self.is_coerced: Callable[[Any], bool] = CheckSource.compiled(self)
 
-    @abstractmethod
     def encode(self, values: Sequence[Any]) -> pa.Array:
         """The values as an array.
 
         Raises:
             WrongValueError: when one does not fit.
         """
+        array = self.encode_nullable(values)
+        if array.null_count and not self.info.nullable:
+            raise self._missing()
+        return array
+
+    @abstractmethod
+    def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
+        """As :meth:`encode`, as if the type were nullable."""
 
     @abstractmethod
     def decode(self, array: pa.Array) -> list[Any]:
@@ -143,11 +151,23 @@ class TypeHandler(ABC):
 
         That all are good has to be found out quickly, since every batch that comes from outside is asked.
         """
+        mask = self.unreadable_present(array)
+        return any_of([mask, ~valid_mask(array)]) if array.null_count and not self.info.nullable else mask
+
+    def unreadable_present(self, array: pa.Array) -> Mask | None:
+        """As :meth:`unreadable`, of values that are there."""
         return None
 
     def explained(self, array: pa.Array) -> WrongValueError:
         """Why the only value of an array is unreadable."""
+        return self._missing() if array.null_count else self.explained_present(array)
+
+    def explained_present(self, array: pa.Array) -> WrongValueError:
+        """As :meth:`explained`, of a value that is there."""
         raise NotImplementedError(self.info)
+
+    def _missing(self) -> WrongValueError:
+        return WrongValueError(None, f"a value of type {self.info}")
 
     @abstractmethod
     def add_check(self, source: CheckSource, value: str) -> str:
@@ -239,7 +259,7 @@ class NestedHandler(TypeHandler):
     def decode_present(self, array: pa.Array) -> list[Any]:
         """As ``decode``, without any null."""
 
-    def encode(self, values: Sequence[Any]) -> pa.Array:
+    def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
         if None.__class__ not in set(map(type, values)):
             return self.encode_present(values)
         present = np.fromiter((value is not None for value in values), np.bool_, len(values))

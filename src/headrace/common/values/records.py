@@ -18,8 +18,8 @@ import pyarrow as pa
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind, make_row, make_rows
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo
+from headrace.common.values.basic import IntegerHandler
 from headrace.common.values.handler import NOT_COERCED, NestedHandler, TypeHandler, WrongValueError, any_of
-from headrace.common.values.numbers import IntegerHandler
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -98,14 +98,14 @@ class RecordHandler(NestedHandler):
     def decode_present(self, array: pa.Array) -> list[Any]:
         return self.decode_columns(array.flatten())
 
-    def unreadable(self, array: pa.Array) -> Mask | None:
+    def unreadable_present(self, array: pa.Array) -> Mask | None:
         return self.unreadable_columns(array.flatten())
 
     def unreadable_columns(self, arrays: Sequence[pa.Array]) -> Mask | None:
         """As :meth:`unreadable`, of one array per column."""
         return any_of([handler.unreadable(array) for handler, array in zip(self._columns, arrays, strict=True)])
 
-    def explained(self, array: pa.Array) -> WrongValueError:
+    def explained_present(self, array: pa.Array) -> WrongValueError:
         return self.explained_columns(array.flatten())
 
     def explained_columns(self, arrays: Sequence[pa.Array]) -> WrongValueError:
@@ -396,16 +396,16 @@ class _KindHandler(IntegerHandler):
 
     __slots__ = ()
 
-    def unreadable(self, array: pa.Array) -> Mask | None:
-        numbers = array.fill_null(-1).to_numpy()
+    def unreadable_present(self, array: pa.Array) -> Mask | None:
+        numbers = array.fill_null(0).to_numpy()
         found: Mask = (numbers < 0) | (numbers >= len(_KINDS))
         return found if found.any() else None
 
-    def explained(self, array: pa.Array) -> WrongValueError:
+    def explained_present(self, array: pa.Array) -> WrongValueError:
         return WrongValueError(array[0].as_py(), f"a kind of row from 0 to {len(_KINDS) - 1}")
 
 
-_KIND_HANDLER: Final = _KindHandler(BasicTypeInfo(BasicType.BYTE))
+_KIND_HANDLER: Final = _KindHandler(BasicTypeInfo(BasicType.BYTE, nullable=False))
 
 
 class RowHandler(RecordHandler):

@@ -6,6 +6,7 @@ import datetime
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,6 +34,7 @@ _FIRST_DAY: Final = (datetime.datetime.min - _EPOCH).days
 _LAST_DAY: Final = (datetime.datetime.max - _EPOCH).days
 _FIRST_NANOS: Final = -(2**63) + 1  # the smallest number stands for "not a time" in numpy and Arrow
 _LAST_NANOS: Final = 2**63 - 1
+_LONGEST: Final = datetime.timedelta(microseconds=2**63 - 1)
 _LAST_TIME: Final = 24 * 60 * 60 * 1_000_000 - 1
 _zone_of: Final = attrgetter("tzinfo")
 
@@ -78,7 +80,7 @@ class _BoundedHandler(BasicHandler):
     unit: ClassVar[str] = "us"
     within: ClassVar[str] = "a time in the years 1 to 9999"
 
-    def unreadable(self, array: pa.Array) -> Mask | None:
+    def unreadable_present(self, array: pa.Array) -> Mask | None:
         first, last = self.bounds
         if _lie_between(array.view(self.width), first, last):
             return None
@@ -86,14 +88,14 @@ class _BoundedHandler(BasicHandler):
         found: Mask = (numbers < first) | (numbers > last)
         return found
 
-    def explained(self, array: pa.Array) -> WrongValueError:
+    def explained_present(self, array: pa.Array) -> WrongValueError:
         return WrongValueError(StoredValue(self.stored_text(array)), self.within)
 
     def stored_text(self, array: pa.Array) -> str:
         return str(array.view(self.width).to_numpy().astype(f"datetime64[{self.unit}]")[0])
 
     def decode(self, array: pa.Array) -> list[Any]:
-        if self.unreadable(array) is not None:
+        if self.unreadable_present(array) is not None:
             raise ValueError(f"values of {self.info} are out of range")
         return with_nulls(self.decode_numbers(_integers(array, self.width)), array)
 
@@ -235,7 +237,7 @@ class TimestampLtzHandler(TimestampHandler):
         if None in map(_zone_of, filter(None, values)):
             raise ValueError("has no time zone")
         array = pa.array(values, self.storage)
-        if self.unreadable(array) is not None:
+        if self.unreadable_present(array) is not None:
             raise ValueError("is in UTC before the year 1 or after 9999")
         return array
 
@@ -296,6 +298,77 @@ class InstantHandler(BasicHandler):
 
     def cast_texts(self, texts: pa.Array) -> pa.Array:
         return texts.cast(self.storage)
+
+
+class TimestampNanosHandler(BasicHandler):
+    """TIMESTAMP of more than six digits: points in time without a zone as numpy has them, to the nanosecond."""
+
+    __slots__ = ()
+    value_class = np.datetime64
+    expected = "a numpy.datetime64 or a datetime without time zone, from the years 1678 to 2261"
+    class_tells = False
+
+    def encode_exact(self, values: Sequence[Any]) -> pa.Array:
+        numbers = [None if value is None else self._nanos(value) for value in values]
+        return pa.array(numbers, pa.int64()).view(self.storage)
+
+    def _nanos(self, value: np.datetime64) -> int:
+        nanos = value.astype("datetime64[ns]")
+        if nanos.astype(value.dtype) != value:  # it is no time, or out of range, of which numpy does not tell
+            raise ValueError(value)
+        return int(nanos.astype(np.int64))
+
+    def convert(self, value: Any) -> np.datetime64:
+        if isinstance(value, datetime.datetime) and value.tzinfo is None:
+            return np.datetime64(value, "us")
+        raise ValueError(value)
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return with_nulls(list(_integers(array, pa.int64()).view("datetime64[ns]")), array)
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        return f"{source.name_of(_is_of_nanoseconds)}({value})"
+
+    def text_of_present(self, value: Any) -> str:
+        day, _, clock = str(value).partition("T")
+        return f"{day} {clock.rstrip('0')}{'0' if clock.endswith('.000000000') else ''}"
+
+    text_pattern = _WITHOUT_ZONE
+    text_form = "a time without a zone such as 2026-01-31T12:30:00.5, in the years 1678 to 2261"
+
+    def parse_matching(self, text: str) -> np.datetime64:
+        value: np.datetime64 = self.decode(self.cast_texts(pa.array([text])))[0]
+        return value
+
+    def cast_texts(self, texts: pa.Array) -> pa.Array:
+        return texts.cast(self.storage)
+
+
+def _is_of_nanoseconds(value: Any) -> bool:
+    return type(value) is np.datetime64 and value.dtype.str == "<M8[ns]" and not np.isnat(value)
+
+
+class TimedeltaHandler(BasicHandler):
+    """INTERVAL of days and seconds: lengths of time, to the microsecond."""
+
+    __slots__ = ()
+    value_class = datetime.timedelta
+    expected = "a datetime.timedelta of less than 292,471 years"
+    class_tells = False
+
+    def add_check(self, source: CheckSource, value: str) -> str:
+        first, length = source.bind(value)
+        most = source.name_of(_LONGEST)
+        return f"type({first}) is {source.name_of(datetime.timedelta)} and -{most} <= {length} <= {most}"
+
+    text_pattern = re.compile(r"[+-]?[0-9]{1,12}(?:\.[0-9]{1,6})?")
+    text_form = "a length of time in seconds, such as 90.5"
+
+    def parse_matching(self, text: str) -> datetime.timedelta:
+        length = int(Decimal(text).scaleb(6)) * _MICROSECOND
+        if abs(length) > _LONGEST:
+            raise ValueError(text)
+        return length
 
 
 def _to_micros(texts: pa.Array, storage: pa.DataType) -> pa.Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.common.arguments import refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, TupleTypeInfo, Types
-from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.datastream.streams.types import declared_type, is_untyped
 from headrace.expressions import Column, Expression, bind, col
 from headrace.operators.join.tagged import pair_type

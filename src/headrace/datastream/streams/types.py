@@ -21,7 +21,7 @@ from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
-from headrace.common.typeinfo.hints import hints_of
+from headrace.common.typeinfo.types import hints_of
 
 PICKLED: Final = PickledBytesTypeInfo()
 

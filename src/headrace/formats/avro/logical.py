@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidTypeError
-from headrace.common.values.numbers import MOST_DIGITS_OF_EXPONENT
+from headrace.common.values.basic import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Fixed, Primitive
 
 if TYPE_CHECKING:

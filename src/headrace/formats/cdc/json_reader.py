@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import ConfigurationError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
-from headrace.common.typeinfo.basic import WHOLE_NUMBERS
+from headrace.common.typeinfo.base import WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.formats.bad_records import BadValueError
 from headrace.formats.cdc.changes_schema import (
@@ -398,7 +398,7 @@ class CanalJsonDeserializationSchema(ChangesDeserializationSchema):
             texts = lists.values
             columns = zip(named, texts.flatten(), strict=True)
             fields = [_parsed(kind, column, f"{name}.{field}") for (field, kind), column in columns]
-            rows = pa.StructArray.from_arrays(fields, fields=list(self.row_type.arrow_type), mask=texts.is_null())
+            rows = pa.StructArray.from_arrays(fields, fields=list(self.row_type.storage_type), mask=texts.is_null())
             whole = pa.ListArray.from_arrays(lists.offsets, rows, mask=lists.is_null())
             read = read.set_column(index, name, whole)
         return read

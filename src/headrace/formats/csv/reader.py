@@ -21,7 +21,7 @@ from headrace.common.errors import ConfigurationError, CorruptFileError
 from headrace.common.logs import get_logger
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, SequenceTypeInfo, Types
-from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.common.values import basic_handler_of
 from headrace.formats.bad_records import inside_field
 from headrace.formats.csv.schema import CsvColumn, CsvSchema

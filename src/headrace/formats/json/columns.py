@@ -29,7 +29,7 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, STRINGS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.common.values.basic import BasicHandler
 from headrace.common.values.handler import WrongValueError

@@ -16,7 +16,7 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from headrace.common.typeinfo.basic import STRINGS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
 
 _SCHEMAS: Final[dict[BasicType, dict[str, Any]]] = {
     **{kind: {"type": "string"} for kind in STRINGS},

@@ -26,7 +26,7 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
-from headrace.common.typeinfo.basic import FLOATS, STRINGS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, STRINGS, WHOLE_NUMBERS
 from headrace.common.values import handler_of
 from headrace.formats.encoders import BatchEncoder, bytes_of, characters_of, join_text, simple_text, whole_number_text
 

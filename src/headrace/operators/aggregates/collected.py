@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
-from headrace.common.typeinfo.basic import STRINGS
+from headrace.common.typeinfo.base import STRINGS
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator
 from headrace.operators.aggregates.multisets import coded

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
-from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator

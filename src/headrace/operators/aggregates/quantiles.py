@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
-from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order, is_one_of
 from headrace.operators.aggregates.multisets import Multiset
 from headrace.operators.arrays import fixed_width, list_lengths

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType, Types
-from headrace.common.typeinfo.basic import FLOATS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, filled, merged_pairs

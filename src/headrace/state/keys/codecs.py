@@ -13,7 +13,7 @@ from headrace.common.arguments import is_unicode
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, PickledBytesTypeInfo
-from headrace.common.typeinfo.basic import STRINGS
+from headrace.common.typeinfo.base import STRINGS
 from headrace.state.keys import typed
 from headrace.state.keys.encoding import ClassRegistry, KeyDecoder, KeyEncoder
 from headrace.state.keys.hashing import canonical, check_no_nulls, hash_array

@@ -30,7 +30,7 @@ from headrace.common.typeinfo import (
     RowTypeInfo,
     TupleTypeInfo,
 )
-from headrace.common.typeinfo.basic import STRINGS, WHOLE_NUMBERS
+from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
 from headrace.common.value_types import infer_from_values
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
