@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.common import (
     Duration,
     JsonRowDeserializationSchema,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
     from tests.storage.azurite import Azurite
     from tests.storage.hdfs_cluster import HdfsCluster
     from tests.storage.s3_server import S3Server
@@ -135,7 +135,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """A Kafka of one node; tests that use it are integration tests."""
     for library in ("confluent_kafka", "jgo"):
         pytest.importorskip(library)
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
     settings = {"log.cleaner.backoff.ms": "100"}  # compacts what a test has written at once
     with KafkaCluster(tmp_path_factory.mktemp("kafka"), settings=settings) as cluster:

@@ -16,7 +16,7 @@ from benchmarks.lab import Contestant, Lab
 from benchmarks.suite.backlog import Backlog, Runs, race, rate
 from benchmarks.suite.window import STORES, truth
 from benchmarks.truth import copied_totals
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 
 if TYPE_CHECKING:
     from benchmarks.findings import Measured

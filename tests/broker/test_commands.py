@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.cli.main import app
 from headrace.common.errors import ConfigurationError, InfrastructureError
 

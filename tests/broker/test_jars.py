@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.broker.node import KAFKA_VERSION, broker_jars
+from headrace.broker import KAFKA_VERSION, broker_jars
 from headrace.common.errors import ConfigurationError, InfrastructureError
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.broker import node
-from headrace.broker.cluster import KafkaCluster
+from headrace import broker
+from headrace.broker import KafkaCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def test_a_node_whose_others_have_ended_does_not_stay(
     first, *others = cluster.nodes
     for other in others:
         other.kill()
-    monkeypatch.setattr(node, "_STOP_SECONDS", 5.0)
+    monkeypatch.setattr(broker, "_STOP_SECONDS", 5.0)
     cluster.stop()
     assert not any(each.is_running for each in cluster.nodes)
     assert f"Kafka's {first} does not end by itself, and is killed" in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.broker.node import NodeAddress, node_settings, properties
+from headrace.broker import NodeAddress, node_settings, properties
 
 NODES = [NodeAddress(number, 9000 + number, 9100 + number) for number in (1, 2, 3)]
 

@@ -250,7 +250,7 @@ RAW = {
 MAY = {
     "common/durable.py",
     # What these write is made anew when it is lost or damaged.
-    "broker/node.py",
+    "broker.py",
     "client/dependencies.py",
     "client/packaging.py",
     "common/temporary.py",

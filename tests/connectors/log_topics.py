@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.common import ByteArraySchema
 from headrace.common.time import Duration
-from headrace.connectors.log import LogSource, LogSourceBuilder
-from headrace.connectors.partitions.offsets import OffsetResetStrategy
+from headrace.connectors.partitions import OffsetResetStrategy
+from headrace.datastream.connectors.log import LogSource, LogSourceBuilder
 from headrace.log import Log, Producer, TopicPartition
 from headrace.log.groups import CommittedOffset
 from headrace.log.membership import commit_without_members

@@ -19,7 +19,8 @@ from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.serialization import Encoder
-from headrace.connectors.file_system import BucketAssigner, BucketContext, FileSink, OutputFileConfig
+from headrace.connectors.file_system.buckets import BucketContext
+from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig
 from headrace.expressions import col
 from headrace.formats.parquet import ParquetBulkWriters
 from tests.connectors.harness import SinkRun

@@ -16,15 +16,15 @@ from headrace.common import Types
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointError, CommitRefusedError, InvalidProgramError, InvalidTypeError
 from headrace.common.serialization import Encoder
-from headrace.connectors.file_system import (
+from headrace.connectors.file_system.rolling import FileCompactStrategyBuilder
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,
-    FileCompactStrategyBuilder,
     FileSink,
     RollingPolicy,
 )
-from headrace.datastream import StreamExecutionEnvironment
 from headrace.formats.csv import CsvBulkWriters, CsvEncoder, CsvSchema
 from headrace.formats.parquet import ParquetBulkWriters
 from tests.connectors.harness import SinkRun

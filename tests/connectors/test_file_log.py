@@ -17,10 +17,11 @@ import pytest
 from headrace.common import durable
 from headrace.common.durable import Permissions
 from headrace.common.errors import StateCorruptedError
-from headrace.connectors.file_system import StreamFormat, file_log
+from headrace.connectors.file_system import file_log
 from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, load
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import EnumeratorContext
+from headrace.datastream.connectors.file_system import StreamFormat
 from headrace.storage.files import FileStatus, FileStore
 from headrace.storage.posix import PosixFileSystem, posix_folder
 from tests.connectors.harness import PLENTY

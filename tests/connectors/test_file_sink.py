@@ -19,15 +19,10 @@ from headrace.common.errors import CommitRefusedError, InvalidProgramError, Inva
 from headrace.common.serialization import Encoder
 from headrace.common.time import Duration
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import (
-    BucketAssigner,
-    BucketContext,
-    FileSink,
-    OutputFileConfig,
-    RollingPolicy,
-)
+from headrace.connectors.file_system.buckets import BucketContext
 from headrace.connectors.file_system.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy
 from headrace.connectors.sink import CommitterContext, WriterContext, WriterEpoch
+from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig, RollingPolicy
 from headrace.formats.csv import CsvEncoder
 from tests.connectors.harness import SinkRun, batch_of
 from tests.draws import draws

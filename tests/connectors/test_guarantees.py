@@ -14,11 +14,11 @@ from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointError, InvalidProgramError
 from headrace.connectors.driver_sink import PrintSink
-from headrace.connectors.file_system import FileSink
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import Committer, CommitterContext, DeliveryGuarantee, Sink, SinkWriter, WriterContext
 from headrace.connectors.source import Source
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
 
 RECORDS = 6
 

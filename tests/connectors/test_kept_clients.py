@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.connectors import kept_clients
-from headrace.connectors.kept_clients import KeptClients
+from headrace.connectors import source
+from headrace.connectors.source import KeptClients
 
 
 class Client:
@@ -37,7 +37,7 @@ def test_who_takes_a_client_has_it_alone() -> None:
 
 
 def test_the_one_that_was_kept_first_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_clients, "_MOST_KEPT", 2)
+    monkeypatch.setattr(source, "_MOST_KEPT", 2)
     kept, clients = KeptClients(), [Client(), Client(), Client()]
     for key, client in zip("aba", clients, strict=True):
         kept.keep(key, client)

@@ -13,8 +13,8 @@ import pytest
 from headrace.common.errors import InfrastructureError, InvalidProgramError, SourceChangedError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.file_system.paths import InputPaths
+from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.formats.text import TextLineFormat
 from headrace.storage import posix as module
 from tests.connectors.harness import SourceRun, read_all

@@ -24,12 +24,12 @@ from headrace.common.errors import (
     UnknownTopicError,
 )
 from headrace.common.typeinfo import Types
-from headrace.connectors.log import LogSink, LogSource
 from headrace.connectors.log.sink import LogCommitter, StagingWriter, job_and_sink, producer_of
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
+from headrace.datastream.connectors.log import LogSink, LogSource
 from headrace.log import Consumer, Log, TopicPartition
 from headrace.log import journal as journal_module
 from headrace.log import state as state_module

@@ -11,11 +11,17 @@ from headrace.common import ByteArraySchema, SimpleStringSchema, WatermarkStrate
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, SourceChangedError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.log import LogSink, LogSource, LogSourceBuilder, OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.log.source import EmbeddedPartitionedLog
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.source import EnumeratorContext, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.log import (
+    LogSink,
+    LogSource,
+    LogSourceBuilder,
+    OffsetResetStrategy,
+    OffsetsInitializer,
+)
 from headrace.log import Log, TopicPartition
 from headrace.storage.posix import posix_folder
 from tests.connectors.log_topics import LogTopic

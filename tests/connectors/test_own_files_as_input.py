@@ -9,8 +9,8 @@ import pytest
 
 from headrace.common import Configuration, WatermarkStrategy
 from headrace.common.errors import InvalidProgramError
-from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 
 
 def lines(path: Path | str, checkpoints: Path) -> list[str]:

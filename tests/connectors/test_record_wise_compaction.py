@@ -18,8 +18,8 @@ from headrace.common import Encoder, Instant, Row, Types
 from headrace.common.configuration import Configuration
 from headrace.common.errors import CommitRefusedError, InvalidProgramError
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.file_system import BucketAssigner, FileCompactor, FileCompactStrategy, FileSink
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import BucketAssigner, FileCompactor, FileCompactStrategy, FileSink
 from headrace.formats.avro import AvroBulkWriters
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory
 from headrace.formats.json import JsonLinesEncoder

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from headrace.common import Configuration, Encoder, Types
 from headrace.common.batch import Batch
 from headrace.common.errors import FunctionRefusedError, InvalidProgramError, InvalidTypeError, UserFunctionError
-from headrace.connectors.file_system import FileSink
-from headrace.connectors.outgoing_messages import encode_or_reject
-from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext
+from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext, encode_or_reject
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
 from tests.draws import draws
 
 BAD = OutputTag("bad")

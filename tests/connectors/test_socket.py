@@ -13,7 +13,8 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidTypeError
-from headrace.connectors.socket import SocketSource, receiver
+from headrace.connectors import socket as socket_connector
+from headrace.connectors.socket import SocketSource
 from headrace.connectors.source import Pending, ReadBudget
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from tests.connectors.harness import PLENTY, SourceRun
@@ -44,7 +45,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(socket_connector, "_RETRY_SECONDS", 0.01)
 
 
 def until(is_so: Callable[[], bool]) -> None:
@@ -115,7 +116,7 @@ def test_it_connects_again_as_often_as_it_is_told(run_of: Any) -> None:
 
 
 def test_the_server_waits_while_nobody_takes_lines(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "_MOST_BYTES", 1 << 17)
+    monkeypatch.setattr(socket_connector, "_MOST_BYTES", 1 << 17)
     lines = [f"{number:063}" for number in range(20_000)]
     run = run_of(Server("".join(f"{line}\n" for line in lines).encode()).source())
     largest = 0
@@ -128,7 +129,7 @@ def test_the_server_waits_while_nobody_takes_lines(run_of: Any, monkeypatch: pyt
 
 
 def test_a_line_without_an_end_is_an_error(run_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver, "_MOST_BYTES", 1 << 10)
+    monkeypatch.setattr(socket_connector, "_MOST_BYTES", 1 << 10)
     run = run_of(Server(b"x" * 5_000).source())
     with pytest.raises(BadRecordError, match=r"there is no b'\\n' in 1024 bytes"):
         until(lambda: run.epoch() == 1)

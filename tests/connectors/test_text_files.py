@@ -23,8 +23,8 @@ from headrace.common.errors import (
 )
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
 from headrace.connectors.source import EnumeratorContext, ReadBudget
+from headrace.datastream.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
 from headrace.formats.lines import blocks
 from headrace.formats.text import TextLineFormat
 from headrace.storage.posix import posix_folder

@@ -22,8 +22,8 @@ import pytest
 from headrace.common.errors import BadRecordError, CorruptFileError, InfrastructureError, SourceChangedError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.source import ReadBudget
+from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.formats import compression
 from headrace.formats.csv import CsvFormat
 from headrace.formats.file_format import FileFormat

@@ -9,9 +9,10 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError, SourceChangedError, StateCorruptedError
 from headrace.common.time import Duration
-from headrace.connectors.file_system import FileSource, StreamFormat, file_log
+from headrace.connectors.file_system import file_log
 from headrace.connectors.file_system.enumerator import FileEnumerator
 from headrace.connectors.source import Boundedness, ReadBudget
+from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from tests.connectors.harness import PLENTY, SourceRun
 
 DAY = 86_400_000

@@ -12,10 +12,9 @@ from headrace.common import Configuration, Duration, Row, Types, WatermarkStrate
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import Encoder
-from headrace.connectors.collection import CollectionSource
-from headrace.connectors.file_system import FileSink, FileSource, StreamFormat
-from headrace.connectors.ranges import NumberSequenceSource
+from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
+from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from headrace.formats.json import JsonLinesFormat
 from headrace.formats.text import TextLineFormat
 from headrace.graph.specs import SourceSpec, TimestampsSpec

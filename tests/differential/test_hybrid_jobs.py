@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.common import Configuration, Encoder, Types, WatermarkStrategy
-from headrace.connectors.file_system import FileSink
 from headrace.connectors.hybrid import HybridSource, SourceSwitchContext
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.functions import MapFunction
 
 FAILING = (40, 41)

@@ -14,9 +14,9 @@ from headrace.common.errors import CorruptFileError, HeadraceError, SourceChange
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import CollectSink
-from headrace.connectors.file_system import FileSource, StreamFormat
 from headrace.connectors.source import EnumeratorContext, SourceReader, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 
 LOST = OutputTag("lost", Types.ROW_NAMED(["where", "raw", "reason"], [str, str, str]))
 LINES = [f"line {number} {number * 7919 % 10007}" for number in range(20_000)]

@@ -13,7 +13,7 @@ import pytest
 from tests.processes import Ended
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
 EVENTS = 3000
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from headrace.common import Configuration, Row, Types
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import ReadBudget
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import create_sink, create_source
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.avro import (
     AvroBulkWriters,
     AvroFormat,

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import ReadBudget
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.csv import CsvEncoder, CsvFormat, CsvReaderFormat, CsvSchema
 from headrace.formats.lines import blocks
 from tests.connectors.harness import PLENTY, SourceRun, batch_of

@@ -20,8 +20,8 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.row import Row
 from headrace.common.time import Instant
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import ReadBudget
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
 from tests.connectors.harness import PLENTY, SourceRun, batch_of
 

@@ -19,7 +19,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from headrace.common import AvroRowDeserializationSchema, Row
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
-from headrace.connectors.file_system import FileSource
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.avro import AvroFormat, AvroSchema, container
 from headrace.formats.avro.container import MAGIC
 from headrace.formats.avro.varints import write_integer as number

@@ -16,10 +16,10 @@ from pyarrow import orc
 
 from headrace.common import Row, Types
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidTypeError
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.source import ReadBudget
 from headrace.datastream import OutputTag
 from headrace.datastream.connectors import create_sink, create_source
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.orc import OrcBulkWriters, OrcFormat
 from tests.connectors.harness import SinkRun, SourceRun, read_all
 from tests.formats.test_parquet import sink

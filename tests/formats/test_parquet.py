@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
 from headrace.connectors.source import EnumeratorContext, ReadBudget
+from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
 from headrace.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
 from headrace.formats.csv import CsvBulkWriters, CsvSchema
 from headrace.formats.parquet import (

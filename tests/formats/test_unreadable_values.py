@@ -21,8 +21,8 @@ from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializedBatch
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema, Messages
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.formats.avro import AvroFormat
 from headrace.formats.cdc.json_reader import DebeziumJsonDeserializationSchema
 from headrace.formats.json import JsonLinesFormat

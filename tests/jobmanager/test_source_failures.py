@@ -12,11 +12,11 @@ from headrace.common import SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.common.errors import BadRecordError, ConfigurationError, HeadraceError, UserFunctionError
 from headrace.connectors.hybrid import HybridSource
-from headrace.connectors.log import LogSource, OffsetsInitializer
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Boundedness, Source
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
+from headrace.datastream.connectors.log import LogSource, OffsetsInitializer
 from headrace.datastream.formats.json import JsonLinesFormat
 from headrace.log import Log
 

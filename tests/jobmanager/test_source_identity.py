@@ -14,12 +14,11 @@ from headrace.checkpoint.manifest import Manifest, SourceIdentity, SourceSnapsho
 from headrace.common import options
 from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
-from headrace.connectors.collection import CollectionSource
 from headrace.connectors.driver_sink import CollectSink
-from headrace.connectors.file_system import FileSource, StreamFormat
-from headrace.connectors.ranges import NumberSequenceSource
+from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
 from headrace.jobmanager.sources.coordinator import identity_of
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings

@@ -21,7 +21,7 @@ from headrace.common.public_module import (
     TO_DERIVE,
     WITHOUT_ERRORS,
 )
-from headrace.connectors.file_system import compaction, sink, source, writer
+from headrace.connectors.file_system import rolling, sink, source, writer
 from headrace.datastream import slot_sharing_group
 from headrace.datastream.dependencies import Dependencies
 from headrace.datastream.flink_settings import FlinkSettings
@@ -36,7 +36,7 @@ BUILDERS: Final = [
     config_options.OptionBuilder,
     config_options.TypedConfigOptionBuilder,
     writer.OutputFileConfig.OutputFileConfigBuilder,
-    compaction.FileCompactStrategyBuilder,
+    rolling.FileCompactStrategyBuilder,
     schema.CsvSchemaBuilder,
     schemas.JsonRowDeserializationSchemaBuilder,
     schemas.JsonRowSerializationSchemaBuilder,

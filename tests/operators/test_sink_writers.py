@@ -12,8 +12,15 @@ from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
 from headrace.common.errors import StateMigrationError, UserFunctionError
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.sink import DeliveryGuarantee, Sink, SinkWriter, WriterContext, WriterEpoch
-from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink import (
+    DeliveryGuarantee,
+    Sink,
+    SinkWriter,
+    StatefulSinkWriter,
+    SupportsWriterState,
+    WriterContext,
+    WriterEpoch,
+)
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.testing import JobHarness
 

@@ -17,8 +17,8 @@ from headrace.cli.run import run_script
 from headrace.client.defaults import submission_defaults
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
-    from headrace.connectors.kafka import KafkaSource
+    from headrace.broker import KafkaCluster
+    from headrace.datastream.connectors.kafka import KafkaSource
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -42,7 +42,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def run_with_kafka(run: Run, kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """As ``run``, of programs that read Kafka: at the place of this one, and up to what is there."""
-    from headrace.connectors.kafka import KafkaOffsetsInitializer, KafkaSourceBuilder
+    from headrace.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSourceBuilder
 
     build = KafkaSourceBuilder.build
 

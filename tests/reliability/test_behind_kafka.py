@@ -18,7 +18,7 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import Producer
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from tests.connectors.kafka.topics import Topic
 from tests.processes import Launcher, Running
 

@@ -17,10 +17,10 @@ pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
 from headrace.common.errors import CommitRefusedError, HeadraceError
-from headrace.connectors.kafka import MissingMarker
+from headrace.connectors.kafka import writer
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.transactions import staging_writer
-from headrace.connectors.kafka.transactions.markers import read_marker
+from headrace.connectors.kafka.transactions import read_marker
+from headrace.datastream.connectors.kafka import MissingMarker
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.damage_table import DAMAGES, EXACT, STAGED
 from tests.reliability.support.damages import CASES, Scene, belongings
@@ -30,7 +30,7 @@ from tests.reliability.support.small_jobs import CrashError, SmallJob
 from tests.reliability.support.storages import download, on_s3, upload
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
     from tests.storage.s3_server import S3Server
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ NAMESAKE = "1-0-0-0123456789abcdef.arrow"
 @pytest.fixture(autouse=True)
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even few messages are staged in files."""
-    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 0)
+    monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 0)
 
 
 @pytest.fixture

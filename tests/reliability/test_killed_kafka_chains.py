@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.client.running import TERMINATED
 from tests.connectors.kafka.steady_writer import SteadyWriter
 from tests.connectors.kafka.topics import Topic

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.common.errors import JobSupersededError
 from tests.connectors.kafka.topics import Topic
 from tests.forks import Forks

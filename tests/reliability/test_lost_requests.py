@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
-from headrace.broker.cluster import KafkaCluster
-from headrace.connectors.kafka.transactions.markers import Marker
-from headrace.connectors.kafka.transactions.publisher import Publisher
+from headrace.broker import KafkaCluster
+from headrace.connectors.kafka.transactions import Marker, Publisher
 from tests.connectors.kafka.broker_proxy import BrokerProxy, Fault, Request, broker_behind_proxy
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.kafka_sinks import check, kafka_job, staged_files

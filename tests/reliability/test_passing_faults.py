@@ -20,12 +20,12 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointError, InfrastructureError, JobExecutionError, JobSupersededError
 from headrace.common.time import Duration
 from headrace.connectors.driver_sink import CollectSink
-from headrace.connectors.file_system import StreamFormat
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.file_system.sink import FileSink
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import StreamFormat
 from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from tests.connectors.kafka.topics import Topic
 from tests.forks import Forks
 from tests.processes import PATIENCE, Launcher, Running

@@ -11,9 +11,9 @@ import pytest
 
 from headrace.common.durable import write_file
 from headrace.common.serialization import Encoder
-from headrace.connectors.file_system import BucketAssigner, FileSink
 from headrace.connectors.file_system.rolling import RollingPolicy
 from headrace.connectors.sink import Committer, CommitterContext
+from headrace.datastream.connectors.file_system import BucketAssigner, FileSink
 from tests.reliability.support.small_jobs import COUNT, EPOCHS, SPLITS, CrashError, SmallJob, WatchedSink
 
 DIES_IN: dict[str, int] = {}

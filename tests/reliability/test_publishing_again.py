@@ -20,12 +20,12 @@ from headrace.client import running
 from headrace.common import Configuration, Duration, Encoder, WatermarkStrategy, durable
 from headrace.common.durable import Permissions, make_folder
 from headrace.common.errors import CheckpointError, StateMigrationError
-from headrace.connectors.file_system import FileSink
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
+    FileSink,
     FileSource,
     OutputFileConfig,
     RollingPolicy,

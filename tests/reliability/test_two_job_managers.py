@@ -14,7 +14,7 @@ import pytest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.client import submission
 from headrace.common.errors import JobSupersededError
-from headrace.connectors.file_system import committer, part_assembly
+from headrace.connectors.file_system import committer
 from headrace.connectors.file_system.committer import FileCommitter
 from headrace.storage import posix
 from headrace.storage.output import OutputTree
@@ -112,7 +112,7 @@ STEPS = {
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
     callers: list[Any] = [FileCommitter, committer, OutputTree, posix]
-    owner = part_assembly if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
+    owner = committer if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
     original, calls = getattr(owner, step), itertools.count(1)
 
     def paused(*arguments: Any, **named: Any) -> Any:

@@ -14,8 +14,14 @@ from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.batch import Batch
 from headrace.common.durable import write_file
 from headrace.common.typeinfo import TypeInformation
-from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext
-from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink import (
+    Committer,
+    CommitterContext,
+    Sink,
+    StatefulSinkWriter,
+    SupportsWriterState,
+    WriterContext,
+)
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
 from headrace.state.task_state import HashMapTaskStates

@@ -24,10 +24,10 @@ from headrace.common.errors import (
     SourceChangedError,
     UnsupportedOperationError,
 )
-from headrace.connectors.file_system import FileSource
 from headrace.connectors.file_system.paths import InputPaths, resolved
 from headrace.connectors.source import EnumeratorContext, ReadBudget, ReaderContext
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSource
 from headrace.datastream.formats.csv import CsvFormat
 from headrace.datastream.formats.parquet import ParquetFormat
 from headrace.formats.file_format import FileFormat

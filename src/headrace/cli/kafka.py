@@ -37,7 +37,7 @@ def start(
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay, and stop it by Ctrl-C.")] = False,
 ) -> None:
     """Start it and print its bootstrap servers; topics and data are those of its last time."""
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
     with _failures_told():
         cluster = KafkaCluster(_folder(data), brokers, port)
@@ -58,7 +58,7 @@ def stop(
     delete: Annotated[bool, typer.Option("--delete", help="Delete its topics and all that it keeps, too.")] = False,
 ) -> None:
     """Stop it; what it keeps is there again at the next start."""
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
     with _failures_told():
         cluster = KafkaCluster.existing(_folder(data))
@@ -71,7 +71,7 @@ def stop(
 @kafka.command()
 def status(data: _Data = None) -> None:
     """Print its bootstrap servers if it runs, and which of its nodes do; the exit code is 1 if none does."""
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
     with _failures_told():
         cluster = KafkaCluster.existing(_folder(data))

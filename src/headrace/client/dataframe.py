@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common import options
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.connectors.file_system import FileSink
+from headrace.connectors.file_system.sink import FileSink
 from headrace.formats.parquet import ParquetBulkWriters
 
 if TYPE_CHECKING:

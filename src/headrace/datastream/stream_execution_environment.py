@@ -11,8 +11,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
 from headrace.common.execution_mode import RuntimeExecutionMode
 from headrace.common.public_module import public_module
-from headrace.connectors.collection import CollectionSource
-from headrace.connectors.ranges import NumberSequenceSource
+from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
 from headrace.datastream.dependencies import Dependencies
@@ -259,7 +258,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
         Raises:
             InvalidTypeError: when the argument is something else.
         """
-        from headrace.connectors.file_system import FileSource
+        from headrace.connectors.file_system.source import FileSource
         from headrace.formats.avro import AvroInputFormat
 
         expect(input_format, AvroInputFormat, "create_input")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
-from headrace.connectors.sink.sink import writer_state_type
+from headrace.connectors.sink import writer_state_type
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
-    from headrace.connectors.kept_clients import KeptClients
     from headrace.connectors.sink import Sink
-    from headrace.connectors.source import Source
+    from headrace.connectors.source import KeptClients, Source
     from headrace.expressions import Bound
     from headrace.graph.keys import KeySelection
     from headrace.operators.base import Operator

@@ -10,10 +10,17 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.connectors.outgoing_messages import NOT_OF_THE_RECORDS
-from headrace.connectors.sink import WriterEpoch, as_in_a_checkpoint
-from headrace.connectors.sink.checks import checked_list, checked_time, checked_writer
-from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState, writer_state_type
+from headrace.connectors.sink import (
+    NOT_OF_THE_RECORDS,
+    StatefulSinkWriter,
+    SupportsWriterState,
+    WriterEpoch,
+    as_in_a_checkpoint,
+    checked_list,
+    checked_time,
+    checked_writer,
+    writer_state_type,
+)
 from headrace.metrics.own_names import SEND_ERRORS
 from headrace.operators.base import Operator
 from headrace.operators.user_code import NO_RECORD, UserCodeGuard, record_text, text_of

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from headrace.broker.cluster import KafkaCluster
-from headrace.broker.node import HOST
+from headrace.broker import HOST, KafkaCluster
 
 _SIZE_BYTES: Final = 4
 _PATIENCE: Final = 60.0

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
     from tests.connectors.kafka.topics import Topic
     from tests.connectors.kafka.transactional_sink import ByHand
 
@@ -24,9 +24,9 @@ def topic(kafka: KafkaCluster) -> Topic:
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even few messages are staged in files."""
-    from headrace.connectors.kafka.transactions import staging_writer
+    from headrace.connectors.kafka import writer
 
-    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 0)
+    monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 0)
 
 
 @pytest.fixture

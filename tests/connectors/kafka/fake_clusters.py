@@ -11,17 +11,16 @@ from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
 from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.dynamic import (
+from headrace.connectors.kafka.dynamic_enumerator import DynamicKafkaEnumerator, StreamTopology
+from headrace.connectors.partitions import PartitionedLog
+from headrace.connectors.source import EnumeratorContext, SourceReader, SourceRecords, SplitEnumerator
+from headrace.datastream.connectors.dynamic_kafka import (
     ClusterMetadata,
     DynamicKafkaSource,
     DynamicKafkaSourceBuilder,
     KafkaMetadataService,
     KafkaStream,
 )
-from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator
-from headrace.connectors.kafka.dynamic.topology import StreamTopology
-from headrace.connectors.partitions.subscription import PartitionedLog
-from headrace.connectors.source import EnumeratorContext, SourceReader, SourceRecords, SplitEnumerator
 
 _numbers: Final = itertools.count()
 _clusters: Final[dict[str, FakeCluster]] = {}

@@ -13,19 +13,19 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.common import Encoder, JobStatus, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.kafka.dynamic import (
+from headrace.connectors.partitions import OffsetsInitializer
+from headrace.datastream import OutputTag, StreamExecutionEnvironment
+from headrace.datastream.connectors import FileSink
+from headrace.datastream.connectors.dynamic_kafka import (
     DynamicKafkaSource,
     DynamicKafkaSourceBuilder,
     SingleClusterTopicMetadataService,
     YamlFileMetadataService,
 )
-from headrace.connectors.partitions.offsets import OffsetsInitializer
-from headrace.datastream import OutputTag, StreamExecutionEnvironment
-from headrace.datastream.connectors import FileSink
 from tests.connectors.kafka.topics import Topic
 
 pytestmark = pytest.mark.integration

@@ -10,9 +10,9 @@ import pytest
 
 from headrace.common import WatermarkStrategy
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError, UserFunctionError
-from headrace.connectors.kafka.dynamic import DynamicKafkaSourceBuilder
-from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.partitions import OffsetsInitializer
 from headrace.connectors.source import EnumeratorContext
+from headrace.datastream.connectors.dynamic_kafka import DynamicKafkaSourceBuilder
 from headrace.storage.posix import posix_folder
 from headrace.testing import JobHarness
 from tests.connectors.kafka.fake_clusters import FakeCluster, FakeMetadata, builder, faked
@@ -40,8 +40,8 @@ def step(job: JobHarness, millis: int = SECOND) -> list[str]:
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that each step has the answers of all clusters, also of those that have failed before."""
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.topology.PATIENCE_SECONDS", 60.0)
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.topology.PATIENCE_AFTER_FAILURE_SECONDS", 60.0)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic_enumerator.PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic_enumerator.PATIENCE_AFTER_FAILURE_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_a_cluster_that_is_away_holds_up_no_other(
 def test_a_cluster_that_hangs_holds_up_no_other(
     east: FakeCluster, west: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.topology.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic_enumerator.PATIENCE_SECONDS", 0.01)
     told = FakeMetadata(east=east.holding("a"), west=west.holding("a"))
     with reading(told) as job:
 

@@ -14,7 +14,10 @@ from headrace.common import SimpleStringSchema
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, UnknownNameError
 from headrace.common.time import Duration
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.dynamic import (
+from headrace.connectors.kafka.dynamic_enumerator import ClusterPiece, cluster_settings, clusters_of
+from headrace.connectors.partitions import OffsetsInitializer
+from headrace.connectors.source import Boundedness, ReaderContext
+from headrace.datastream.connectors.dynamic_kafka import (
     ClusterMetadata,
     DynamicKafkaSource,
     DynamicKafkaSourceBuilder,
@@ -25,9 +28,6 @@ from headrace.connectors.kafka.dynamic import (
     StreamPatternSubscriber,
     YamlFileMetadataService,
 )
-from headrace.connectors.kafka.dynamic.topology import ClusterPiece, cluster_settings, clusters_of
-from headrace.connectors.partitions.offsets import OffsetsInitializer
-from headrace.connectors.source import Boundedness, ReaderContext
 
 EAST = ClusterMetadata({"a"}, {"bootstrap.servers": "east:1"})
 LISTED = [
@@ -186,7 +186,7 @@ class Consumer:
 def test_connections_of_a_partition_that_is_not_read_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a reader that was made since, in the same process."""
     pytest.importorskip("confluent_kafka")
-    monkeypatch.setattr("headrace.connectors.kafka.reader.PartitionConsumer", Consumer)
+    monkeypatch.setattr("headrace.connectors.kafka.source.PartitionConsumer", Consumer)
     monkeypatch.setattr(Consumer, "made", [])
     context, source = ReaderContext(), builder().set_stream_ids({"orders"}).build()
 
@@ -249,7 +249,7 @@ def of_one(clusters: str) -> str:
 
 
 def test_yaml_needs_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.dynamic.metadata.find_spec", lambda _: None)
+    monkeypatch.setattr("headrace.connectors.kafka.dynamic_metadata.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"streams.yaml: .*pip install PyYAML, or .*\n  at .*needs_a_library"):
         YamlFileMetadataService("streams.yaml")
     YamlFileMetadataService("streams.json")

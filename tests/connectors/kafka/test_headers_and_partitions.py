@@ -13,22 +13,22 @@ pytest.importorskip("confluent_kafka")
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, JobExecutionError
-from headrace.connectors.kafka import (
+from headrace.connectors.outgoing_messages import MessageSerializationSchema
+from headrace.connectors.sink import DeliveryGuarantee
+from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.kafka import (
     HeaderProvider,
     KafkaPartitioner,
     KafkaRecordSerializationSchema,
     KafkaSink,
 )
-from headrace.connectors.log import LogSink
-from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sink import DeliveryGuarantee
-from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.log import LogSink
 from headrace.log import Log
 from headrace.log.consumer import Consumer as LogConsumer
 from tests.connectors.kafka.topics import Topic
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
 TEXTS = SimpleStringSchema()
 WORDS = [f"{number} word" for number in range(40)]

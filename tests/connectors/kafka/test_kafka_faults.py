@@ -16,13 +16,12 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("jgo")
 
-from headrace.broker.cluster import KafkaCluster
-from headrace.broker.node import BrokerNode
+from headrace.broker import BrokerNode, KafkaCluster
 from headrace.client.job_client import JobClient
 from headrace.common import Encoder, JobStatus, SimpleStringSchema, Types, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.partitions import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
 from headrace.storage.posix import posix_folder

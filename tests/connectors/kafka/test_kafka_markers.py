@@ -10,11 +10,10 @@ import pytest
 pytest.importorskip("confluent_kafka")
 
 from headrace.common.errors import CheckpointError, CommitRefusedError
-from headrace.connectors.kafka import MissingMarker
+from headrace.connectors.kafka import transactions
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.transactions import committer as committer_module
-from headrace.connectors.kafka.transactions.committer import KafkaCommitter
-from headrace.connectors.kafka.transactions.markers import read_marker
+from headrace.connectors.kafka.transactions import KafkaCommitter, read_marker
+from headrace.datastream.connectors.kafka import MissingMarker
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, delete_group, job, texts, to
 from tests.reliability.support.kafka_sinks import check, kafka_sink
@@ -74,7 +73,7 @@ def test_of_several_epochs_that_wait_those_are_published_that_were_not(
 ) -> None:
     staged = lost_marker(topic, by_hand, monkeypatch, published=published, waiting=3)
     if in_tasks:
-        monkeypatch.setattr(committer_module, "_IN_DRIVER_MESSAGES", 0)
+        monkeypatch.setattr(transactions, "_IN_DRIVER_MESSAGES", 0)
     by_hand.sink = to(topic).set_published_up_to(published).build()
     committer = by_hand.committer(1, 3, waiting=(1, 2, 3))
     commit_all(committer, staged)
@@ -119,7 +118,7 @@ def test_a_marker_that_expires_while_nothing_is_written_is_not_missed(
     delete_group(topic, staged[0]["id"])
     with pytest.raises(CommitRefusedError, match="is gone"):
         committer.commit(2, staged, NOW)
-    monkeypatch.setattr(committer_module, "_QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(transactions, "_QUIET_SECONDS", -1.0)
     with pytest.raises(CommitRefusedError, match="is gone"):
         committer.commit(2, staged, NOW)  # it was tried: that it was not published is not known
     committer.commit(3, by_hand.written(3, ["c"]), NOW)

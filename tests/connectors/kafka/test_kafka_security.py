@@ -18,11 +18,11 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.common import SimpleStringSchema, WatermarkStrategy
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobExecutionError
-from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.partitions import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.storage.posix import posix_folder
 from tests.connectors.kafka.topics import Topic

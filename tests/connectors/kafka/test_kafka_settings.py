@@ -14,7 +14,13 @@ import pytest
 
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError
-from headrace.connectors.kafka import (
+from headrace.connectors.kafka.clients import ClientErrors, ClientSettings
+from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
+from headrace.connectors.kafka.settings import PROPOSED, check_known, librdkafka_settings
+from headrace.connectors.partitions import Partitions, TopicPattern, Topics
+from headrace.connectors.sink import DeliveryGuarantee
+from headrace.connectors.source import Boundedness
+from headrace.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaRecordSerializationSchema,
@@ -24,11 +30,6 @@ from headrace.connectors.kafka import (
     KafkaSourceBuilder,
     KafkaTopicPartition,
 )
-from headrace.connectors.kafka.clients import PROPOSED, ClientErrors, ClientSettings, check_known, librdkafka_settings
-from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
-from headrace.connectors.partitions.subscription import Partitions, TopicPattern, Topics
-from headrace.connectors.sink import DeliveryGuarantee
-from headrace.connectors.source import Boundedness
 
 TOPICS = {"orders": 2, "orders-eu": 1, "payments": 3}
 

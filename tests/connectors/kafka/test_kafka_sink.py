@@ -15,16 +15,21 @@ from headrace.common.batch import Batch
 from headrace.common.configuration import Configuration
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError, InfrastructureError, JobExecutionError
-from headrace.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink, KafkaSinkBuilder, KafkaTopicSelector
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.sink import CommitterContext, SinkWriter, WriterContext, WriterEpoch
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
+from headrace.datastream.connectors.kafka import (
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaTopicSelector,
+)
 from headrace.log.accumulator import Partitioner
 from tests.connectors.kafka.topics import Topic
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
 pytestmark = pytest.mark.integration
 

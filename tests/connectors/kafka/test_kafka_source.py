@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("confluent_kafka")
 
-from headrace.broker.cluster import KafkaCluster
+from headrace.broker import KafkaCluster
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema

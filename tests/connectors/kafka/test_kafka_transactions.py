@@ -13,9 +13,8 @@ pytest.importorskip("confluent_kafka")
 
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import CheckpointError, CommitRefusedError, ConfigurationError, InvalidProgramError
-from headrace.connectors.kafka.transactions import committer as committer_module
-from headrace.connectors.kafka.transactions import staging_writer
-from headrace.connectors.kafka.transactions.publisher import Publisher
+from headrace.connectors.kafka import transactions, writer
+from headrace.connectors.kafka.transactions import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, as_in_a_checkpoint
 from headrace.storage.posix import posix_folder
@@ -24,7 +23,7 @@ from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, job
 from tests.reliability.support.kafka_sinks import Key, Text, check, committed, staged_files
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("in_files")]
 
@@ -45,7 +44,7 @@ def test_what_an_epoch_has_written_becomes_visible_after_its_checkpoint(topic: T
 
 
 def test_few_messages_wait_in_the_manifest(topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 1_000)
+    monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 1_000)
     committer = by_hand.committer()
     staged = as_in_a_checkpoint(by_hand.written(1, ["a", "é"]))
     assert (by_hand.folder.names(), texts(topic)) == ([], [])
@@ -61,7 +60,7 @@ def test_few_messages_wait_in_the_manifest(topic: Topic, by_hand: ByHand, monkey
 def test_only_so_much_of_an_epoch_is_in_the_manifest_over_all_subtasks(
     by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging_writer, "_IN_MANIFEST_BYTES", 131_072)
+    monkeypatch.setattr(writer, "_IN_MANIFEST_BYTES", 131_072)
     for parallelism, files in ((1, 0), (2, 1)):
         by_hand.parallelism = parallelism
         by_hand.written(1, ["a" * 100_000])
@@ -98,7 +97,7 @@ def test_a_driver_that_dies_while_it_publishes(
 def test_an_epoch_of_many_messages_is_published_in_tasks(
     topic: Topic, by_hand: ByHand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer_module, "_IN_DRIVER_MESSAGES", 2)
+    monkeypatch.setattr(transactions, "_IN_DRIVER_MESSAGES", 2)
     asked: list[int] = []
 
     def run_in_tasks(work: Callable[[Any], Any], items: Any) -> list[Any]:

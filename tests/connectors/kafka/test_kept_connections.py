@@ -11,17 +11,16 @@ pytest.importorskip("confluent_kafka")
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.connectors.kafka import KafkaSink, KafkaSource
-from headrace.connectors.kafka.reader import KafkaReader, PartitionConsumer
+from headrace.connectors.kafka.source import KafkaReader, PartitionConsumer
 from headrace.connectors.kafka.writer import MessageSender
-from headrace.connectors.kept_clients import KeptClients
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import SinkWriter, WriterContext, WriterEpoch
-from headrace.connectors.source import ReaderContext
+from headrace.connectors.source import KeptClients, ReaderContext
+from headrace.datastream.connectors.kafka import KafkaSink, KafkaSource
 from tests.connectors.kafka.topics import Topic
 
 if TYPE_CHECKING:
-    from headrace.broker.cluster import KafkaCluster
+    from headrace.broker import KafkaCluster
     from headrace.connectors.source import SourceReader
 
 pytestmark = pytest.mark.integration
@@ -58,7 +57,7 @@ def consumer_of(reader: SourceReader) -> PartitionConsumer:
 def test_the_next_reader_of_a_partition_reads_what_it_is_asked_for(
     few: int, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.reader._FEW_RECORDS", few)
+    monkeypatch.setattr("headrace.connectors.kafka.source._FEW_RECORDS", few)
     topic.put([str(number) for number in range(100)])
     clients, consumers = KeptClients(), set()
     for start, end in ((0, 40), (40, 60), (20, 100), (99, 100), (0, 1)):

@@ -6,10 +6,10 @@ import pytest
 
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.connectors.kafka import KafkaSink, MissingMarker
-from headrace.connectors.kafka.transactions.markers import WithoutMarker
+from headrace.connectors.kafka.transactions import WithoutMarker
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
+from headrace.datastream.connectors.kafka import KafkaSink, MissingMarker
 
 WAITING = (5, 6, 9)
 UNTIL_SAID = WithoutMarker()

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from headrace.common import ByteArraySchema
-from headrace.connectors.kafka import KafkaSource, KafkaSourceBuilder
-from headrace.connectors.partitions.offsets import OffsetResetStrategy
+from headrace.connectors.partitions import OffsetResetStrategy
+from headrace.datastream.connectors.kafka import KafkaSource, KafkaSourceBuilder
 from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
 
 _PATIENCE = 90.0

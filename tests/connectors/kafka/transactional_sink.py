@@ -11,10 +11,10 @@ import pytest
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.constants import NO_TIMESTAMP
-from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder
-from headrace.connectors.kafka.transactions.committer import KafkaCommitter
+from headrace.connectors.kafka.transactions import KafkaCommitter
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, WriterContext, WriterEpoch
+from headrace.datastream.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from headrace.storage.folder import Folder
 from tests.connectors.kafka.topics import Topic
 from tests.reliability.support.kafka_sinks import Place, committed, kafka_job

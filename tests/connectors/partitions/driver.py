@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
-from headrace.connectors.partitions.builder import TopicSourceBuilder
-from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.source import EnumeratorContext, ReadBudget, ReaderContext, Source, SplitEnumerator
+from headrace.connectors.topic_builders import TopicSourceBuilder
 from headrace.storage.folder import Folder
 
 ALL = ReadBudget(10**9, 10**12)

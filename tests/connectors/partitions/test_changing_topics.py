@@ -7,7 +7,7 @@ import re
 import pytest
 
 from headrace.common.errors import ConfigurationError, SourceChangedError
-from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.storage.folder import Folder
 from tests.connectors.partitions.driver import ALL, TopicDriver, enumerator, read, read_rest, texts
 

@@ -21,7 +21,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.common.time import Duration
 from headrace.common.topic_partition import TopicPartition
-from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
 from headrace.testing import JobHarness

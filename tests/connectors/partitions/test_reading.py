@@ -8,7 +8,7 @@ from headrace.common import ByteArraySchema, SimpleStringSchema
 from headrace.common.errors import ConfigurationError
 from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
+from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.connectors.source import Pending, ReaderContext
 from headrace.storage.folder import Folder
 from tests.connectors.partitions.driver import TopicDriver, enumerator, read_rest, start_of, texts

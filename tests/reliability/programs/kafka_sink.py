@@ -11,14 +11,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from headrace.connectors.kafka.transactions import committer, staging_writer
+from headrace.connectors.kafka import transactions, writer
 from tests.reliability.support.kafka_sinks import Place, kafka_job
 
 
 def main(folder: str, servers: str, topic: str, parallelism: str, in_tasks: str, millis: str, *faults: str) -> None:
     if in_tasks == "True":
-        committer._IN_DRIVER_MESSAGES = 0
-        staging_writer._IN_MANIFEST_BYTES = 0
+        transactions._IN_DRIVER_MESSAGES = 0
+        writer._IN_MANIFEST_BYTES = 0
     if faults:
         name, *places = faults
         for step, count, after in zip(*[iter(places)] * 3, strict=True):

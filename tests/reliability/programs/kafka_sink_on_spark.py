@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.connectors.kafka import transactions
 from headrace.connectors.kafka.clients import ClientSettings
-from headrace.connectors.kafka.transactions import committer
-from headrace.connectors.kafka.transactions.publisher import Publisher
+from headrace.connectors.kafka.transactions import Publisher
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.kafka_sinks import IN_TASKS, STEPS, kafka_job
 
@@ -59,7 +59,7 @@ class FaultySettings(ClientSettings):
 
 
 def main(folder: str, servers: str, topic: str, faults: str, signal_name: str, millis: str) -> None:
-    committer._IN_DRIVER_MESSAGES = -1  # those of small epochs, which are in the manifest, count as none
+    transactions._IN_DRIVER_MESSAGES = -1  # those of small epochs, which are in the manifest, count as none
     Publisher.is_known = True  # type: ignore[attr-defined]  # those of the driver live
     job = kafka_job(Path(folder), servers, topic, SETTINGS, {"transaction.timeout.ms": millis})
     sink: Any = job.sink

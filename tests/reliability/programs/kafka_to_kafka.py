@@ -8,18 +8,18 @@ from __future__ import annotations
 import sys
 
 from headrace.common import Configuration, SimpleStringSchema, Types, WatermarkStrategy
-from headrace.connectors.kafka import KafkaSink, KafkaSource
-from headrace.connectors.kafka.transactions import committer, staging_writer
+from headrace.connectors.kafka import transactions, writer
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.kafka import KafkaSink, KafkaSource
 from tests.reliability.support.kafka_chain import Key, Numbering, key_of
 
 
 def main(folder: str, servers: str, source: str, target: str, parallelism: str, in_tasks: str) -> None:
     if in_tasks == "True":
-        committer._IN_DRIVER_MESSAGES = 0
-        staging_writer._IN_MANIFEST_BYTES = 0
+        transactions._IN_DRIVER_MESSAGES = 0
+        writer._IN_MANIFEST_BYTES = 0
     settings = {
         "headrace.runtime": "local",
         "execution.checkpointing.dir": f"{folder}/checkpoints",

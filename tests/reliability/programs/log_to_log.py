@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from headrace.common import SimpleStringSchema, Types, WatermarkStrategy
-from headrace.connectors.log import LogSource, OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.log import LogSource, OffsetsInitializer
 from tests.reliability.support import canonical
 from tests.reliability.support.faults import FaultPlan
 from tests.reliability.support.killed_logs import COUNT, DRIVER, KEYS, DyingLogSink, Numbering, end_at_steps

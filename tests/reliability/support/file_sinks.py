@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.common import Encoder
-from headrace.connectors.file_system import FileSink
 from headrace.datastream.connectors.file_system import (
     BucketAssigner,
     FileCompactor,
     FileCompactStrategy,
+    FileSink,
     OnCheckpointRollingPolicy,
     OutputFileConfig,
     RollingPolicy,

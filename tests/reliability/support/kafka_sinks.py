@@ -13,25 +13,25 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from headrace.common import SerializationSchema
-from headrace.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
+from headrace.datastream.connectors.kafka import KafkaSink, KafkaSinkBuilder
 from tests.reliability.support.small_jobs import KEYS, SmallJob, expected
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
-_KAFKA: Final = "headrace.connectors.kafka.transactions."
+_KAFKA: Final = "headrace.connectors.kafka."
 
 STEPS: Final = {
-    "staged": "staging_writer.StagingWriter.prepare_commit",
-    "commit": "committer.KafkaCommitter.commit",
-    "init": "publisher.Publisher._fence_others",
-    "read": "publisher.Publisher._read_marker",
-    "begin": "publisher.Publisher._begin",
-    "mark": "publisher.Publisher._mark",
-    "end": "publisher.Publisher._commit",
-    "recover": "committer.KafkaCommitter.recover",
-    "claim": "committer.KafkaCommitter._claim",
+    "staged": "writer.TransactionalWriter.prepare_commit",
+    "commit": "transactions.KafkaCommitter.commit",
+    "init": "transactions.Publisher._fence_others",
+    "read": "transactions.Publisher._read_marker",
+    "begin": "transactions.Publisher._begin",
+    "mark": "transactions.Publisher._mark",
+    "end": "transactions.Publisher._commit",
+    "recover": "transactions.KafkaCommitter.recover",
+    "claim": "transactions.KafkaCommitter._claim",
 }
 """The steps of the protocol, and the functions that do them."""
 

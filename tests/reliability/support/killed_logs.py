@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.serialization import SerializationSchema
-from headrace.connectors.log import LogSink
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee
 from headrace.datastream import KeyedProcessFunction, RuntimeContext
+from headrace.datastream.connectors.log import LogSink
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.log import Log, Producer
 from headrace.storage.folder import Folder

@@ -11,8 +11,8 @@ import pytest
 
 from headrace.common import Encoder
 from headrace.common.typeinfo import Types
-from headrace.connectors.file_system import FileSink
 from headrace.datastream import StreamExecutionEnvironment
+from headrace.datastream.connectors.file_system import FileSink
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.jobmanager.job_manager import JobManager

@@ -11,17 +11,19 @@ from headrace.common.serialization import Encoder
 from headrace.common.type_variables import T, T_contra
 from headrace.connectors.file_system.buckets import BucketAssigner
 from headrace.connectors.file_system.committer import FileCommitter, refuse_future
-from headrace.connectors.file_system.compaction import (
+from headrace.connectors.file_system.paths import open_output, resolved
+from headrace.connectors.file_system.rolling import (
+    CompactingPreCommit,
     Compaction,
     ConcatFileCompactor,
     FileCompactor,
     FileCompactStrategy,
+    OnCheckpointRollingPolicy,
     PartAssembly,
     RecordWiseFileCompactor,
+    RollingPolicy,
+    RollingPreCommit,
 )
-from headrace.connectors.file_system.paths import open_output, resolved
-from headrace.connectors.file_system.pre_commit import CompactingPreCommit, RollingPreCommit
-from headrace.connectors.file_system.rolling import OnCheckpointRollingPolicy, RollingPolicy
 from headrace.connectors.file_system.staging import Staging, sink_digest
 from headrace.connectors.file_system.writer import FileParts, FileSinkWriter, OutputFileConfig
 from headrace.connectors.sink import Sink

@@ -19,8 +19,7 @@ from headrace.connectors.file_system.enumerator import (
     Watch,
 )
 from headrace.connectors.file_system.paths import InputPaths, resolved
-from headrace.connectors.file_system.reader import METADATA, FileMetadata, FileReader
-from headrace.connectors.file_system.skipped_files import STRICT, Tolerance
+from headrace.connectors.file_system.reader import METADATA, STRICT, FileMetadata, FileReader, Tolerance
 from headrace.connectors.source import Boundedness, Source
 from headrace.formats.file_format import FileFormat
 from headrace.storage.files import InputFile, shown

@@ -13,8 +13,7 @@ from headrace.common.arguments import expect
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system.buckets import check_bucket
 from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
-from headrace.connectors.outgoing_messages import encode_or_reject
-from headrace.connectors.sink import SinkWriter
+from headrace.connectors.sink import SinkWriter, encode_or_reject
 from headrace.formats.encoders import BatchEncoder, encode_records
 from headrace.formats.joining import BYTES, FileKind
 
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.file_system.buckets import BucketAssigner
     from headrace.connectors.file_system.staging import Staging
-    from headrace.connectors.outgoing_messages import Reject
-    from headrace.connectors.sink import Json, WriterContext, WriterEpoch
+    from headrace.connectors.sink import Json, Reject, WriterContext, WriterEpoch
     from headrace.formats.encoders import BulkWriterFactory
     from headrace.storage.file_system import StagedFile
 

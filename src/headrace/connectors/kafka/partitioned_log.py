@@ -13,14 +13,14 @@ from headrace.common.errors import ConfigurationError, InfrastructureError, Sour
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.kafka.clients import ClientErrors, error_of
-from headrace.connectors.partitions.subscription import PartitionedLog
+from headrace.connectors.partitions import PartitionedLog
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException
     from confluent_kafka.admin import OffsetSpec
 
     from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.kept_clients import KeptClients
+    from headrace.connectors.source import KeptClients
 
 
 _GROUP_PURPOSE: Final = "group"

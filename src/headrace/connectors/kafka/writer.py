@@ -1,8 +1,15 @@
-"""The task's half of a Kafka sink without transactions, and the sending of messages that all sinks share."""
+"""The task's half of a Kafka sink: messages are sent, or staged in the checkpoint until their epoch is published.
+
+Staged messages lie in files beside the checkpoint; few of them are part of the manifest.
+"""
 
 from __future__ import annotations
 
+import base64
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,20 +17,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import CommitRefusedError
 from headrace.common.message_headers import array_to_headers
 from headrace.connectors.kafka.clients import ClientErrors, delivery_error, error_of
 from headrace.connectors.sink import SinkWriter
+from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from confluent_kafka import KafkaError, Message, Producer
 
     from headrace.common.batch import Batch
     from headrace.common.errors import HeadraceError
     from headrace.connectors.kafka.clients import ClientSettings
+    from headrace.connectors.kafka.transactions import TransactionSettings
     from headrace.connectors.outgoing_messages import MessageEncoder, OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
+    from headrace.storage.folder import Folder
 
 
 _WAIT_SECONDS: Final = 0.2
@@ -263,3 +274,207 @@ def _sizes_of_headers(headers: pa.Array) -> pa.Array:
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
     ends = np.cumsum(counts)
     return pa.array(before[ends] - before[ends - counts])
+
+
+_SUFFIX: Final = ".arrow"
+_NAME: Final = re.compile(rf"[0-9]+-([0-9]+)-[0-9]+-[0-9a-f]+\{_SUFFIX}")
+_TOPIC: Final = "topic"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFile:
+    """Messages of one subtask and one epoch, or some of them: a stream of Arrow, with the topic beside each batch.
+
+    Attributes:
+        name: epoch, generation, subtask and digest of the content; what runs again writes the same file.
+        size: in bytes.
+        messages: how many.
+    """
+
+    name: str
+    size: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedEpoch:
+    """All that a subtask publishes of an epoch, in one transaction.
+
+    Attributes:
+        transactional_id: under which id; it stays when the job goes on with another prefix.
+        marker_topic: the topic at which the marker is; likewise.
+        files: in their order.
+        content: what a file would hold, of messages that are in none.
+    """
+
+    transactional_id: str
+    marker_topic: str
+    files: tuple[MessageFile, ...]
+    content: bytes = field(default=b"", repr=False)
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.content) + sum(file.size for file in self.files)
+
+    @property
+    def messages(self) -> int:
+        """How many messages; of those in the manifest, which are few, it does not matter."""
+        return sum(file.messages for file in self.files)
+
+    def batches(self, folder: Folder) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """Batches of messages in columns, with their topics.
+
+        Args:
+            folder: where the files are.
+
+        Raises:
+            CommitRefusedError: when a file is missing, or not as it was written.
+            OSError: when one cannot be read.
+        """
+        for file in self.files:
+            yield from _batches(_content(folder, file))
+        if self.content:
+            yield from _batches(self.content)
+
+    def to_json(self) -> Json:
+        """As it is in a manifest."""
+        files = [[file.name, file.size, file.messages] for file in self.files]
+        found = {"id": self.transactional_id, "marker": self.marker_topic, "files": files}
+        return found | ({"content": base64.b64encode(self.content).decode()} if self.content else {})
+
+    @staticmethod
+    def from_json(found: Json) -> StagedEpoch:
+        """As it was."""
+        files = tuple(MessageFile(*each) for each in found["files"])
+        return StagedEpoch(found["id"], found["marker"], files, base64.b64decode(found.get("content", "")))
+
+
+def content_of(pieces: Sequence[tuple[str, pa.RecordBatch]]) -> pa.Buffer:
+    """What a file of messages holds: each piece messages of one topic, the columns of all alike."""
+    output = pa.BufferOutputStream()
+    with pa.ipc.new_stream(output, pieces[0][1].schema) as writer:
+        for topic, messages in pieces:
+            writer.write_batch(messages, custom_metadata={_TOPIC: topic})
+    return output.getvalue()
+
+
+def stage(folder: Folder, place: str, content: pa.Buffer, messages: int) -> MessageFile:
+    """Write messages to a file, durably.
+
+    Args:
+        folder: where.
+        place: the beginning of its name.
+        content: what :func:`content_of` gave.
+        messages: how many they are.
+
+    Raises:
+        OSError: when it cannot be written.
+    """
+    name = f"{place}-{_digest(content)}{_SUFFIX}"
+    folder.write(name, [content])
+    return MessageFile(name, content.size, messages)
+
+
+def _content(folder: Folder, file: MessageFile) -> bytes:
+    """What is in a file, if it is as it was written."""
+    where = folder.locate(file.name)
+    try:
+        content = folder.read(file.name)
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise CommitRefusedError(f"{where} is missing, which waits to be published; put it back") from error
+    if len(content) != file.size or _digest(content) != file.name.removesuffix(_SUFFIX).rpartition("-")[2]:
+        raise CommitRefusedError(f"{where} is damaged: its content is not what a task wrote; put it back as it was")
+    return content
+
+
+def _batches(content: bytes) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for found in pa.ipc.open_stream(content).iter_batches_with_custom_metadata():
+        yield found.custom_metadata[_TOPIC.encode()].decode(), found.batch
+
+
+def remove_staged_before(folder: Folder, generation: int) -> None:
+    """Remove the files that job managers before a generation have left, finished or not."""
+
+    def is_older(name: str) -> bool:
+        found = _NAME.fullmatch(name)
+        return found is not None and int(found[1]) < generation
+
+    folder.remove_unfinished(is_older)
+    folder.remove_all([name for name in folder.names() if is_older(name)])
+
+
+def _digest(content: Any) -> str:
+    digest = ContentDigest()
+    digest.update(content)
+    return digest.text()
+
+
+_STAGED_TOGETHER: Final = 32 << 20
+"""With so many bytes a file is written, even if the epoch has more."""
+
+_IN_MANIFEST_BYTES: Final = 128 << 10
+"""So much of an epoch, over all subtasks, is part of the manifest: a small epoch has no files to write, to read and to
+remove."""
+
+
+class TransactionalWriter(SinkWriter):
+    """Writes messages to files in the checkpoint directory, out of which they are published after the checkpoint.
+
+    Where an epoch has few they are in the manifest itself.
+
+    Args:
+        context: what a writer is made with.
+        encoder: makes the messages.
+        folder: where the files are; it exists.
+        transactions: how they are published.
+    """
+
+    def __init__(
+        self, context: WriterContext, encoder: MessageEncoder, folder: Folder, transactions: TransactionSettings
+    ) -> None:
+        self._place = f"{context.generation}-{context.subtask}"
+        self._encoder = encoder
+        self._folder = folder
+        self._transactional_id = transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
+        self._marker_topic = transactions.marker_topic
+        self._epoch: WriterEpoch | None = None
+        self._in_manifest = _IN_MANIFEST_BYTES // context.parallelism
+        self._pieces: list[tuple[str, pa.RecordBatch]] = []
+        self._bytes = 0
+        self._staged: list[MessageFile] = []
+
+    def begin_epoch(self, epoch: WriterEpoch) -> None:
+        self._epoch = epoch
+
+    def write(self, batch: Batch) -> None:
+        assert self._epoch is not None
+        for messages in self._encoder.encode(batch):
+            self._pieces.append((messages.topic, columns_of(messages, self._epoch.processing_time)))
+            self._bytes += messages.size
+        if self._bytes >= _STAGED_TOGETHER:
+            self._stage(content_of(self._pieces))
+
+    def prepare_commit(self) -> Sequence[Json]:
+        content = b""
+        if any(messages.num_rows for _, messages in self._pieces):
+            last = content_of(self._pieces)
+            if self._staged or last.size > self._in_manifest:
+                self._stage(last)
+            else:
+                content = last.to_pybytes()
+        staged = StagedEpoch(self._transactional_id, self._marker_topic, tuple(self._staged), content)
+        self._clear()
+        return [staged.to_json()] if staged.size else []
+
+    def abort(self) -> None:
+        self._clear()  # files stay: another attempt of the task has written the same ones, perhaps
+
+    def _stage(self, content: pa.Buffer) -> None:
+        assert self._epoch is not None
+        messages = sum(messages.num_rows for _, messages in self._pieces)
+        self._staged.append(stage(self._folder, f"{self._epoch.number}-{self._place}", content, messages))
+        self._pieces, self._bytes = [], 0
+
+    def _clear(self) -> None:
+        self._pieces, self._bytes, self._staged = [], 0, []

@@ -1,14 +1,1 @@
 """Topics of the embedded log as a source and as a sink."""
-
-from headrace.connectors.log.sink import LogSink, LogSinkBuilder
-from headrace.connectors.log.source import LogSource, LogSourceBuilder
-from headrace.connectors.partitions.offsets import OffsetResetStrategy, OffsetsInitializer
-
-__all__ = [
-    "LogSink",
-    "LogSinkBuilder",
-    "LogSource",
-    "LogSourceBuilder",
-    "OffsetResetStrategy",
-    "OffsetsInitializer",
-]

@@ -20,8 +20,8 @@ from headrace.common.errors import (
 from headrace.common.type_variables import T_contra
 from headrace.connectors.log.source import location_of
 from headrace.connectors.outgoing_messages import MessageEncoder
-from headrace.connectors.partitions.topic_sink import TopicSink, TopicSinkBuilder
 from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
+from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import Partitioner, ProducerBatch, merged
 from headrace.log.commits import Author, Commit
 from headrace.log.log import Log

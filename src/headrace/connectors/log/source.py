@@ -20,11 +20,15 @@ from headrace.common.time import Duration
 from headrace.common.topic_partition import TopicPartition
 from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
-from headrace.connectors.partitions.builder import TopicSource, TopicSourceBuilder
-from headrace.connectors.partitions.enumerator import DISCOVERY_MILLIS, PartitionEnumerator
-from headrace.connectors.partitions.offsets import OffsetResetStrategy
-from headrace.connectors.partitions.subscription import PartitionedLog, topic_made_again
+from headrace.connectors.partitions import (
+    DISCOVERY_MILLIS,
+    OffsetResetStrategy,
+    PartitionedLog,
+    PartitionEnumerator,
+    topic_made_again,
+)
 from headrace.connectors.source import SourceReader
+from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
 from headrace.log.groups import CommittedOffset
 from headrace.log.log import Log
 from headrace.log.membership import commit_without_members
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
 
     from headrace.common.output_tag import OutputTag
     from headrace.connectors.incoming_messages import MessageDeserializationSchema
-    from headrace.connectors.partitions.enumerator import ReadingPlan
+    from headrace.connectors.partitions import ReadingPlan
     from headrace.connectors.source import EnumeratorContext, Json, ReaderContext, SourceRecords, SplitEnumerator
     from headrace.log.groups import Group
 

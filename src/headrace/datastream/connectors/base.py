@@ -6,8 +6,7 @@ from headrace.common.public_module import public_module
 from headrace.connectors.connector import create_sink, create_source
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
-from headrace.connectors.sink import DeliveryGuarantee, Sink
-from headrace.connectors.sink.sink import StatefulSinkWriter, SupportsWriterState
+from headrace.connectors.sink import DeliveryGuarantee, Sink, StatefulSinkWriter, SupportsWriterState
 from headrace.connectors.source import Source
 from headrace.datastream.streams.sinks import SupportsPreWriteTopology
 

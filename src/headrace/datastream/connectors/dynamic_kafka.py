@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.connectors.kafka.dynamic import (
+from headrace.connectors.kafka.dynamic_metadata import (
     ClusterMetadata,
-    DynamicKafkaSource,
-    DynamicKafkaSourceBuilder,
     KafkaMetadataService,
-    KafkaRecordDeserializationSchema,
     KafkaStream,
     KafkaStreamSetSubscriber,
     KafkaStreamSubscriber,
     SingleClusterTopicMetadataService,
     StreamPatternSubscriber,
     YamlFileMetadataService,
+)
+from headrace.connectors.kafka.dynamic_source import (
+    DynamicKafkaSource,
+    DynamicKafkaSourceBuilder,
+    KafkaRecordDeserializationSchema,
 )
 
 __all__ = [

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.connectors.file_system import (
-    BucketAssigner,
-    BulkFormat,
+from headrace.connectors.file_system.buckets import BucketAssigner
+from headrace.connectors.file_system.enumerator import FileEnumeratorProvider, FileSplitAssignerProvider
+from headrace.connectors.file_system.rolling import (
     DefaultRollingPolicy,
     FileCompactor,
     FileCompactStrategy,
-    FileEnumeratorProvider,
-    FileSink,
-    FileSource,
-    FileSourceBuilder,
-    FileSplitAssignerProvider,
     OnCheckpointRollingPolicy,
-    OutputFileConfig,
     RollingPolicy,
-    StreamFormat,
 )
+from headrace.connectors.file_system.sink import FileSink
+from headrace.connectors.file_system.source import FileSource, FileSourceBuilder
+from headrace.connectors.file_system.writer import OutputFileConfig
+from headrace.formats.file_format import BulkFormat
+from headrace.formats.text import StreamFormat
 
 __all__ = [
     "BucketAssigner",

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.connectors.kafka import (
+from headrace.common.topic_partition import TopicPartition as KafkaTopicPartition
+from headrace.connectors.kafka.sink import (
     HeaderProvider,
-    KafkaOffsetResetStrategy,
-    KafkaOffsetsInitializer,
     KafkaPartitioner,
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
     KafkaSink,
     KafkaSinkBuilder,
-    KafkaSource,
-    KafkaSourceBuilder,
-    KafkaTopicPartition,
     KafkaTopicSelector,
-    MissingMarker,
+)
+from headrace.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+from headrace.connectors.kafka.transactions import MissingMarker
+from headrace.connectors.partitions import (
+    OffsetResetStrategy as KafkaOffsetResetStrategy,
+)
+from headrace.connectors.partitions import (
+    OffsetsInitializer as KafkaOffsetsInitializer,
 )
 from headrace.connectors.sink import DeliveryGuarantee
 

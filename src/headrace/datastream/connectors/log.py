@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.connectors.log import (
-    LogSink,
-    LogSinkBuilder,
-    LogSource,
-    LogSourceBuilder,
-    OffsetResetStrategy,
-    OffsetsInitializer,
-)
+from headrace.connectors.log.sink import LogSink, LogSinkBuilder
+from headrace.connectors.log.source import LogSource, LogSourceBuilder
+from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 
 __all__ = [
     "LogSink",

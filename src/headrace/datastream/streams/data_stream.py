@@ -11,8 +11,7 @@ from headrace.common.signatures import check_returns, check_yields, warn_without
 from headrace.common.type_variables import OUT, K, T2_co, T_co, V
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import PrintSink
-from headrace.connectors.sink import Sink
-from headrace.connectors.sink.checks import check_properties
+from headrace.connectors.sink import Sink, check_properties
 from headrace.datastream.functions import (
     FilterFunction,
     FlatMapFunction,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.common import options
 from headrace.common.errors import InfrastructureError, StateCorruptedError, StateMigrationError
 from headrace.common.logs import get_logger
-from headrace.connectors.kept_clients import KeptClients
+from headrace.connectors.source import KeptClients
 from headrace.graph.specs import SinkSpec, SourceSpec
 from headrace.jobmanager.sources.coordinator import misplaced_positions, warn_of_moved_sources
 from headrace.operators.base import cannot_go_on

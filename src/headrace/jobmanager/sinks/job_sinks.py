@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 from headrace.checkpoint.directory import sink_folder
 from headrace.checkpoint.manifest import PendingCommit
 from headrace.common.errors import CheckpointError, HeadraceError, InvalidProgramError
-from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, without_committer
-from headrace.connectors.sink.checks import checked_committer, checked_pre_committed, checked_time
+from headrace.connectors.sink import (
+    CommitterContext,
+    DeliveryGuarantee,
+    checked_committer,
+    checked_pre_committed,
+    checked_time,
+    without_committer,
+)
 from headrace.graph.specs import SinkSpec
 from headrace.jobmanager.sinks.commits import label_of, told
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
-from headrace.connectors.file_system import FileSource
+from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
 from headrace.formats.arrow_types import type_of_schema
 from headrace.formats.parquet import ParquetFormat

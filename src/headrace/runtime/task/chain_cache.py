@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
-from headrace.connectors.kept_clients import KeptClients
+from headrace.connectors.source import KeptClients
 from headrace.runtime.task.operator_chain import OperatorChain
 
 if TYPE_CHECKING:

@@ -41,8 +41,7 @@ from headrace.windowing.changed_windows import ChangedWindows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from headrace.connectors.kept_clients import KeptClients
-    from headrace.connectors.source import SourceReader
+    from headrace.connectors.source import KeptClients, SourceReader
     from headrace.exchange.envelope import Envelope
     from headrace.metrics.measurements import Measurements
     from headrace.operators.base import Operator, ProcessLocalCache

@@ -9,31 +9,31 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.other_names import alike
 from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.connectors.kafka.builders import KafkaConsumerBuilder, whole_number
-from headrace.connectors.kafka.clients import check_known, check_library
-from headrace.connectors.kafka.dynamic.enumerator import DynamicKafkaEnumerator, DynamicPlan
-from headrace.connectors.kafka.dynamic.metadata import (
-    KafkaMetadataService,
-    KafkaStreamSetSubscriber,
-    KafkaStreamSubscriber,
-    StreamPatternSubscriber,
-)
-from headrace.connectors.kafka.dynamic.topology import (
+from headrace.connectors.kafka.dynamic_enumerator import (
     INTERVAL,
     MODE,
     OPTIONS,
     RETENTION,
     THRESHOLD,
     ClusterPiece,
+    DynamicKafkaEnumerator,
+    DynamicPlan,
     StreamSubscription,
     StreamTopology,
     cluster_settings,
 )
+from headrace.connectors.kafka.dynamic_metadata import (
+    KafkaMetadataService,
+    KafkaStreamSetSubscriber,
+    KafkaStreamSubscriber,
+    StreamPatternSubscriber,
+)
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
-from headrace.connectors.kafka.reader import KafkaReader
-from headrace.connectors.partitions.builder import TopicSource
-from headrace.connectors.partitions.subscription import Topics
+from headrace.connectors.kafka.settings import check_known, check_library, whole_number
+from headrace.connectors.kafka.source import KafkaConsumerBuilder, KafkaReader
+from headrace.connectors.partitions import Topics
 from headrace.connectors.source import ReaderContext, SourceReader
+from headrace.connectors.topic_builders import TopicSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

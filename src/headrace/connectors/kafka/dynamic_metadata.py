@@ -17,9 +17,10 @@ from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError
 from headrace.common.other_names import alike
 from headrace.common.time import Duration
-from headrace.connectors.kafka.clients import ClientSettings, check_library
+from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.partitioned_log import KafkaPartitionedLog
-from headrace.connectors.partitions.offsets import OffsetsInitializer
+from headrace.connectors.kafka.settings import check_library
+from headrace.connectors.partitions import OffsetsInitializer
 
 
 @dataclass(frozen=True, slots=True)

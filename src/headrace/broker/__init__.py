@@ -1,1 +1,0 @@
-"""A real Kafka on this machine, for trying things out and for tests."""

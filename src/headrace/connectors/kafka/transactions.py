@@ -1,0 +1,619 @@
+"""Exactly once into Kafka: an epoch is published in one transaction for each subtask, together with its marker.
+
+A marker says which epoch was published last under a transactional id. It is an offset that a consumer group of the same
+name has committed, in the transaction that publishes the epoch: so either both are there or neither is. Markers are
+read by consumers of these groups, since librdkafka's admin client crashes when it asks for the offsets of a group whose
+coordinator moves.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotInTime
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headrace.common.errors import (
+    CheckpointError,
+    CommitRefusedError,
+    ConfigurationError,
+    HeadraceError,
+    InfrastructureError,
+)
+from headrace.common.logs import get_logger
+from headrace.connectors.kafka.clients import ClientErrors, error_of
+from headrace.connectors.kafka.partitioned_log import partition_count
+from headrace.connectors.kafka.writer import MessageSender, StagedEpoch, remove_staged_before
+from headrace.connectors.sink import Committer
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    from headrace.connectors.kafka.clients import ClientSettings
+    from headrace.connectors.sink import CommitterContext, Json
+    from headrace.storage.folder import Folder
+
+
+_ANSWER_SECONDS: Final = 20
+_RETRY_SECONDS: Final = 0.1
+_PARTITION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What was published last under a transactional id.
+
+    Attributes:
+        topic: the topic at which the offset is; no message of it has to do with it.
+        epoch: the epoch: the offset.
+        owner: job and sink: the metadata of the offset.
+    """
+
+    topic: str
+    epoch: int
+    owner: str
+
+    def offset(self) -> TopicPartition:
+        """As it is committed."""
+        from confluent_kafka import TopicPartition
+
+        return TopicPartition(self.topic, _PARTITION, self.epoch, self.owner)
+
+
+def marker_in(group: Any, topic: str) -> Marker | None:
+    """The marker that a consumer of the group sees; None where there is none.
+
+    A broker that has just become the group's coordinator is asked again for a while.
+
+    Raises:
+        KafkaException: when no broker answers.
+    """
+    from confluent_kafka import KafkaException
+
+    end = time.monotonic() + _ANSWER_SECONDS
+    while True:
+        try:
+            return _committed(group, topic)
+        except KafkaException as error:
+            if time.monotonic() > end or not _coordinator_moves(error.args[0].code()):
+                raise
+        time.sleep(_RETRY_SECONDS)
+
+
+def _committed(group: Any, topic: str) -> Marker | None:
+    from confluent_kafka import KafkaException, TopicPartition
+
+    (found,) = group.committed([TopicPartition(topic, _PARTITION)], timeout=_ANSWER_SECONDS)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return Marker(topic, found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def _coordinator_moves(code: int) -> bool:
+    from confluent_kafka import KafkaError
+
+    return code in (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+
+
+def read_marker(settings: ClientSettings, transactional_id: str, topic: str) -> Marker | None:
+    """The marker of a transactional id, with a client of its own; a transaction that is open does not count.
+
+    Raises:
+        InfrastructureError: when no broker answers.
+        ConfigurationError: when the settings are wrong, or the client may not.
+    """
+    from confluent_kafka import KafkaException
+
+    errors = ClientErrors()
+    with closing(settings.group(transactional_id, errors, waits=False)) as group:
+        try:
+            return marker_in(group, topic)
+        except KafkaException as error:
+            what = f"the marker of transactional id {transactional_id} at {settings.servers} cannot be read"
+            group.poll(0)  # has it tell its errors
+            errors.check(what)
+            raise error_of(error.args[0], what) from None
+
+
+class MissingMarker(Enum):
+    """What a ``KafkaSink`` does when Kafka has lost the mark that says which epoch was published last.
+
+    Examples:
+        >>> from headrace.datastream.connectors.kafka import MissingMarker
+        >>> [choice.name for choice in MissingMarker]
+        ['FAIL', 'PUBLISH']
+    """
+
+    FAIL = "fail"
+    """Stop the job, and say so, until ``set_published_up_to`` tells: messages could be there twice, or be lost."""
+
+    PUBLISH = "publish"
+    """Publish what waits: its messages may be there twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutMarker:
+    """What the user has said about epochs whose marker is lost.
+
+    Attributes:
+        otherwise: what to do where nothing was said.
+        published_up_to: up to which epoch messages are there, by transactional id; under None, of all other ids.
+    """
+
+    otherwise: MissingMarker = MissingMarker.FAIL
+    published_up_to: Mapping[str | None, int] = field(default_factory=dict)
+
+    def last_published(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> int | None:
+        """The epoch that counts as published last under an id, whose marker is gone.
+
+        What was said is about the epochs that waited then. It answers for no others: a marker that is lost a second
+        time would not be missed.
+
+        Args:
+            transactional_id: the id.
+            epoch: the epoch that is to be published.
+            waiting: those that waited when the job was started.
+
+        Returns:
+            None when nobody knows.
+        """
+        said = self._said_of(transactional_id)
+        if said is not None and epoch in waiting and waiting[0] - 1 <= said <= waiting[-1]:
+            return said
+        return epoch - 1 if self.otherwise is MissingMarker.PUBLISH else None
+
+    def advice(self, transactional_id: str, epoch: int, waiting: Sequence[int]) -> str:
+        """What to do when nobody knows; arguments as for :meth:`last_published`."""
+        if epoch not in waiting:
+            return "Start the job again: it says then which epochs wait, and what to do"
+        said = self._said_of(transactional_id)
+        beside = "" if said is None else f" set_published_up_to({said}) is about epochs before these."
+        return (
+            f"These epochs wait: {', '.join(map(str, waiting))}.{beside} Look which of their messages are there; then "
+            f"say which epoch is the last one that is, set_published_up_to({waiting[-1]}) if all of them are and "
+            f"set_published_up_to({waiting[0] - 1}) if none is; or have what waits be published, perhaps again, with "
+            "set_missing_marker(MissingMarker.PUBLISH)"
+        )
+
+    def _said_of(self, transactional_id: str) -> int | None:
+        return self.published_up_to.get(transactional_id, self.published_up_to.get(None))
+
+
+T = TypeVar("T")
+
+logger = get_logger(__name__)
+
+_REQUEST_SECONDS: Final = 30
+_MARK_SECONDS: Final = 10
+_GRACE_SECONDS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is published of an epoch under one transactional id.
+
+    Attributes:
+        epoch: the epoch.
+        staged: the messages.
+        folder: where those are that are in files.
+        owner: job and sink, as in its marker.
+        without_marker: the epoch that counts as published last when there is no marker; None when nobody knows.
+        advice: what to do then.
+    """
+
+    epoch: int
+    staged: StagedEpoch
+    folder: Folder
+    owner: str
+    without_marker: int | None
+    advice: str
+
+
+class Publisher:
+    """A producer of transactions. While it is there, it may publish epoch after epoch.
+
+    It is made in three steps, whose order matters: it asks for its transactional id, by which whoever had it can commit
+    nothing any more, and what he left open is aborted; then it reads the marker; then it publishes. So a publisher that
+    was taken for dead, and comes back in the middle, changes nothing.
+
+    Args:
+        settings: how the cluster is reached.
+        transactional_id: the id.
+
+    Raises:
+        OSError: when no broker answers.
+        CommitRefusedError: when the settings are wrong.
+    """
+
+    def __init__(self, settings: ClientSettings, transactional_id: str) -> None:
+        self._id = transactional_id
+        self._servers = settings.servers
+        self._last: int | None = None
+        more = {"transactional.id": transactional_id}
+        self._sender = self._tried(lambda: MessageSender(settings, transactional_id, more))
+        self._group = self._tried(lambda: settings.group(transactional_id, ClientErrors(), waits=True))
+        self._tried(self._fence_others)
+
+    def publish(self, publication: Publication) -> None:
+        """Publish an epoch, unless it is published; after an error the publisher is of no use any more.
+
+        Raises:
+            CommitRefusedError: when it can never be published, or there is no telling whether it was.
+            OSError: when it was not published, or that is not known.
+        """
+        if self._last is None:
+            self._last = self._tried(lambda: self._read_marker(publication))
+        if self._last < publication.epoch:
+            try:
+                self._tried(lambda: self._run_transaction(publication))
+            except CommitRefusedError:
+                self._abort()  # who comes next does so too, but readers would wait for him
+                raise
+            self._last = publication.epoch
+
+    def claim(self, marker: Marker) -> None:
+        """Set a marker, unless there is one of the same owner; errors as with :meth:`publish`.
+
+        Where the marker is another job's, that job is told when it publishes next.
+        """
+        found = self._tried(lambda: marker_in(self._group, marker.topic))
+        if found is not None and found.owner == marker.owner:
+            self._last = found.epoch
+            return
+        if found is not None:
+            logger.warning("transactional id %s of %s is now that of %s", self._id, found.owner, marker.owner)
+        self._tried(lambda: self._set(marker))
+        self._last = marker.epoch
+
+    def may_go_on(self) -> bool:
+        """Whether another epoch may be published by it: not once a connection of its broke.
+
+        librdkafka sends again what it got no answer to. The first request may still be on its way, and be carried out
+        in the middle of a later transaction, which it would commit without its marker. A producer that begins anew
+        makes brokers refuse it.
+        """
+        return not self._sender.lost_connection()
+
+    def close(self) -> None:
+        """Let go of the connections; an open transaction is left to whoever asks for its id next."""
+        self._group.close()
+        self._sender.close()
+
+    def _fence_others(self) -> None:
+        self._sender.producer.init_transactions(_REQUEST_SECONDS)
+
+    def _read_marker(self, publication: Publication) -> int:
+        marker = marker_in(self._group, publication.staged.marker_topic)
+        if marker is not None and marker.owner == publication.owner:
+            return marker.epoch
+        unknown = f"there is no telling whether epoch {publication.epoch} was published"
+        if marker is not None:
+            raise CommitRefusedError(
+                f"transactional id {self._id} at {self._servers} is used by {marker.owner}, as its marker says, and "
+                f"this is {publication.owner}, whose marker it has replaced, so {unknown}. Give each of them a "
+                f"set_transactional_id_prefix() of its own. {publication.advice}"
+            )
+        last = publication.without_marker
+        if last is None:
+            raise CommitRefusedError(
+                f"the marker of transactional id {self._id} at {self._servers} (what group {self._id} has committed at "
+                f"topic {publication.staged.marker_topic}) is gone, so {unknown}: it has expired "
+                f"(offsets.retention.minutes), or group or topic were deleted. {publication.advice}"
+            )
+        done = "published, perhaps again" if last < publication.epoch else "taken for published"
+        logger.warning("the marker of transactional id %s is gone: epoch %d is %s", self._id, publication.epoch, done)
+        return last
+
+    def _run_transaction(self, publication: Publication) -> None:
+        self._begin()
+        for topic, batch in publication.staged.batches(publication.folder):
+            self._sender.send(topic, batch)
+        try:  # the marker and the messages are on their way together
+            self._mark(Marker(publication.staged.marker_topic, publication.epoch, publication.owner))
+        finally:
+            self._sender.flush()  # a message that was not delivered is why the marker was not set
+        self._commit()
+
+    def _set(self, marker: Marker) -> None:
+        self._begin()
+        self._mark(marker)
+        self._commit()
+
+    def _begin(self) -> None:
+        self._sender.producer.begin_transaction()
+
+    def _mark(self, marker: Marker) -> None:
+        group = self._group.consumer_group_metadata()
+        send = self._sender.producer.send_offsets_to_transaction
+        _in_time(lambda: send([marker.offset()], group, _MARK_SECONDS), f"the marker of {self._id}")
+
+    def _commit(self) -> None:
+        self._sender.producer.commit_transaction(_REQUEST_SECONDS)
+
+    def _abort(self) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._sender.producer.abort_transaction(_REQUEST_SECONDS)
+        except KafkaException as error:
+            logger.warning("the transaction of transactional id %s was not aborted: %s", self._id, error)
+
+    def _tried(self, step: Callable[[], T]) -> T:
+        """Have errors say whether there is any use in trying again."""
+        from confluent_kafka import KafkaException
+
+        what = f"transactional id {self._id} at {self._servers}"
+        try:
+            return step()
+        except KafkaException as error:
+            failure = self._cause(error, what)
+        except (ConfigurationError, InfrastructureError) as error:
+            failure = error
+        if isinstance(failure, InfrastructureError):
+            raise OSError(str(failure)) from failure
+        raise CommitRefusedError(str(failure)) from failure
+
+    def _cause(self, error: KafkaException, what: str) -> HeadraceError:
+        """A wrong password, say, is a request in vain for librdkafka; what it was about it tells beside it."""
+        try:
+            self._sender.check(what)
+        except HeadraceError as lasting:
+            return lasting
+        return error_of(error.args[0], what)
+
+
+def _in_time(step: Callable[[], T], what: str) -> T:
+    """Leave a step behind that does not return, as librdkafka may when a broker is killed in the middle of it.
+
+    Raises:
+        InfrastructureError: when it has not ended some seconds after it should have.
+    """
+    done: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(step())
+        except BaseException as error:  # raised again by whoever waits
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="headrace-publisher", daemon=True).start()
+    try:
+        return done.result(_MARK_SECONDS + _GRACE_SECONDS)
+    except NotInTime:
+        raise InfrastructureError(f"{what} is not set: librdkafka has not answered in time") from None
+
+
+def check_settings(settings: ClientSettings) -> None:
+    """Have librdkafka look at settings before there is anything to publish.
+
+    Raises:
+        ConfigurationError: when it does not take them for transactions.
+    """
+    MessageSender(settings, "check", {"transactional.id": "check"}).close()
+
+
+_IN_DRIVER_MESSAGES: Final = 1_000_000
+_IN_DRIVER_BYTES: Final = 128 << 20
+"""An epoch with more is published in tasks, each of which needs half a second to get its transactional id, and a core
+that the next epoch would have. A publisher here takes a microsecond for a message, so for most of the second that an
+epoch takes it is done with these."""
+
+_THREADS: Final = 16
+"""So many publishers of this process work side by side."""
+
+_QUIET_SECONDS: Final = 3600
+"""A marker that was not set for so long may have expired, where it is known that nothing was published since."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """How a sink publishes.
+
+    Attributes:
+        client: how the cluster is reached.
+        prefix: the beginning of transactional ids; the job's and the sink's when None.
+        marker_topic: at which topic markers are.
+        without_marker: what counts as published without one.
+    """
+
+    client: ClientSettings
+    prefix: str | None
+    marker_topic: str
+    without_marker: WithoutMarker
+
+    def transactional_id(self, job_id: str, operator_id: str, subtask: int) -> str:
+        """The id under which a subtask's messages are published, the same over all restarts."""
+        return f"{self.prefix or f'headrace-{job_id}-{operator_id}'}-{subtask}"
+
+
+class KafkaCommitter(Committer):
+    """Publishes what manifests name: each subtask's messages of an epoch in one transaction, in which its marker is.
+
+    Few messages are published by this process, whose publishers stay from epoch to epoch; many of them by tasks.
+
+    Args:
+        settings: how.
+        context: the job.
+
+    Raises:
+        ConfigurationError: when the settings are wrong, or the client may not do what it has to.
+        InfrastructureError: when no broker answers.
+    """
+
+    def __init__(self, settings: TransactionSettings, context: CommitterContext) -> None:
+        self._settings = settings
+        self._context = context
+        self._folder = folder_of(context.folder)
+        self._folder.make()
+        self._ids = transactional_ids(settings, context)
+        self._owner = owner_of(context)
+        self._set_at: dict[str, float] = {}
+        self._attempted = context.restored_epoch
+        self._publishers: dict[str, Publisher] = {}
+        if not context.restored_epoch:  # else what is pending comes first, and needs the marker that is there
+            try:
+                self._claim(self._ids, 0)
+            except HeadraceError:
+                raise
+            except OSError as error:
+                raise InfrastructureError(str(error)) from error
+
+    def commit(self, epoch: int, committables: Sequence[Json], processing_time: int) -> None:
+        publications = [self._publication(epoch, StagedEpoch.from_json(each)) for each in committables]
+        staged = [each.staged for each in publications]
+        ids = [each.transactional_id for each in staged]
+        if epoch > self._attempted:
+            self._attempted = epoch
+            self._claim([id_ for id_ in ids if self._is_quiet(id_)], epoch - 1)
+        if _is_large(staged):
+            self._close_publishers(ids)
+            self._context.run_in_tasks(_Publishing(self._settings.client), publications)
+        else:
+            self._do_here({each.staged.transactional_id: methodcaller("publish", each) for each in publications})
+        self._set_at.update(dict.fromkeys(ids, time.monotonic()))
+        files = [file.name for each in staged for file in each.files]
+        if files:
+            self._folder.remove_all(files)
+
+    def recover(self, in_progress: Json | None) -> None:
+        self._claim(self._ids, self._context.restored_epoch)
+        remove_staged_before(self._folder, self._context.generation)
+
+    def finish(self) -> None:
+        remove_staged_before(self._folder, self._context.generation + 1)
+
+    def close(self) -> None:
+        self._close_publishers(list(self._publishers))
+
+    def _publication(self, epoch: int, staged: StagedEpoch) -> Publication:
+        said, about = self._settings.without_marker, (staged.transactional_id, epoch, self._context.waiting)
+        last = said.last_published(*about)
+        return Publication(
+            epoch=epoch,
+            staged=staged if last is None else self._under_own_id(staged),
+            folder=self._folder,
+            owner=self._owner,
+            without_marker=last,
+            advice=said.advice(*about),
+        )
+
+    def _under_own_id(self, staged: StagedEpoch) -> StagedEpoch:
+        """What waits under a former id that is another job's by now, under one of this sink's own.
+
+        Whether it was published the marker of that id does not tell any more, so somebody has to have said it.
+        """
+        former = staged.transactional_id
+        if former in self._ids:
+            return staged
+        try:
+            marker = read_marker(self._settings.client, former, staged.marker_topic)
+        except InfrastructureError as error:
+            raise OSError(str(error)) from error
+        if marker is None or marker.owner == self._owner:
+            return staged
+        return replace(staged, transactional_id=f"{self._ids[0]}-{former}")
+
+    def _claim(self, ids: Sequence[str], epoch: int) -> None:
+        """See to it that ids have markers of this job, so that one that is missed later was lost.
+
+        Nothing of this job may be in the middle of being published under them.
+        """
+        if not ids:
+            return
+        partition_count(self._settings.client, self._settings.marker_topic)  # it has to be there
+        claim = Marker(self._settings.marker_topic, epoch, self._owner)
+        self._do_here({id_: methodcaller("claim", claim) for id_ in ids})
+        self._set_at.update(dict.fromkeys(ids, time.monotonic()))
+
+    def _is_quiet(self, id_: str) -> bool:
+        return time.monotonic() - self._set_at.get(id_, time.monotonic()) > _QUIET_SECONDS
+
+    def _do_here(self, work: Mapping[str, Callable[[Publisher], None]]) -> None:
+        """Have publishers in this process do something, by transactional id, side by side."""
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="headrace-publisher") as pool:
+            done = [pool.submit(self._do, id_, each) for id_, each in work.items()]
+        for future in done:
+            future.result()
+
+    def _do(self, id_: str, work: Callable[[Publisher], None]) -> None:
+        publisher = self._publishers.pop(id_, None) or Publisher(self._settings.client, id_)
+        try:
+            work(publisher)
+        except BaseException:
+            publisher.close()
+            raise
+        if publisher.may_go_on():
+            self._publishers[id_] = publisher
+        else:
+            publisher.close()
+
+    def _close_publishers(self, ids: Sequence[str]) -> None:
+        for id_ in ids:
+            publisher = self._publishers.pop(id_, None)
+            if publisher is not None:
+                publisher.close()
+
+
+def refuse_future(settings: TransactionSettings, context: CommitterContext) -> None:
+    """Notice that a checkpoint is older than what is published.
+
+    Raises:
+        CheckpointError: naming the epoch of that.
+        InfrastructureError: when no broker answers.
+    """
+    ids = transactional_ids(settings, context)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda id_: read_marker(settings.client, id_, settings.marker_topic), ids)
+    for id_, marker in zip(ids, found, strict=True):
+        if marker is not None and marker.owner == owner_of(context) and marker.epoch > context.restored_epoch:
+            raise CheckpointError(
+                f"the checkpoint directory is at epoch {context.restored_epoch}, but under transactional id {id_} "
+                f"messages up to epoch {marker.epoch} are published at {settings.client.servers}: the directory is an "
+                "old copy, or newer checkpoints were removed, and going on would publish them again. Put the newest "
+                "checkpoint directory back; or start a new job, with a checkpoint directory of its own"
+            )
+
+
+def transactional_ids(settings: TransactionSettings, context: CommitterContext) -> list[str]:
+    """The ids that the parallel writers of a sink have now."""
+    return [
+        settings.transactional_id(context.job_id, context.operator_id, subtask)
+        for subtask in range(context.parallelism)
+    ]
+
+
+def owner_of(context: CommitterContext) -> str:
+    """What markers call a sink of a job."""
+    return f"job {context.job_id}, sink {context.operator_id}"
+
+
+def folder_of(folder: Folder | None) -> Folder:
+    """The sink's folder, without which nothing can be staged."""
+    assert folder is not None, "a sink has a folder in every job"
+    return folder
+
+
+class _Publishing:
+    """Publishes in a task, with a publisher of its own."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+
+    def __call__(self, publication: Publication) -> None:
+        with closing(Publisher(self._settings, publication.staged.transactional_id)) as publisher:
+            publisher.publish(publication)
+
+
+def _is_large(staged: Sequence[StagedEpoch]) -> bool:
+    messages, size = sum(each.messages for each in staged), sum(each.size for each in staged)
+    return messages > _IN_DRIVER_MESSAGES or size > _IN_DRIVER_BYTES

@@ -1,0 +1,458 @@
+"""The driver's half of a source of topics: which partitions are read, from where, and an epoch's share of each."""
+
+from __future__ import annotations
+
+import enum
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.common.arguments import expect, refused
+from headrace.common.errors import ConfigurationError, InvalidTypeError, SourceChangedError
+from headrace.common.logs import get_logger
+from headrace.common.other_names import alike
+from headrace.common.topic_partition import TopicPartition
+from headrace.connectors.ranges import pending_numbers, share
+from headrace.connectors.source import SplitEnumerator, SplitRead
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from headrace.connectors.source import Json, Pending, ReadBudget
+
+
+A_PARTITION: Final = "TopicPartition('orders', 0) and the like (KafkaTopicPartition is the same)"
+"""What partitions are given by, in errors."""
+
+
+class OffsetResetStrategy(enum.Enum):
+    """Where to start where an initializer has no offset for a partition.
+
+    Examples:
+        >>> from headrace.datastream.connectors.log import OffsetResetStrategy, OffsetsInitializer
+        >>> start = OffsetsInitializer.committed_offsets(OffsetResetStrategy.EARLIEST)
+    """
+
+    LATEST = 0
+    EARLIEST = 1
+    NONE = 2
+
+
+class OffsetsInitializer(ABC):
+    """Says at which offset of each partition reading starts, or stops.
+
+    Examples:
+        >>> from headrace.datastream.connectors.log import OffsetsInitializer
+        >>> from headrace.log import TopicPartition
+        >>> at_noon = OffsetsInitializer.timestamp(1_767_268_800_000)
+        >>> explicit = OffsetsInitializer.offsets({TopicPartition("payments", 0): 1200})
+    """
+
+    @abstractmethod
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        """The offset of each partition.
+
+        Raises:
+            ConfigurationError: when a partition has none, and there is no reset strategy.
+            InfrastructureError: when no broker tells.
+        """
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether it needs the id of a consumer group."""
+        return False
+
+    @staticmethod
+    def earliest() -> OffsetsInitializer:
+        """The first record that there is."""
+        return _Reset(OffsetResetStrategy.EARLIEST)
+
+    @staticmethod
+    def latest() -> OffsetsInitializer:
+        """Behind the last record that there is; of transactions, the last one before the first that is open."""
+        return _Reset(OffsetResetStrategy.LATEST)
+
+    @staticmethod
+    def timestamp(timestamp: int) -> OffsetsInitializer:
+        """The first record whose timestamp is not below one in milliseconds; behind the last where there is none."""
+        expect(timestamp, int, "OffsetsInitializer.timestamp")
+        if timestamp < 0:
+            raise refused(f"a timestamp to start from is not negative, got {timestamp}")
+        return _Timestamp(timestamp)
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: OffsetResetStrategy = OffsetResetStrategy.NONE,
+    ) -> OffsetsInitializer:
+        """What the consumer group has committed; where it has not, what the strategy says."""
+        expect(offset_reset_strategy, OffsetResetStrategy, "OffsetsInitializer.committed_offsets")
+        return _Committed(offset_reset_strategy)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[TopicPartition, int],
+        offset_reset_strategy: OffsetResetStrategy = OffsetResetStrategy.EARLIEST,
+    ) -> OffsetsInitializer:
+        """An offset for each partition; for those that are not listed, what the strategy says."""
+        expect(offset_reset_strategy, OffsetResetStrategy, "OffsetsInitializer.offsets")
+        for partition, offset in offsets.items():
+            if not isinstance(partition, TopicPartition):
+                raise refused(f"offsets are given by {A_PARTITION}, not by {partition!r}", InvalidTypeError)
+            expect(offset, int, f"the offset of {partition}")
+            if offset < 0:
+                raise refused(f"an offset is not negative, got {offset} for {partition}")
+        return _Explicit(dict(offsets), offset_reset_strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reset(OffsetsInitializer):
+    """One end of each partition."""
+
+    strategy: OffsetResetStrategy
+
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        if self.strategy is OffsetResetStrategy.NONE:
+            raise ConfigurationError(
+                f"there is no offset to start from for {', '.join(str(each) for each in partitions)}: give the "
+                "offsets initializer an OffsetResetStrategy, EARLIEST or LATEST, or an offset for each"
+            )
+        is_earliest = self.strategy is OffsetResetStrategy.EARLIEST
+        return log.earliest(partitions) if is_earliest else log.latest(partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Timestamp(OffsetsInitializer):
+    """The first record not before a point in time."""
+
+    timestamp_millis: int
+
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        found = log.at_timestamp(partitions, self.timestamp_millis)
+        behind = log.latest([partition for partition in partitions if partition not in found])
+        return {**found, **behind}
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed(OffsetsInitializer):
+    """Where a consumer group has come to."""
+
+    strategy: OffsetResetStrategy
+
+    @property
+    def needs_group(self) -> bool:
+        return True
+
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        return _or_reset(log.committed(partitions), partitions, self.strategy, log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Explicit(OffsetsInitializer):
+    """Offsets of the program."""
+
+    given: Mapping[TopicPartition, int]
+    strategy: OffsetResetStrategy
+
+    def resolve(self, partitions: Sequence[TopicPartition], log: PartitionedLog) -> dict[TopicPartition, int]:
+        return _or_reset(self.given, partitions, self.strategy, log)
+
+
+def _or_reset(
+    found: Mapping[TopicPartition, int],
+    partitions: Sequence[TopicPartition],
+    strategy: OffsetResetStrategy,
+    log: PartitionedLog,
+) -> dict[TopicPartition, int]:
+    rest = [partition for partition in partitions if partition not in found]
+    taken = {partition: found[partition] for partition in partitions if partition in found}
+    return {**taken, **_Reset(strategy).resolve(rest, log)}
+
+
+class Subscription(ABC):
+    """Which partitions are read, of those that there are."""
+
+    @abstractmethod
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        """The partitions in a stable order.
+
+        Args:
+            topics: by name, how many partitions each topic has.
+
+        Raises:
+            ConfigurationError: when there is no such topic or partition.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Topics(Subscription):
+    """All partitions of some topics."""
+
+    names: tuple[str, ...]
+
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        for name in self.names:
+            _check_topic(name, topics)
+        return _all_of(self.names, topics)
+
+    def __str__(self) -> str:
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern(Subscription):
+    """All partitions of the topics whose names match a regular expression from beginning to end, now or later."""
+
+    pattern: str
+
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        matches = re.compile(self.pattern).fullmatch
+        return _all_of(sorted(filter(matches, topics)), topics)
+
+    def __str__(self) -> str:
+        return f"topics like {self.pattern}"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions(Subscription):
+    """Some partitions."""
+
+    chosen: tuple[TopicPartition, ...]
+
+    def partitions(self, topics: Mapping[str, int]) -> list[TopicPartition]:
+        for each in self.chosen:
+            _check_topic(each.topic, topics)
+            if not 0 <= each.partition < topics[each.topic]:
+                raise ConfigurationError(
+                    f"there is no partition {each}: topic {each.topic!r} has {topics[each.topic]}, from 0"
+                )
+        return list(self.chosen)
+
+    def __str__(self) -> str:
+        return ", ".join(str(each) for each in self.chosen)
+
+
+def _check_topic(name: str, topics: Mapping[str, int]) -> None:
+    if name not in topics:
+        raise ConfigurationError(f"there is no topic {name!r}, or it may not be seen{alike(name, topics)}")
+
+
+def _all_of(names: Iterable[str], topics: Mapping[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(name, number) for name in names for number in range(topics[name])]
+
+
+class PartitionedLog(ABC):
+    """Topics with partitions of records, which are known by their offsets.
+
+    What is asked may raise an ``InfrastructureError`` or an ``OSError`` on a passing fault, and a
+    ``SourceChangedError`` about a topic or partition that is gone.
+    """
+
+    @abstractmethod
+    def topics(self) -> dict[str, int]:
+        """The number of partitions of each topic that may be read."""
+
+    @abstractmethod
+    def topic_ids(self, topics: Sequence[str]) -> dict[str, str]:
+        """The id of each topic: one that is deleted and made again has another."""
+
+    @abstractmethod
+    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets of the first records that there are."""
+
+    @abstractmethod
+    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Up to where records can be read: of transactions, only what no open one is in front of."""
+
+    @abstractmethod
+    def at_timestamp(self, partitions: Sequence[TopicPartition], millis: int) -> dict[TopicPartition, int]:
+        """The first records whose timestamp is not below; partitions without one are left out."""
+
+    @abstractmethod
+    def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """What the consumer group has committed; partitions of which it has nothing are left out."""
+
+    @abstractmethod
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets of the consumer group, for others to see; a failure is logged."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+def topic_made_again(topic: str) -> SourceChangedError:
+    """What to raise about a topic that is another one than the job has read."""
+    return SourceChangedError(
+        f"topic {topic!r} was deleted and made again since the job has read it, so its offsets are others: "
+        "start the job without its checkpoints, or give the source another uid to read the topic anew"
+    )
+
+
+_RECORD_BYTES: Final = 256
+"""What a record is guessed to take: nobody tells."""
+
+DISCOVERY_MILLIS: Final = 300_000
+"""How often to look for new partitions, unless the program says otherwise; Flink's value."""
+
+logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingPlan:
+    """What a source reads.
+
+    Attributes:
+        subscription: which partitions.
+        start: where the partitions that are there at first start; those that come later start at their beginning.
+        stop: where they stop, as found when the job first starts; None for never.
+        is_bounded: whether the source ends there.
+        discovery_interval: after how many milliseconds to look for new partitions; None for never.
+        commits: whether the consumer group is told how far the job has come.
+        resets_to: where to go on when records were deleted before they were read: ``earliest``, ``latest``; None fails.
+    """
+
+    subscription: Subscription
+    start: OffsetsInitializer
+    stop: OffsetsInitializer | None
+    is_bounded: bool
+    discovery_interval: int | None
+    commits: bool
+    resets_to: str | None
+
+
+class PartitionEnumerator(SplitEnumerator):
+    """Plans ranges of offsets; a split is a partition, its position the offset of the next record.
+
+    Args:
+        log: what is read.
+        plan: what of it.
+        state: what :meth:`snapshot` gave.
+    """
+
+    def __init__(self, log: PartitionedLog, plan: ReadingPlan, state: Json | None) -> None:
+        self._log = log
+        self._plan = plan
+        self._topic_ids: dict[str, str] = {} if state is None else dict(state["topics"])
+        self._stops: dict[str, int] = {} if state is None else dict(state["stops"])
+        self._is_first_look = state is None
+        self._partitions: dict[str, TopicPartition] = {}
+        self._starts: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
+        self._firsts: dict[str, int] = {}
+        self._looked_at: int | None = None
+
+    def discover(self, now: int) -> Sequence[str]:
+        if self._is_time_to_look(now):
+            self._look()
+            self._looked_at = now
+        ends = _by_split(self._log.latest(list(self._partitions.values())))
+        if ends != self._ends:
+            # Only after the ends are known: what is behind them is of the topics that are checked
+            self._check_topics(self._partitions.values())
+        self._ends = ends
+        return list(self._partitions)
+
+    def initial_position(self, split_id: str) -> Json:
+        return self._starts[split_id]
+
+    def plan(self, split_id: str, position: Json, budget: ReadBudget, now: int) -> SplitRead | None:
+        start, end = self._checked(split_id, position), self._end(split_id, position)
+        count = share(start, end, budget, _RECORD_BYTES)
+        if count:
+            piece = (split_id, start, start + count)  # one task reads a partition
+            return SplitRead(split_id, position, start + count, (piece,), count, count * _RECORD_BYTES)
+        return SplitRead(split_id, position, end, ()) if position < end else None  # all of it was deleted
+
+    def is_finished(self, split_id: str, position: Json) -> bool:
+        stop = self._stops.get(split_id)
+        return stop is not None and position >= stop
+
+    def is_complete(self) -> bool:
+        return self._plan.is_bounded or self._plan.discovery_interval is None
+
+    def pending(self, split_id: str, position: Json, now: int) -> Pending:
+        return pending_numbers(position, self._end(split_id, position), _RECORD_BYTES)
+
+    def snapshot(self) -> Json:
+        return {"topics": self._topic_ids, "stops": self._stops}
+
+    def checkpoint_completed(self, positions: dict[str, Json]) -> None:
+        if self._plan.commits:
+            known = self._partitions
+            self._log.commit({known.get(at) or TopicPartition.parse(at): offset for at, offset in positions.items()})
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _is_time_to_look(self, now: int) -> bool:
+        if self._looked_at is None:
+            return True
+        interval = self._plan.discovery_interval
+        return not self.is_complete() and interval is not None and now - self._looked_at >= interval
+
+    def _look(self) -> None:
+        """Look which partitions there are, and whether topics are still the same."""
+        found = self._plan.subscription.partitions(self._log.topics())
+        if not found and self._is_first_look:
+            told = "the source ends at once" if self._plan.is_bounded else "nothing is read until there are"
+            logger.warning("there are no %s: %s", self._plan.subscription, told)
+        self._check_topics(found)
+        new = [each for each in found if str(each) not in self._partitions]
+        initializer = self._plan.start if self._is_first_look else OffsetsInitializer.earliest()
+        self._starts |= _by_split(initializer.resolve(new, self._log))
+        self._firsts = _by_split(self._log.earliest(found))
+        if self._plan.stop is not None:
+            unknown = [each for each in new if str(each) not in self._stops]
+            self._stops |= _by_split(self._plan.stop.resolve(unknown, self._log))
+        self._partitions |= {str(each): each for each in new}
+        self._is_first_look = False
+
+    def _check_topics(self, partitions: Iterable[TopicPartition]) -> None:
+        topics = list(dict.fromkeys(each.topic for each in partitions))
+        for topic, topic_id in self._log.topic_ids(topics).items():
+            known = self._topic_ids.setdefault(topic, topic_id)
+            if known != topic_id:
+                raise topic_made_again(topic)
+
+    def _end(self, split_id: str, position: int) -> int:
+        """Up to where a partition can be read now; it has been read up to there where it was not looked at."""
+        end, stop = self._ends.get(split_id, position), self._stops.get(split_id)
+        return end if stop is None else min(end, stop)
+
+    def _checked(self, split_id: str, position: int) -> int:
+        """Where reading goes on: the position, unless the records there are gone.
+
+        Raises:
+            SourceChangedError: when they are, and the program does not say where to go on.
+        """
+        first, end = self._firsts.get(split_id, position), self._ends.get(split_id, position)
+        if end < position:
+            raise SourceChangedError(
+                f"{split_id} would be read from offset {position}, but ends at {end}: records were lost, it "
+                "was made again, or the offset is a wrong one of the program. Start the job without its checkpoints to "
+                "read what there is now"
+            )
+        if position >= first:
+            return position
+        if self._plan.resets_to is None:
+            raise SourceChangedError(
+                f"{split_id} would be read from offset {position}, but the first that is left is {first}: the others "
+                "were deleted (retention.ms, retention.bytes) before they were read. To go on without them, have "
+                "the source reset to the earliest or latest offset ('auto.offset.reset')"
+            )
+        target = first if self._plan.resets_to == "earliest" else end
+        logger.warning("%s: offsets %d to %d were deleted before they were read", split_id, position, first - 1)
+        return target
+
+
+def narrowed_state(state: Json, topics: Collection[str]) -> Json:
+    """What a :meth:`PartitionEnumerator.snapshot` says about some topics alone."""
+    stops = {split: stop for split, stop in state["stops"].items() if TopicPartition.parse(split).topic in topics}
+    return {"topics": {topic: of for topic, of in state["topics"].items() if topic in topics}, "stops": stops}
+
+
+def _by_split(offsets: dict[TopicPartition, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}

@@ -1,1 +1,0 @@
-"""Sources of partitioned topics: which partitions are read, from where, and an epoch's share of each."""
