@@ -89,7 +89,8 @@ class KafkaSink(TopicSink[T_contra]):
         encoder = MessageEncoder(self._schema, context.reject, partial(check_sizes, max_bytes=max_bytes), counts.of)
         if self._transactions is None:
             return SendingWriter(self._settings, encoder, context)
-        return TransactionalWriter(context, encoder, folder_of(context.folder), self._transactions)
+        id_ = self._transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
+        return TransactionalWriter(context, encoder, folder_of(context.folder), id_, self._transactions.marker_topic)
 
     def create_committer(self, context: CommitterContext) -> Committer | None:
         return None if self._transactions is None else KafkaCommitter(self._transactions, context)

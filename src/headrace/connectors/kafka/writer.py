@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.errors import HeadraceError
     from headrace.connectors.kafka.clients import ClientSettings
-    from headrace.connectors.kafka.transactions import TransactionSettings
     from headrace.connectors.outgoing_messages import MessageEncoder, OutgoingMessages
     from headrace.connectors.sink import Json, WriterContext, WriterEpoch
     from headrace.storage.folder import Folder
@@ -427,17 +426,18 @@ class TransactionalWriter(SinkWriter):
         context: what a writer is made with.
         encoder: makes the messages.
         folder: where the files are; it exists.
-        transactions: how they are published.
+        transactional_id: under which id they are published.
+        marker_topic: the topic at which the marker is.
     """
 
     def __init__(
-        self, context: WriterContext, encoder: MessageEncoder, folder: Folder, transactions: TransactionSettings
+        self, context: WriterContext, encoder: MessageEncoder, folder: Folder, transactional_id: str, marker_topic: str
     ) -> None:
         self._place = f"{context.generation}-{context.subtask}"
         self._encoder = encoder
         self._folder = folder
-        self._transactional_id = transactions.transactional_id(context.job_id, context.operator_id, context.subtask)
-        self._marker_topic = transactions.marker_topic
+        self._transactional_id = transactional_id
+        self._marker_topic = marker_topic
         self._epoch: WriterEpoch | None = None
         self._in_manifest = _IN_MANIFEST_BYTES // context.parallelism
         self._pieces: list[tuple[str, pa.RecordBatch]] = []
