@@ -13,4 +13,4 @@ from tests.forks import Forks
 
 def test_the_page_is_as_it_says(forks: Forks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Reader(DOCS / "changes-of-rows.md", tmp_path, forks).follow() == 4
+    assert Reader(DOCS / "changes-of-rows.md", tmp_path, forks).follow() == 5

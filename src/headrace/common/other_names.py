@@ -43,11 +43,13 @@ _ON_STREAMS: Final = {
 """Settings of streams that have nothing to act on."""
 
 _COLUMNS: Final = 'use select("a", (col("b") * 2).alias("double")) with all columns that are wanted'
-_WINDOW_AGGREGATE: Final = 'use key_by(...).window(...).aggregate(count(), sum("x"))'
+_WINDOW_AGGREGATE: Final = (
+    'use key_by(...).window(...).aggregate(count(), sum("x")); all records of a key need no window'
+)
 _KEYS_FIRST: Final = "call key_by(...) first"
 _KEYS_FIRST_OR_ALL: Final = "call key_by(...) first, or {}(...) for windows of all records"
 _ASSIGNER: Final = "use {}(TumblingEventTimeWindows.of(size)), or another WindowAssigner"
-_WINDOWS_FIRST: Final = "call window(...) first, then aggregate(...); or reduce(...), for a result at each record"
+_WINDOWS_FIRST: Final = "use aggregate(count(), avg('x')), for a result at each record; or call window(...) first"
 _TO_PROGRAM: Final = "use execute_and_collect(), or execute_and_collect(limit=10) for some records"
 _ORDER: Final = "records have no order but that of event time; rank within windows, in a function"
 _DISTINCT: Final = "keep what was seen in a state, in a KeyedProcessFunction with a time to live"
@@ -105,7 +107,7 @@ _OF_DATA_STREAMS: Final = {
 """Methods of PySpark and pandas, and those that a stream has only behind ``key_by``."""
 
 _OF_KEYED_STREAMS: Final = {
-    **dict.fromkeys(("agg", "aggregate", "count", "mean", "avg"), _WINDOWS_FIRST),
+    **dict.fromkeys(("agg", "count", "mean", "avg"), _WINDOWS_FIRST),
     **dict.fromkeys(("time_window", "timeWindow"), _ASSIGNER.format("window")),
     "session_window": "use window(EventTimeSessionWindows.with_gap(gap))",
 }

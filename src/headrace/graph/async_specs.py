@@ -71,8 +71,8 @@ class LookupSpec(OperatorSpec):
         tag = self.settings.miss_tag
         return {} if tag is None else {tag.tag_id: inputs[0].record_type}
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False  # a pair is none of them
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "it gives pairs, and rows alone can be changes"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
         return LookupOperator(self.reader, self.key_of, self.output_type(parameters.inputs), self.settings)

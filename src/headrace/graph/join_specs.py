@@ -56,8 +56,8 @@ class IntervalJoinSpec(FunctionSpec):
     def emits_to_tags(self) -> bool:
         return self.function is not None
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "pairs that it has given are not taken back"
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return of_sides(inputs)

@@ -85,8 +85,8 @@ class TwoInputSpec(ProcessFunctionSpec):
 
     in_event_time_order: bool = field(default=False, kw_only=True)
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return not self.in_event_time_order
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "sorted by time, a change may come before what it changes" if self.in_event_time_order else ""
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         if not self.in_event_time_order:

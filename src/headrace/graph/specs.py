@@ -203,9 +203,9 @@ class OperatorSpec(ABC):
         """Whether the operator has every side output that the program asks for, of the type that the tag says."""
         return False
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        """Whether the records of the inputs may be more than insertions: updates and deletions of what was before."""
-        return True
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        """Why records may not be updates and deletions of what was before; empty where they may."""
+        return ""
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
         """Whether the main output is known to be more than insertions; whether it is may show in the records alone."""
@@ -287,8 +287,8 @@ class SinkSpec(OperatorSpec):
     def side_types(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return _dead_letters(self.sink.dead_letter)
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return self.sink.takes_changes(inputs[0].record_type)
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "" if self.sink.takes_changes(inputs[0].record_type) else "what it writes is not taken back"
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         kept = writer_state_type(self.sink)
@@ -308,12 +308,12 @@ class PassingSpec(OperatorSpec):
 
 
 class FoldingSpec(PassingSpec):
-    """The root of operators that fold the records of a key into one; what was folded in cannot be taken back."""
+    """The root of operators that fold the records of a key into one."""
 
     __slots__ = ()
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "what is folded in is not taken out again, as key_by(...).aggregate(...) does"
 
     def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
         return {"": inputs[0].record_type}

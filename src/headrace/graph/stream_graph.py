@@ -166,8 +166,10 @@ class StreamGraph:
 
 def _check_changes(node: Node, inputs: Sequence[InputSchema]) -> None:
     """Refuse updates and deletions where only insertions are taken."""
-    if any(schema.has_changes for schema in inputs) and not node.spec.takes_changes(inputs):
-        raise InvalidProgramError(f"operator {node.name!r} takes insertions alone, but its records may be {CHANGES}")
+    if any(schema.has_changes for schema in inputs) and (why := node.spec.why_insertions_only(inputs)):
+        raise InvalidProgramError(
+            f"operator {node.name!r} takes insertions alone ({why}), but its records may be {CHANGES}"
+        )
 
 
 def _check_keys(node: Node, inputs: Mapping[int, InputSchema]) -> None:

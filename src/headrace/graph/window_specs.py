@@ -1,9 +1,9 @@
-"""What operators with windows do, as data."""
+"""What operators with windows do, and those with built-in aggregates, as data."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.graph.specs import InputKind, OperatorSpec, PassingSpec
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     from headrace.windowing.intervals import AlignedWindows, GrowingWindows, RegularWindows
 
 
+_UNDECLARED: Final = (
+    "nothing says that records are taken back: declare their type with changelog=True, or call "
+    "aggregate(..., takes_changes=True)"
+)
+
+
 class WindowSpec(OperatorSpec):
-    """The root of operators with windows, from which records cannot be taken back."""
+    """The root of operators with windows."""
 
     __slots__ = ()
 
@@ -35,8 +41,8 @@ class WindowSpec(OperatorSpec):
     inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
     state_kinds: ClassVar[StateKinds] = KEYED
 
-    def takes_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        return False
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "what a window has taken in is not taken out again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,57 @@ class AggregatedWindowSpec(TriggeredWindowSpec):
             parameters.side_types,
             is_batch=parameters.task.is_batch,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAggregateSpec(OperatorSpec):
+    """Built-in aggregates of all records of a key, as a changelog; records may take former ones back.
+
+    Attributes:
+        aggregates: the built-in aggregates.
+        update_before: whether an update takes the former result back as well.
+        retracts: whether records may take former ones back.
+    """
+
+    kind: ClassVar[str] = "GroupAggregate"
+    inputs: ClassVar[tuple[InputKind, ...]] = (InputKind.KEYED,)
+    state_kinds: ClassVar[StateKinds] = KEYED
+    aggregates: tuple[Aggregate, ...]
+    update_before: bool
+    retracts: bool
+
+    def layout(self, records: InputSchema) -> ColumnarWindowLayout:
+        """The columns of the results over such records.
+
+        Raises:
+            InvalidTypeError: when an aggregate does not fit the records.
+            InvalidProgramError: when two columns of the output have the same name, or records may be taken back from an
+                aggregate that cannot do that.
+        """
+        key = records.key
+        assert key is not None, "the graph takes keyed records only"
+        return ColumnarWindowLayout.of(
+            records.record_type, key.codec, self.aggregates, key.fields, key.names, (), retracts=self.retracts
+        )
+
+    def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
+        return "" if self.retracts else _UNDECLARED
+
+    def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
+        return True
+
+    def output_type(self, inputs: Sequence[InputSchema]) -> TypeInformation | None:
+        return self.layout(inputs[0]).output_type
+
+    def kept_records(self, inputs: Sequence[InputSchema]) -> Mapping[str, TypeInformation]:
+        return {"": inputs[0].record_type}
+
+    def create_operator(self, parameters: OperatorParameters) -> Operator:
+        from headrace.operators.group_aggregate import GroupAggregateOperator
+
+        layout = self.layout(parameters.inputs[0]).of_operator(parameters.place, parameters.renamed_fields)
+        is_batch = parameters.task.is_batch
+        return GroupAggregateOperator(layout, update_before=self.update_before, is_batch=is_batch)
 
 
 @dataclass(frozen=True, slots=True)

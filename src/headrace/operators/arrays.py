@@ -98,6 +98,40 @@ def lists_of(elements: pa.Array, lengths: npt.NDArray[np.int64], is_missing: Mas
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements, mask=mask)
 
 
+def differ(some: pa.Array, others: pa.Array) -> Mask:
+    """Where two arrays of one type have different values; nulls, and NaN, are equal to themselves."""
+    if pa.types.is_struct(some.type):
+        found = np.zeros(len(some), np.bool_)
+        for field, other in zip(some.flatten(), others.flatten(), strict=True):
+            found |= differ(field, other)
+        return found
+    if pa.types.is_list(some.type) or pa.types.is_map(some.type):
+        return _lists_differ(some, others)
+    unequal = pc.not_equal(some, others).fill_null(False)
+    if pa.types.is_floating(some.type):
+        unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(some), pc.is_nan(others)).fill_null(False)))
+    unequal = pc.or_(unequal, pc.xor(some.is_valid(), others.is_valid()))
+    return np.asarray(unequal.to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _lists_differ(some: pa.Array, others: pa.Array) -> Mask:
+    lengths = [np.where(lists.is_valid(), np.diff(lists.offsets), -1) for lists in (some, others)]
+    found: Mask = lengths[0] != lengths[1]
+    alike = np.flatnonzero(~found & (lengths[0] > 0))
+    counts = lengths[0][alike]
+    places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    elements = [places + np.repeat(np.asarray(lists.offsets)[alike], counts) for lists in (some, others)]
+    for column, other in zip(_elements(some), _elements(others), strict=True):
+        differs = differ(gather(column, elements[0]), gather(other, elements[1]))
+        found[np.repeat(alike, counts)[differs]] = True
+    return found
+
+
+def _elements(lists: pa.Array) -> list[pa.Array]:
+    """What the offsets of lists, or of maps, count."""
+    return [lists.keys, lists.items] if pa.types.is_map(lists.type) else [lists.values]
+
+
 def _numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     """Numbers of a type's width as an array without nulls."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)

@@ -128,14 +128,15 @@ class Operator(ABC):
 
     Attributes:
         maker: the user's function whose results are the records that are emitted, if there is one alone.
-        takes_changes: whether records may be more than insertions; where not, others are refused before they come.
+        why_insertions_only: why records may be insertions alone, so that others are refused before they come; empty
+            where they may be more.
     """
 
     context: OperatorContext
     output: Output
     counters: dict[str, int]
     maker: Callable[..., Any] | None = None
-    takes_changes: bool = True
+    why_insertions_only: str = ""
 
     def __init__(self) -> None:
         self.counters = {}

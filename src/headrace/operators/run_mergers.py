@@ -8,6 +8,7 @@ are imported.
 from __future__ import annotations
 
 import headrace.operators.event_time_order.waiting_records
+import headrace.operators.group_aggregate
 import headrace.operators.join.join_log
 import headrace.operators.join.unmatched_log
 import headrace.operators.window.columnar.window_store

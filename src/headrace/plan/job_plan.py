@@ -143,7 +143,7 @@ class PlannedOperator:
         operator = node.spec.create_operator(parameters)
         if node.keeps_windows_open:
             operator = BootstrapWindowOperator(operator)
-        operator.takes_changes = node.spec.takes_changes(inputs)
+        operator.why_insertions_only = node.spec.why_insertions_only(inputs)
         return operator
 
     def input_schema(self, index: int) -> InputSchema:

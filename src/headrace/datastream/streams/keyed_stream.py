@@ -11,6 +11,7 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import to_millis
 from headrace.common.type_variables import OUT, K_co, T_co, V, V_co, W
+from headrace.common.typeinfo.composite import declares_changes
 from headrace.datastream.functions import KeyedProcessFunction, ProcessJoinFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
 from headrace.datastream.streams.checks import check_function, check_object, check_same_environment
@@ -21,12 +22,13 @@ from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, RecordsOf
 from headrace.datastream.streams.stream import not_an_operator
 from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, origin_of, result_type
-from headrace.datastream.streams.windowed_stream import WindowedStream, full_windows
+from headrace.datastream.streams.windowed_stream import WindowedStream, check_aggregates, full_windows
 from headrace.graph import specs
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.process_specs import KeyedProcessSpec
+from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.tagged import INNER, Outer
 from headrace.windowing.assigners.global_windows import GlobalWindows
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.graph.keys import KeySelection
     from headrace.graph.partitioning import Partitioning
     from headrace.graph.specs import OperatorSpec
+    from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.windows import CountWindow, GlobalWindow
 
@@ -329,6 +332,51 @@ class KeyedStream(DataStream[T_co], Generic[T_co, K_co]):
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T_co]:
         """The record of a key so far that has the largest value in a field, the first among equals."""
         return self._roll("max_by", position_to_max_by)
+
+    def aggregate(
+        self, *aggregates: Aggregate, update_before: bool = True, takes_changes: bool | None = None
+    ) -> DataStream[Row]:
+        """Built-in aggregates of all records of a key so far, as a changelog; not in Flink's DataStream API.
+
+        Results are those of ``GROUP BY`` in Flink: the first record of a key gives an insertion, each one after it an
+        update, unless the result stays the same. Records that are deletions or former rows of updates are taken back;
+        with the last one of a key its result is deleted. In batch mode each key gives one result, an insertion.
+
+        Args:
+            aggregates: such as ``count()`` and ``sum("amount")`` of ``headrace.datastream.aggregates``.
+            update_before: whether an update is two rows, the former result (``-U``) and the new one (``+U``). The new
+                one alone is enough for what replaces rows by their key.
+            takes_changes: whether records may be more than insertions. By default they may where the program says so:
+                by their type (``changelog=True``) or by what makes them. To take them back costs memory for ``min``,
+                ``max`` and others, and is impossible for some.
+
+        Raises:
+            InvalidTypeError: when an aggregate does not fit the records.
+            InvalidProgramError: when there is none, two give columns of the same name, or one cannot take records back.
+
+        Examples:
+            >>> from headrace.common import Row, RowKind, Types
+            >>> from headrace.datastream import StreamExecutionEnvironment
+            >>> from headrace.datastream.aggregates import count, sum
+            >>> env = StreamExecutionEnvironment.get_execution_environment()
+            >>> stock = Types.ROW_NAMED(["item", "pieces"], [str, int], changelog=True)
+            >>> rows = [Row("tea", 5), Row("tea", 2), Row.of_kind(RowKind.DELETE, "tea", 5)]
+            >>> totals = env.from_collection(rows, stock).key_by("item").aggregate(count(), sum("pieces"))
+            >>> for row in totals.execute_and_collect(limit=10):
+            ...     print(row)
+            +I Row(item='tea', count=1, sum_pieces=5)
+            -U Row(item='tea', count=1, sum_pieces=5)
+            +U Row(item='tea', count=2, sum_pieces=7)
+            -U Row(item='tea', count=2, sum_pieces=7)
+            +U Row(item='tea', count=1, sum_pieces=2)
+        """
+        check_aggregates(aggregates)
+        if takes_changes is None:
+            graph = self._transformations.graph
+            is_known = any(graph[edge.source].has_changes(edge.side_output) for edge in self._edges)
+            takes_changes = is_known or declares_changes(self._type)
+        spec = GroupAggregateSpec(aggregates, update_before, takes_changes)
+        return self._apply(spec, "GroupAggregate", origin=TypeOrigin.DECLARED)
 
     def window(self, window_assigner: WindowAssigner[Any, W]) -> WindowedStream[T_co, K_co, W]:
         """Cuts the records of each key into windows: ``TumblingEventTimeWindows.of(Time.minutes(1))``, say.

@@ -228,6 +228,19 @@ class WindowsOfStream(Generic[T_co, K_co]):
         return self._definition()
 
 
+def check_aggregates(aggregates: tuple[Any, ...]) -> None:
+    """Refuse what is no built-in aggregate, beside others that are.
+
+    Raises:
+        InvalidProgramError: when one is something else.
+    """
+    for aggregate in aggregates:
+        if not isinstance(aggregate, Aggregate):
+            text = f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}"
+            call = built_in_call(aggregate)
+            raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
+
+
 class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
     """The root of windows of one stream: by key, and of all records, which differ in the functions that they take."""
 
@@ -288,11 +301,7 @@ class WindowsOfOne(WindowsOfStream[T_co, K_co], Generic[T_co, K_co]):
         surplus = [name for name, value in named.items() if value is not None]
         if surplus:
             raise refused(f"built-in aggregates take no {surplus[0]}: map() the rows that they give")
-        for aggregate in aggregates:
-            if not isinstance(aggregate, Aggregate):
-                text = f"built-in aggregates go with others such as count(), sum('field'), not {aggregate!r}"
-                call = built_in_call(aggregate)
-                raise refused(f"{text}: {call}" if call else f"{text}; map() the rows that they give")
+        check_aggregates(aggregates)
         spec = AggregatedWindowSpec(self._definition(), aggregates, self._has_key)
         return self._add(spec, TypeOrigin.DECLARED)
 

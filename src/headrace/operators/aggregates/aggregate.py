@@ -16,9 +16,13 @@ from headrace.expressions import BoundColumn, Column, Expression, bind
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.aggregates.aggregator import Aggregator, Input
+    from headrace.state.runs.grouping import Segments
 
 Emit = Callable[[Sequence[pa.Array]], pa.Array]
 """From the results of aggregators to one column."""
+
+Running = Callable[[list[pa.Array], "Segments"], pa.Array]
+"""From the accumulators of an aggregator, group after group, to one column."""
 
 
 def only_result(results: Sequence[pa.Array]) -> pa.Array:
@@ -51,6 +55,8 @@ class BoundAggregate:
         aggregators: what has to be remembered for it.
         emit: the output column, from the results of the aggregators; a function that can be pickled.
         is_ordered: whether the result depends on the order in which records come.
+        running: the output column of each accumulator of the only aggregator, merged with all before it in its group;
+            None where these have to be merged for it.
     """
 
     name: str
@@ -58,6 +64,7 @@ class BoundAggregate:
     aggregators: tuple[Aggregator, ...]
     emit: Emit = only_result
     is_ordered: bool = False
+    running: Running | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
+import pyarrow as pa
 
 from headrace.expressions import Bound
-from headrace.operators.arrays import concat, fixed_width, gather, validity
+from headrace.operators.arrays import concat, fixed_width, gather, list_lengths, replaced, validity
 from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import numpy.typing as npt
-    import pyarrow as pa
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.user_code import OperatorPlace
@@ -98,11 +99,13 @@ class Aggregator(ABC):
         is_scatterable: whether ``accumulate`` asks nothing but columns, first values and ``segments`` of the rows, and
             ``merge`` nothing but what all :class:`RowGroups` know, so that rows need not be sorted by group. Summing
             up is several times as fast then.
+        grows: whether an accumulator takes the more memory the more it has been merged of.
     """
 
     stored_name: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]] = ()
     is_scatterable: ClassVar[bool] = False
+    grows: ClassVar[bool] = False
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -129,6 +132,38 @@ class Aggregator(ABC):
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         """The accumulators of two tables row by row, of which both have all groups, in the same order."""
         return merged_pairs(self.merge, older, newer)
+
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        """In place of each accumulator, the one that merges it with all before it in its group.
+
+        As many steps as the longest group has binary digits: each merges what lies twice as far apart as the last.
+        """
+        places = np.arange(segments.total) - segments.starts[segments.ids]
+        distance = 1
+        while len(rows := np.flatnonzero(places >= distance)):
+            older = [gather(column, rows - distance) for column in columns]
+            merged = self.combine(older, [gather(column, rows) for column in columns])
+            columns = [replaced(column, rows, values) for column, values in zip(columns, merged, strict=True)]
+            distance *= 2
+        return columns
+
+    def running_results(self, columns: list[pa.Array], segments: Segments) -> pa.Array:
+        """The value of each accumulator merged with all before it in its group.
+
+        Accumulators that grow with what they hold are merged in blocks, since all of them take memory at once.
+        """
+        blocks, scanned = [], [column.slice(0, 0) for column in columns]
+        bounds = _block_bounds(columns, segments) if self.grows else [0, segments.total]
+        for start, stop in pairwise(bounds):
+            carried = int(start > 0 and start not in segments.starts)
+            last = len(scanned[0]) - carried
+            block = [
+                concat([a.slice(last), b.slice(start, stop - start)]) for a, b in zip(scanned, columns, strict=True)
+            ]
+            starts = segments.starts[(segments.starts > start) & (segments.starts < stop)] - start + carried
+            scanned = self.scan(block, Segments(np.concatenate(([0], starts)), len(block[0])))
+            blocks.append(self.result([column.slice(carried) for column in scanned]))
+        return concat(blocks) if blocks else self.result(columns)
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         """Accumulators that take away what these add, once they are merged; only where the aggregate can retract."""
@@ -179,6 +214,31 @@ def merged_pairs(merge: Merge, older: list[pa.Array], newer: list[pa.Array]) -> 
 def any_valid(valid: Mask | None, segments: RowGroups) -> Mask | None:
     """Which groups have a value at all; None when all have."""
     return None if valid is None else np.asarray(segments.reduce(np.logical_or, valid), dtype=np.bool_)
+
+
+_BLOCK_BYTES: Final = 1 << 24
+"""About so much memory takes what is scanned at a time of accumulators that grow."""
+
+
+def _block_bounds(columns: list[pa.Array], segments: Segments) -> list[int]:
+    """Where to cut accumulators that are to be scanned, so that none of the blocks takes much more than it should."""
+    sizes = np.zeros(segments.total, np.int64)
+    for column in columns:
+        if pa.types.is_list(column.type):
+            lengths = list_lengths(column)
+            sizes += lengths * (column.flatten().nbytes // max(int(lengths.sum()), 1))
+        else:
+            sizes += column.nbytes // max(segments.total, 1)
+    merged = np.cumsum(running_sums(sizes, segments))
+    cuts = np.searchsorted(merged, np.arange(_BLOCK_BYTES, merged.max(initial=0), _BLOCK_BYTES))
+    bounds: list[int] = np.unique(np.concatenate(([0], cuts, [segments.total]))).tolist()
+    return bounds
+
+
+def running_sums(values: Longs, segments: Segments) -> Longs:
+    """The sum of each value and all before it in its group; of all values together it has to fit into 64 bits."""
+    sums = np.cumsum(values)
+    return sums - (sums - values)[segments.starts][segments.ids]
 
 
 def either_valid(one: Mask | None, other: Mask | None) -> Mask | None:

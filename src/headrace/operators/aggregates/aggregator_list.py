@@ -22,10 +22,11 @@ from headrace.operators.aggregates.user_defined import UserParts
 from headrace.state.renamed_fields import NOTHING_RENAMED, RenamedFields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from headrace.operators.aggregates.aggregate import BoundAggregate
     from headrace.operators.aggregates.aggregator import Aggregator, GroupedRows, Input
     from headrace.state.runs.grouping import RowGroups, Segments
 
@@ -72,6 +73,27 @@ class AggregatorList:
         """The value of each aggregator."""
         pairs = zip(self.members, self._split(columns), strict=True)
         return {aggregator: aggregator.result(own) for aggregator, own in pairs}
+
+    def running_results(
+        self, wanted: Iterable[Aggregator], columns: Sequence[pa.Array], segments: Segments
+    ) -> dict[Aggregator, pa.Array]:
+        """The value of some aggregators, of each accumulator merged with all before it in its group."""
+        own = dict(zip(self.members, self._split(columns), strict=True))
+        return {aggregator: aggregator.running_results(own[aggregator], segments) for aggregator in wanted}
+
+    def running_values(
+        self, aggregates: Sequence[BoundAggregate], columns: Sequence[pa.Array], segments: Segments
+    ) -> list[pa.Array]:
+        """The column of each aggregate, of each accumulator merged with all before it in its group."""
+        own = dict(zip(self.members, self._split(columns), strict=True))
+        scanned = dict.fromkeys(one for each in aggregates if each.running is None for one in each.aggregators)
+        results = self.running_results(scanned, columns, segments)
+        return [
+            each.emit([results[one] for one in each.aggregators])
+            if each.running is None
+            else each.running(own[each.aggregators[0]], segments)
+            for each in aggregates
+        ]
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:

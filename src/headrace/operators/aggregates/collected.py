@@ -33,6 +33,7 @@ class ArrivedValues(ColumnAggregator):
     """The values that are not null, in the order in which they came, and when each came. The result is their list."""
 
     stored_name: ClassVar[str] = "ArrivedValues"
+    grows: ClassVar[bool] = True
     type: TypeInformation
 
     @property

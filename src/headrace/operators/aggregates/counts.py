@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.common.typeinfo import BasicType, Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
-from headrace.operators.aggregates.aggregator import Aggregator, ColumnAggregator
+from headrace.operators.aggregates.aggregator import Aggregator, ColumnAggregator, running_sums
 from headrace.operators.arrays import fixed_width, gather, of_fixed_width, validity
 from headrace.state.keys.typed import look_alike
 
@@ -37,6 +37,9 @@ class _Counts(Aggregator):
 
     def combine(self, older: list[pa.Array], newer: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(fixed_width(older[0]) + fixed_width(newer[0]))]
+
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        return [pa.array(running_sums(fixed_width(columns[0]), segments))]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return [pa.array(-fixed_width(columns[0]))]
@@ -111,6 +114,9 @@ class KeyField(Aggregator):
     def result(self, columns: list[pa.Array]) -> pa.Array:
         column = columns[0]
         return pc.add(column, pa.scalar(0, column.type)) if pa.types.is_floating(column.type) else column
+
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        return [gather(columns[0], segments.starts[segments.ids])]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         return columns

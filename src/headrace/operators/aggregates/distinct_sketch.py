@@ -46,6 +46,7 @@ class DistinctSketch(ColumnAggregator):
     """The registers that are not 0, each as its number times 64 plus its value. The result is the estimate."""
 
     stored_name: ClassVar[str] = "DistinctSketch"
+    grows: ClassVar[bool] = True
 
     @property
     def fields(self) -> Fields:

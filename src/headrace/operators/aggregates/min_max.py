@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
 from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, merged_pairs
-from headrace.operators.aggregates.multisets import Multiset, element_at
+from headrace.operators.aggregates.multisets import Multiset, element_at, running_extreme
 from headrace.operators.arrays import fixed_width, gather, is_fixed_width, of_fixed_width, validity
 
 if TYPE_CHECKING:
@@ -145,7 +145,8 @@ class Minimum(Aggregate):
             raise self._refuse(column, "numbers, text, booleans, dates and times")
         if retracts:  # the next one counts once the smallest is taken back, so all are remembered
             values = Multiset(column.source, column.name, column.type)
-            return BoundAggregate(name, column.type, (values,), partial(element_at, -1 if self.is_largest else 0))
+            emit = partial(element_at, -1 if self.is_largest else 0)
+            return BoundAggregate(name, column.type, (values,), emit, running=partial(running_extreme, self.is_largest))
         extreme = Extreme(column.source, column.name, column.type, self.is_largest)
         return BoundAggregate(name, column.type, (extreme,))
 

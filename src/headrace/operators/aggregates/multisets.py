@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from headrace.common.typeinfo import Types
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order
-from headrace.operators.aggregates.aggregator import ColumnAggregator
+from headrace.operators.aggregates.aggregator import ColumnAggregator, running_sums
 from headrace.operators.arrays import fixed_width, list_lengths, lists_of
+from headrace.state.runs.grouping import Segments, sorted_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from headrace.expressions import Expression
     from headrace.operators.aggregates.aggregate import InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Longs
-    from headrace.state.runs.grouping import Segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,7 @@ class Multiset(ColumnAggregator):
     """
 
     stored_name: ClassVar[str] = "Multiset"
+    grows: ClassVar[bool] = True
     type: TypeInformation
 
     @property
@@ -77,6 +78,78 @@ def element_at(place: int, results: Sequence[pa.Array]) -> pa.Array:
     return values.flatten().take(pa.array(places, mask=lengths == 0))
 
 
+def running_extreme(is_largest: bool, columns: list[pa.Array], segments: Segments) -> pa.Array:
+    """The smallest or the largest value of each multiset merged with all before it in its group; null if there is none.
+
+    A value that was taken back more often than it came is not there.
+    """
+    presence = _Presence.of(columns, segments)
+    ufunc, nothing = (np.maximum, -1) if is_largest else (np.minimum, len(presence.distinct))
+    best = _best_over(ufunc, nothing, presence, segments.total)
+    return presence.distinct.take(pa.array(best, mask=best == nothing))
+
+
+def running_distinct(columns: list[pa.Array], segments: Segments) -> pa.Array:
+    """How many different values there are in each multiset merged with all before it in its group."""
+    presence = _Presence.of(columns, segments)
+    changes = np.bincount(presence.starts, minlength=segments.total + 1)
+    changes -= np.bincount(presence.stops, minlength=segments.total + 1)
+    return pa.array(np.cumsum(changes)[:-1])
+
+
+class _Presence(NamedTuple):
+    """From which to which row, in the order of the groups, a value is in the multiset of its group.
+
+    Attributes:
+        starts: the first row of each.
+        stops: the row behind the last one; at most the end of the group.
+        codes: the value, as its place among the different ones.
+        distinct: the different values, ascending.
+    """
+
+    starts: Longs
+    stops: Longs
+    codes: Longs
+    distinct: pa.Array
+
+    @staticmethod
+    def of(columns: list[pa.Array], segments: Segments) -> _Presence:
+        """What accumulators say when they are merged one after the other."""
+        rows = np.repeat(np.arange(segments.total), list_lengths(columns[0]))
+        codes, distinct = coded(columns[0].flatten())
+        order, groups, codes = sorted_pairs(segments.ids[rows], codes)
+        rows, counts = rows[order], fixed_width(columns[1].flatten())[order]
+        is_first = np.ones(len(rows), np.bool_)
+        is_first[1:] = (groups[1:] != groups[:-1]) | (codes[1:] != codes[:-1])
+        is_there = running_sums(counts, Segments(np.flatnonzero(is_first), len(rows))) > 0
+        was_there = np.append(False, is_there[:-1]) & ~is_first if len(rows) else is_there
+        changes = np.flatnonzero(is_there != was_there)
+        begins = np.flatnonzero(is_there[changes])
+        # In a pair of group and value, what begins ends with the next change, if there is one.
+        ends = np.append(rows[changes], 0)[begins + 1]
+        goes_on = np.append(is_there[changes], True)[begins + 1]
+        begins = changes[begins]
+        group_ends = np.append(segments.starts[1:], segments.total)[groups[begins]]
+        return _Presence(rows[begins], np.where(goes_on, group_ends, ends), codes[begins], distinct)
+
+
+def _best_over(ufunc: np.ufunc, nothing: int, presence: _Presence, total: int) -> Longs:
+    """The best code of all that are present in each row.
+
+    A stretch of rows is covered by two of a power of two each. From the longest ones down, each is halved, so that a
+    row meets all that cover it in as many steps as the longest stretch has binary digits.
+    """
+    best = np.full(total, nothing, np.int64)
+    levels = np.frexp(presence.stops - presence.starts)[1] - 1
+    for level in range(int(levels.max(initial=-1)), -1, -1):
+        chosen, length = np.flatnonzero(levels == level), 1 << level
+        ufunc.at(best, presence.starts[chosen], presence.codes[chosen])
+        ufunc.at(best, presence.stops[chosen] - length, presence.codes[chosen])
+        if half := length // 2:
+            best[half:] = ufunc(best[half:], best[:-half])
+    return best
+
+
 class _OfDistinctValues(Aggregate):
     """An aggregate of the values as a multiset."""
 
@@ -104,6 +177,10 @@ class CountDistinct(_OfDistinctValues):
     """How many different values there were, not counting null."""
 
     function = "count_distinct"
+
+    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
+        bound = _OfDistinctValues._bound(self, name, column, retracts=retracts)
+        return replace(bound, running=running_distinct)
 
     @staticmethod
     def _type(values: TypeInformation) -> TypeInformation:

@@ -14,7 +14,14 @@ from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
 from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
-from headrace.operators.aggregates.aggregator import ColumnAggregator, any_valid, either_valid, filled, merged_pairs
+from headrace.operators.aggregates.aggregator import (
+    ColumnAggregator,
+    any_valid,
+    either_valid,
+    filled,
+    merged_pairs,
+    running_sums,
+)
 from headrace.operators.aggregates.counts import CountValues
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError, SumDecimals, quotients
 from headrace.operators.arrays import fixed_width, of_fixed_width, validity
@@ -67,6 +74,15 @@ class SumIntegers(ColumnAggregator):
         pairs = zip(low.to_pylist(), carries.to_pylist(), strict=True)
         exact = [None if value is None else value + ((carry or 0) << 64) for value, carry in pairs]
         return pa.array(exact, pa.decimal128(38))
+
+    def scan(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        values, valid = filled(columns[0], np.int64)
+        largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+        has_carries = columns[1].null_count < len(values)
+        if has_carries or largest.bit_length() + len(values).bit_length() >= 64:
+            return ColumnAggregator.scan(self, columns, segments)
+        found = None if valid is None else running_sums(valid.astype(np.int64), segments) > 0
+        return [of_fixed_width(running_sums(values, segments), found, pa.int64()), columns[1]]
 
     def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
         low, valid = filled(columns[0], np.int64)

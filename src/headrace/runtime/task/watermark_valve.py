@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
-    from headrace.operators.base import Operator, OperatorContext
+    from headrace.operators.base import Operator
     from headrace.plan.job_plan import PlannedEdge
 
 
@@ -127,8 +127,8 @@ class WatermarkValve:
 
     def _pass(self, input_index: int, batch: Batch) -> None:
         self.watermark = batch.last_watermark
-        if not self.operator.takes_changes:
-            _refuse_changes(batch, self.operator.context)
+        if self.operator.why_insertions_only:
+            _refuse_changes(batch, self.operator)
         if self._lag:
             batch = batch.with_watermarks(self._all_behind(batch.watermarks))
         self.operator.process(input_index, batch)
@@ -157,7 +157,7 @@ class WatermarkValve:
         return batch.with_watermarks(np.maximum(watermarks, self.watermark))
 
 
-def _refuse_changes(batch: Batch, context: OperatorContext) -> None:
+def _refuse_changes(batch: Batch, operator: Operator) -> None:
     """Refuse records that are more than insertions, before an operator that takes these alone.
 
     Raises:
@@ -166,10 +166,10 @@ def _refuse_changes(batch: Batch, context: OperatorContext) -> None:
     kinds = batch.kinds
     if kinds is None:
         return
-    row = int(np.flatnonzero(kinds)[0])
+    row, context, why = int(np.flatnonzero(kinds)[0]), operator.context, operator.why_insertions_only
     raise InvalidProgramError(
-        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) takes insertions alone, but a "
-        f"record is {symbols_of(kinds[row : row + 1])}; there may be {CHANGES}\n"
+        f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) takes insertions alone "
+        f"({why}), but a record is {symbols_of(kinds[row : row + 1])}; there may be {CHANGES}\n"
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"
         f"  operator defined at {context.call_site}"
     )

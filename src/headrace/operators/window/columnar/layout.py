@@ -19,7 +19,7 @@ from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.serializers import TimeWindowSerializer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from headrace.common.batch import Batch
     from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
@@ -64,6 +64,8 @@ class ColumnarWindowLayout:
         key_fields: Sequence[str | int] | None = None,
         key_names: tuple[str, ...] = ("key",),
         window_names: tuple[str, ...] = TimeWindowSerializer.names,
+        *,
+        retracts: bool = False,
     ) -> ColumnarWindowLayout:
         """The layout of a window.
 
@@ -75,13 +77,15 @@ class ColumnarWindowLayout:
             key_names: what the columns of the key are called without such fields: one for the key as it is, several
                 for the fields of a tuple, none to leave the key out.
             window_names: what the columns of the output are called that say which window it is.
+            retracts: whether records may be taken back.
 
         Raises:
             InvalidTypeError: when an aggregate does not fit the records.
-            InvalidProgramError: when there is no aggregate, or two columns of the output have the same name.
+            InvalidProgramError: when there is no aggregate, or two columns of the output have the same name; and when
+                records may be taken back, and an aggregate cannot do that.
         """
         if not aggregates:
-            raise InvalidProgramError("a window needs at least one aggregate: count(), sum('field'), …")
+            raise InvalidProgramError("aggregate(...) needs at least one aggregate: count(), sum('field'), …")
         indices = [input_type.field_index(field) for field in key_fields or ()]
         names = tuple(input_type.field_names[index] for index in indices)
         is_kept_as_is = len(indices) <= 1 and codec.arrow_type in (pa.int64(), pa.string())
@@ -90,7 +94,7 @@ class ColumnarWindowLayout:
             codec,
             names or key_names,
             () if is_kept_as_is else tuple(fields),
-            tuple(aggregate.bind(input_type) for aggregate in aggregates),
+            tuple(aggregate.bind(input_type, retracts=retracts) for aggregate in aggregates),
             window_names,
         )
         assert layout.output_type.is_composite  # made now, so that its names are checked here and not in a task
@@ -122,7 +126,7 @@ class ColumnarWindowLayout:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidProgramError(
-                f"the window's output would have two columns {repeated[0]!r}: name one of them with .alias(...)"
+                f"the output of aggregate(...) has two columns {repeated[0]!r}: name one of them with .alias(...)"
             )
         made = self.codec.type.field_types if len(self.key_names) > 1 else (self.codec.type,) * len(self.key_names)
         keys = tuple(field.type for field in self.key_fields) or made
@@ -198,12 +202,29 @@ class ColumnarWindowLayout:
             columns: the accumulators.
         """
         results = self.aggregators.results(columns)
-        is_remembered = self.key_fields and all(field.is_canonical for field in self.key_fields)
-        key_columns = [results[field] for field in self.key_fields] if is_remembered else self._key_columns(keys)
         values = [
             aggregate.emit([results[aggregator] for aggregator in aggregate.aggregators])
             for aggregate in self.aggregates
         ]
+        return self.rows(keys, windows, results, values)
+
+    def rows(
+        self,
+        keys: pa.Array,
+        windows: Sequence[pa.Array],
+        results: Mapping[Aggregator, pa.Array],
+        values: list[pa.Array],
+    ) -> pa.RecordBatch:
+        """The output rows of keys.
+
+        Args:
+            keys: the keys.
+            windows: the columns that say which windows they are of.
+            results: what aggregators give, those of the fields of the key at least.
+            values: the columns of the aggregates.
+        """
+        is_remembered = self.key_fields and all(field.is_canonical for field in self.key_fields)
+        key_columns = [results[field] for field in self.key_fields] if is_remembered else self._key_columns(keys)
         return pa.RecordBatch.from_arrays([*key_columns, *windows, *values], schema=self.output_schema)
 
     def _key_columns(self, keys: pa.Array) -> list[pa.Array]:

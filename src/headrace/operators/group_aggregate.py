@@ -1,0 +1,281 @@
+"""Built-in aggregates of all records of a key, of which some take former ones back: the results are a changelog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.common.batch import Batch, joined_kinds
+from headrace.common.constants import MAX_WATERMARK
+from headrace.common.errors import StateMigrationError
+from headrace.common.row import RowKind
+from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
+from headrace.operators.arrays import concat, differ, fixed_width, gather
+from headrace.operators.keyed import KeyedOperator
+from headrace.operators.window.columnar.waiting import WaitingRecords
+from headrace.state.evolution import OTHER_UID
+from headrace.state.key_table import KeyTable, merged_by_key
+from headrace.state.keys import KeyColumn
+from headrace.state.runs.grouping import Groups, Segments, group_rows
+from headrace.state.runs.layout import HASH, KEY
+from headrace.state.runs.merging import register_merger
+from headrace.state.runs.ordered import LIVE
+from headrace.state.table_layout import TableLayout
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from headrace.common.batch import Kinds
+    from headrace.operators.base import EpochScope, OperatorContext
+    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.window.columnar.accumulators import Chunk
+    from headrace.operators.window.columnar.layout import ColumnarWindowLayout
+    from headrace.operators.window.columnar.waiting import ArrivedRecords
+
+    Longs = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+
+_STORE: Final = "group-aggregates"
+_KIND: Final = "aggregates-by-key"
+_WORDS: Final = {"keys": "key type", "parts": "set of aggregates, or others for records that may be taken back"}
+_WAITING_ROWS: Final = 1 << 16
+"""So many records wait at most; the more there are, the less often a key is read and written."""
+
+_INSERT, _UPDATE_BEFORE, _UPDATE_AFTER, _DELETE = (
+    np.int8(kind.value) for kind in (RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE)
+)
+
+
+class GroupAggregateOperator(KeyedOperator):
+    """Emits the changelog that Flink's ``GroupAggFunction`` emits, which sees one record at a time.
+
+    The first record of a key makes an insertion, each one after it an update, unless the result stays the same, and the
+    one that takes the last one back makes a deletion. What takes back something of a key without records is dropped.
+
+    Here records wait until the stretch of input ends, or until there are many, and the results of all of them are
+    computed at once: those of a key are sorted into *lives*, which begin at an insertion and end at a deletion, and the
+    accumulators of a life, of which the first is the one in state, are merged each with all before it.
+
+    Args:
+        layout: the aggregates and the columns.
+        update_before: whether an update takes the former result back as well.
+        is_batch: whether only the last result of each key is emitted.
+    """
+
+    def __init__(self, layout: ColumnarWindowLayout, *, update_before: bool, is_batch: bool) -> None:
+        super().__init__()
+        self._layout = layout
+        self._aggregators = layout.aggregators
+        self._update_before = update_before
+        self._is_batch = is_batch
+        self._waiting = WaitingRecords(layout, _WAITING_ROWS)
+
+    def restore_state(self, context: OperatorContext) -> None:
+        others = [name for name in context.state.stored() if name != _STORE]
+        if others:
+            raise StateMigrationError(f"there is state of another kind of operator ({', '.join(others)}); {OTHER_UID}")
+        layout = self._layout
+        _, key, *accumulators = layout.accumulator_schema
+        live = pa.field(LIVE, pa.bool_())
+        self._schema = pa.schema([pa.field(HASH, pa.uint64()), key.with_name(KEY), live, *accumulators])
+        about = {"keys": layout.codec.to_json(), "parts": layout.aggregators.to_json()}
+        what = "the aggregates of keys"
+        table = TableLayout(what, _KIND, self._schema, 2, about, _WORDS, named_now=layout.named_now)
+        self._table = KeyTable(context.state.store(_STORE), table)
+
+    def begin_epoch(self, scope: EpochScope) -> None:
+        self._watermark = scope.watermark
+        self._waiting.begin_epoch(scope.epoch)
+        self._kinds: list[tuple[int, Kinds | None]] = []
+        self._table.begin_epoch()
+
+    def process_keyed(self, input_index: int, batch: KeyedBatch) -> None:
+        are_many = self._waiting.add(batch, self.context)
+        self._kinds.append((len(batch), batch.kinds))
+        if are_many:
+            self._add_waiting()
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._add_waiting()
+        if self._is_batch and watermark == MAX_WATERMARK:
+            self._emit_all()
+        self._watermark = watermark
+        super().advance_watermark(watermark)
+
+    def end_epoch(self) -> None:
+        self._waiting.end_epoch()
+        self._table.end_epoch()
+
+    def _add_waiting(self) -> None:
+        arrived = self._waiting.take()
+        if arrived is None:
+            return
+        kinds, self._kinds = joined_kinds(self._kinds), []
+        chunk = arrived.chunk
+        groups = group_rows(chunk.ends, chunk.hashes, chunk.keys)
+        keys = KeyColumn(gather(chunk.keys, groups.first_rows), chunk.hashes[groups.first_rows])
+        of_stored, stored = self._table.find(keys)
+        is_live = fixed_width(stored.column(LIVE)) != 0
+        of_stored, columns = of_stored[is_live], stored.filter(pa.array(is_live)).columns[3:]
+        steps = _steps(kinds, groups.order)
+        lives = _Lives.of(groups.segments, steps, of_stored, fixed_width(columns[0]))
+        columns = self._accumulators(chunk, groups.order, steps, lives, columns)
+        if not self._is_batch:
+            self._emit_changes(arrived, keys, groups.order, lives, columns)
+        self._write(keys, of_stored[~lives.is_left[of_stored]], lives, columns)
+
+    def _accumulators(
+        self, chunk: Chunk, order: Longs, steps: Longs, lives: _Lives, stored: list[pa.Array]
+    ) -> list[pa.Array]:
+        """The columns of the accumulator of each element: that in state, or what a record adds or takes back."""
+        parts, numbers = [stored], [np.flatnonzero(lives.rows < 0)]
+        for step, make in ((1, self._aggregators.accumulate), (-1, self._aggregators.retract)):
+            chosen = np.flatnonzero((lives.rows >= 0) & (steps[lives.rows] == step))
+            if len(chosen):
+                each = Groups(order[lives.rows[chosen]], Segments(np.arange(len(chosen)), len(chosen)))
+                parts.append(make(GroupedRows(chunk.columns, chunk.arrivals, each)))
+                numbers.append(chosen)
+        places = np.argsort(np.concatenate(numbers))
+        return [gather(concat(list(pieces)), places) for pieces in zip(*parts, strict=True)]
+
+    def _emit_changes(
+        self, arrived: ArrivedRecords, keys: KeyColumn, order: Longs, lives: _Lives, columns: list[pa.Array]
+    ) -> None:
+        if not len(lives.rows):
+            return
+        layout, segments = self._layout, lives.segments
+        values = self._aggregators.running_values(layout.aggregates, columns, segments)
+        fields = self._aggregators.running_results(layout.key_fields, columns, segments)
+        results = layout.rows(gather(keys.values, lives.of_keys), (), fields, values)
+        is_first = np.zeros(len(lives.rows), np.bool_)
+        is_first[segments.starts] = True
+        is_changed = is_first.copy()
+        for column in values:
+            is_changed[1:] |= differ(column.slice(1), column.slice(0, len(column) - 1))
+        after = np.flatnonzero(is_changed & (lives.rows >= 0))
+        updated = after[~is_first[after]] if self._update_before else after[:0]
+        rows = np.concatenate((updated - 1, lives.last_elements, after))
+        records = order[np.concatenate((lives.rows[updated], lives.deletions, lives.rows[after]))]
+        kinds = np.full(len(rows), _DELETE)
+        kinds[: len(updated)] = _UPDATE_BEFORE
+        kinds[len(rows) - len(after) :] = np.where(is_first[after], _INSERT, _UPDATE_AFTER)
+        by_record = np.argsort(records, kind="stable")  # what an update takes back comes before what it gives
+        rows, records, kinds = rows[by_record], records[by_record], kinds[by_record]
+        if len(rows):
+            times = arrived.timestamps[records], arrived.watermarks[records]
+            found = kinds if kinds.any() else None
+            self.output.emit(Batch(layout.output_type, *times, columns=results.take(pa.array(rows)), kinds=found))
+
+    def _write(self, keys: KeyColumn, gone: Longs, lives: _Lives, columns: list[pa.Array]) -> None:
+        """Writes the accumulators of keys that are left, and that others are gone."""
+        segments = lives.segments
+        of_keys = lives.of_keys[segments.starts]
+        is_last = np.diff(of_keys, append=-1) != 0
+        left = is_last & lives.is_left[of_keys]
+        if not left.all():
+            elements = np.flatnonzero(left[segments.ids])
+            columns = [gather(column, elements) for column in columns]
+            counts, of_keys = segments.counts[left], of_keys[left]
+            segments = Segments(np.cumsum(counts) - counts, len(elements))
+        merged = self._aggregators.merge(columns, segments)
+        if len(gone):
+            columns = [pa.concat_arrays([column, pa.nulls(len(gone), column.type)]) for column in merged]
+            of_keys = np.concatenate((of_keys, gone))
+            order = np.argsort(of_keys)
+            is_live, of_keys = order < len(order) - len(gone), of_keys[order]
+            merged = [gather(column, order) for column in columns]
+        else:
+            is_live = np.ones(len(of_keys), np.bool_)
+        written = keys.take(of_keys)
+        arrays = [pa.array(written.hashes), written.values, pa.array(is_live), *merged]
+        self._table.write(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def _emit_all(self) -> None:
+        self._table.end_epoch()
+        _, keys, _, *columns = self._table.stored().columns
+        if count := len(keys):
+            results = self._layout.finish(keys, (), columns)
+            times = np.full(count, MAX_WATERMARK), np.full(count, self._watermark)
+            self.output.emit(Batch(self._layout.output_type, *times, columns=results))
+
+
+def _steps(kinds: Kinds | None, order: Longs) -> Longs:
+    """1 for each record that adds to its key, -1 for each that takes one back."""
+    if kinds is None:
+        return np.ones(len(order), np.int64)
+    return np.where(np.isin(kinds[order], (_UPDATE_BEFORE, _DELETE)), -1, 1)
+
+
+@dataclass(frozen=True)
+class _Lives:
+    """The records of each key, key after key, cut into lives.
+
+    The elements of a life are the accumulator in state, if there is one, and the records after which the key has
+    records. The one that takes the last one back ends the life, and is no element.
+
+    Attributes:
+        rows: the record that each element is, by its place among those of all keys; -1 for what is in state.
+        of_keys: the number of each element's key.
+        segments: the lives, as stretches of elements.
+        deletions: the records that end a life, by their places.
+        last_elements: the last element of each of these lives.
+        is_left: of each key, whether it has records at the end.
+    """
+
+    rows: Longs
+    of_keys: Longs
+    segments: Segments
+    deletions: Longs
+    last_elements: Longs
+    is_left: Mask
+
+    @staticmethod
+    def of(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> _Lives:
+        """The lives of keys.
+
+        Args:
+            keys: the records of each key, in the order in which they came.
+            steps: 1 for each record that adds to its key, -1 for each that takes one back.
+            of_stored: the keys of which there is something in state, ascending.
+            stored: how many records they have.
+        """
+        counts, is_kept = _counts(keys, steps, of_stored, stored)
+        rows = np.flatnonzero(is_kept & (counts > 0))
+        is_deletion = is_kept & (counts == 0)
+        lives = keys.ids + np.cumsum(is_deletion) - is_deletion  # they rise with each key, and behind each deletion
+        of_keys = np.concatenate((of_stored, keys.ids[rows]))
+        of_lives = np.concatenate((lives[keys.starts[of_stored]], lives[rows]))
+        rows = np.concatenate((np.full(len(of_stored), -1), rows))
+        order = np.argsort(of_lives, kind="stable")
+        rows, of_keys, of_lives = rows[order], of_keys[order], of_lives[order]
+        segments = Segments(np.flatnonzero(np.diff(of_lives, prepend=-1)), len(rows))
+        deletions = np.flatnonzero(is_deletion)
+        last_elements = np.searchsorted(of_lives, lives[deletions], side="right") - 1
+        ends = np.append(keys.starts[1:], keys.total) - 1
+        return _Lives(rows, of_keys, segments, deletions, last_elements, counts[ends] > 0)
+
+
+def _counts(keys: Segments, steps: Longs, of_stored: Longs, stored: Longs) -> tuple[Longs, Mask]:
+    """How many records the key of each record has after it, and which records count.
+
+    A record that takes back one of a key without records does not. So the count is the sum of steps, less the lowest
+    that it has been below zero.
+    """
+    before = np.zeros(len(keys), np.int64)
+    before[of_stored] = stored
+    sums = running_sums(steps, keys) + before[keys.ids]
+    if (sums >= 0).all():
+        return sums, np.ones(len(sums), np.bool_)
+    # Each key lies below all values of the one before it, so that one pass finds the lowest of each.
+    step = keys.total + 1
+    lowest = np.minimum.accumulate(np.minimum(sums, 0) - step * keys.ids) + step * keys.ids
+    counts = sums - lowest
+    is_lower = np.diff(lowest, prepend=0) < 0
+    is_lower[keys.starts] = lowest[keys.starts] < 0
+    return counts, ~is_lower
+
+
+register_merger(_KIND, merged_by_key)
