@@ -1,4 +1,4 @@
-"""How fast the kernels of windows are on one core: ``python benchmarks/micro_windows.py``.
+"""How fast the kernels of windows and aggregates are on one core: ``python benchmarks/micro_windows.py``.
 
 Prints milliseconds (the best and the median of several runs) and millions of rows a second.
 """
@@ -14,9 +14,11 @@ import pyarrow as pa
 
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
+from headrace.common.row import RowKind
 from headrace.common.typeinfo import Types
-from headrace.datastream.aggregates import count, sum
+from headrace.datastream.aggregates import count, max, sum
 from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.group_aggregate import GroupAggregateOperator
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
@@ -128,6 +130,28 @@ def epochs_of_operator(case: Case) -> None:
     measure(f"{case.name}: operator, an epoch of {ROWS:,} records", ROWS, epoch)
 
 
+def changelog(case: Case) -> None:
+    """Aggregates of all records of a key, of which each third takes the one before it back."""
+    aggregates = [count(), sum("value"), max("value")]
+    layout = ColumnarWindowLayout.of(case.type, case.codec, aggregates, ["key"], window_names=(), retracts=True)
+    batch = case.batch()
+    rows = np.arange(ROWS) - (np.arange(ROWS) % 3 == 2)
+    kinds = np.where(np.arange(ROWS) % 3 == 2, RowKind.DELETE.value, 0).astype(np.int8)
+    columns = batch.columns.take(pa.array(rows))
+    changes = Batch(case.type, batch.timestamps, batch.watermarks, columns=columns, kinds=kinds)
+    given = KeyedBatch.of(changes, batch.keys.take(rows))
+    operator = case.opened(GroupAggregateOperator(layout, update_before=True, is_batch=False))
+    numbers = iter(range(100))
+
+    def epoch() -> None:
+        operator.begin_epoch(EpochScope(next(numbers), 0))
+        operator.process(0, given)
+        operator.advance_watermark(0)
+        operator.end_epoch()
+
+    measure(f"{case.name}: count, sum, max of a changelog, an epoch", ROWS, epoch, repeats=5)
+
+
 def firing(case: Case, runs: int = 6) -> None:
     """Merging the runs of several epochs, and making the output."""
     tables = [Accumulators.of_chunk(case.layout.aggregators, case.chunk(case.batch(span=60_000))) for _ in range(runs)]
@@ -174,6 +198,7 @@ def main() -> None:
             case = Case(kind, keys)
             partial_aggregation(case)
             epochs_of_operator(case)
+            changelog(case)
             firing(case)
             rows_one_by_one(case)
 

@@ -19,7 +19,7 @@ from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_table import KeyTable, merged_by_key
 from headrace.state.keys import KeyColumn
-from headrace.state.runs.grouping import Groups, Segments, group_rows
+from headrace.state.runs.grouping import Groups, Segments, group_rows, in_order
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.merging import register_merger
 from headrace.state.runs.ordered import LIVE
@@ -162,7 +162,7 @@ class GroupAggregateOperator(KeyedOperator):
         kinds = np.full(len(rows), _DELETE)
         kinds[: len(updated)] = _UPDATE_BEFORE
         kinds[len(rows) - len(after) :] = np.where(is_first[after], _INSERT, _UPDATE_AFTER)
-        by_record = np.argsort(records, kind="stable")  # what an update takes back comes before what it gives
+        by_record = in_order(records)  # what an update takes back comes before what it gives
         rows, records, kinds = rows[by_record], records[by_record], kinds[by_record]
         if len(rows):
             times = arrived.timestamps[records], arrived.watermarks[records]
@@ -249,7 +249,7 @@ class _Lives:
         of_keys = np.concatenate((of_stored, keys.ids[rows]))
         of_lives = np.concatenate((lives[keys.starts[of_stored]], lives[rows]))
         rows = np.concatenate((np.full(len(of_stored), -1), rows))
-        order = np.argsort(of_lives, kind="stable")
+        order = in_order(of_lives)
         rows, of_keys, of_lives = rows[order], of_keys[order], of_lives[order]
         segments = Segments(np.flatnonzero(np.diff(of_lives, prepend=-1)), len(rows))
         deletions = np.flatnonzero(is_deletion)

@@ -270,9 +270,8 @@ def _counted(groups: Longs, values: pa.Array, counts: Longs, total: int) -> list
         total: how many groups there are.
     """
     codes, distinct = coded(values)
+    order, groups, codes = sorted_pairs(groups, codes)
     places = groups * len(distinct) + codes
-    order = np.argsort(places, kind="stable")
-    places = places[order]
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     sums = np.add.reduceat(counts[order], starts) if len(starts) else counts
     kept = np.flatnonzero(sums)

@@ -211,6 +211,11 @@ def sorted_by(numbers: Longs, values: Longs) -> Longs:
     return sorted_pairs(numbers, values)[0]
 
 
+def in_order(numbers: Longs) -> Longs:
+    """The order of rows by numbers, which are not negative; stable."""
+    return sorted_by(numbers, np.zeros_like(numbers))
+
+
 def sorted_pairs(numbers: Longs, values: Longs) -> tuple[Longs, Longs, Longs]:
     """The order of rows by numbers, which are not negative, then by values; and both in that order."""
     total = len(numbers)
