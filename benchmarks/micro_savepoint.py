@@ -19,7 +19,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes
 from headrace.state.runs.run import order_of_keys
 from headrace.state.task_state import HashMapStateBackend, HashMapTaskStates
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:
     from headrace.savepoint.metadata import TableFile

@@ -21,7 +21,7 @@ from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import ALL_HASHES, RunStore
 from headrace.state.task_state import HashMapTaskStates
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,7 @@ from headrace.checkpoint.manifest_folder import name_of, newest_manifest
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, SavepointError
 from headrace.state_processor import SavepointReader
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.checkpoint.manifests import manifest
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import JobSupersededError
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.checkpoint.manifests import manifest
 
 COPIED = "4-0-1-0-0123456789abcdef.state"

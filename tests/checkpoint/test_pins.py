@@ -10,8 +10,7 @@ import pytest
 from headrace.checkpoint.pins import PINS, Pin
 from headrace.checkpoint.store import LOOK_AT_PINS, CheckpointStore
 from headrace.common.errors import CheckpointError
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.checkpoint.manifests import manifest
 
 FILES = ("1-0-1-0-aa.state", "1-0-1-1-bb.state")

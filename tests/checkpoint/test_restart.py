@@ -12,8 +12,7 @@ from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.common.errors import CheckpointError, JobSupersededError
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 
 FIRST = Manifest(0, 0, "job", "numbers", 128, 0)
 

@@ -22,9 +22,8 @@ from headrace.checkpoint.ownership import Generations
 from headrace.checkpoint.store import CheckpointStore
 from headrace.common.errors import CheckpointError, CheckpointStorageError, InfrastructureError, JobSupersededError
 from headrace.state.state_file import VersionName
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import local_path
-from headrace.storage.posix import posix_folder
 from tests.checkpoint.disk import Disk, Power, PowerFailureError
 from tests.checkpoint.manifests import manifest
 

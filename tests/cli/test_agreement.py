@@ -18,7 +18,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from headrace.datastream.window import Time, TumblingEventTimeWindows
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

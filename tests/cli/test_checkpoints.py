@@ -12,8 +12,7 @@ from headrace.cli.checkpoints import run_checkpoints, run_upgrade, state_bytes, 
 from headrace.cli.run import run_program
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.cli.failure_history import run_failures
 from headrace.common import FailureOrigin, JobFailure
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.cli.test_checkpoints import shown
 
 if TYPE_CHECKING:

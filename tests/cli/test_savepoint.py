@@ -15,7 +15,7 @@ from headrace.common import JobStatus
 from headrace.savepoint import requests
 from headrace.savepoint.metadata import METADATA
 from headrace.savepoint.requests import REQUESTS, JobNotFoundError, JobRequest, RequestFolder, ask
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)

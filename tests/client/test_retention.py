@@ -16,7 +16,7 @@ from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.runtime.local import LocalRuntime
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.client.test_cancelling import PATIENCE, epochs, wait_until
 from tests.reliability.support.file_sinks import KINDS
 from tests.reliability.support.small_jobs import SmallJob, expected

@@ -15,7 +15,7 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.connectors.sink import Committer, CommitterContext, Sink, WriterContext, WriterEpoch
 from headrace.connectors.source import EnumeratorContext, ReadBudget, Source, SourceRecords
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation

@@ -15,7 +15,7 @@ from headrace.connectors.connector import CONNECTORS
 from headrace.connectors.source import Boundedness
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import create_sink, create_source
-from headrace.formats.format import FORMATS, Format
+from headrace.formats.file_format import FORMATS, Format
 
 ORDER = Types.ROW_NAMED(["id", "name"], [int, str])
 ROWS = [Row(id=1, name="a b"), Row(id=2, name="ü;x"), Row(id=3, name="")]

@@ -19,7 +19,7 @@ from headrace.connectors import cache
 from headrace.connectors.cache import CachedSource, CacheFiles
 from headrace.connectors.driver_sink import EncodedRecords
 from headrace.connectors.source import EnumeratorContext, ReadBudget
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 LONG = Types.LONG()
 

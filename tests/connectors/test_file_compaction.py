@@ -25,7 +25,8 @@ from headrace.datastream.connectors.file_system import (
     FileSink,
     RollingPolicy,
 )
-from headrace.formats.csv import CsvBulkWriters, CsvEncoder, CsvSchema
+from headrace.formats.csv.schema import CsvSchema
+from headrace.formats.csv.writer import CsvBulkWriters, CsvEncoder
 from headrace.formats.parquet import ParquetBulkWriters
 from tests.connectors.harness import SinkRun
 from tests.connectors.test_file_sink import (

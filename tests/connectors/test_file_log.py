@@ -22,8 +22,9 @@ from headrace.connectors.file_system.file_log import FileJournal, KnownFiles, lo
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import EnumeratorContext
 from headrace.datastream.connectors.file_system import StreamFormat
+from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.files import FileStatus, FileStore
-from headrace.storage.posix import PosixFileSystem, posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.harness import PLENTY
 from tests.connectors.test_watched_folder import DAY, Folder
 

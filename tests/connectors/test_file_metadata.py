@@ -15,7 +15,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.connectors.source import ReadBudget
 from headrace.datastream import OutputTag
 from headrace.datastream.connectors.file_system import FileSource, FileSourceBuilder, StreamFormat
-from headrace.formats.json import JsonLinesFormat
+from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.parquet import ParquetFormat
 from tests.connectors.harness import SourceRun, read_all
 

@@ -23,7 +23,7 @@ from headrace.connectors.file_system.buckets import BucketContext
 from headrace.connectors.file_system.rolling import DefaultRollingPolicy, OnCheckpointRollingPolicy
 from headrace.connectors.sink import CommitterContext, WriterContext, WriterEpoch
 from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig, RollingPolicy
-from headrace.formats.csv import CsvEncoder
+from headrace.formats.csv.writer import CsvEncoder
 from tests.connectors.harness import SinkRun, batch_of
 from tests.draws import draws
 

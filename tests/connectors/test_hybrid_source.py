@@ -18,7 +18,7 @@ from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Pending, ReadBudget, Source
 from headrace.datastream import OutputTag
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.harness import SourceRun, read_all
 
 

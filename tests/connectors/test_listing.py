@@ -16,7 +16,7 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.file_system.paths import InputPaths
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.formats.text import TextLineFormat
-from headrace.storage import posix as module
+from headrace.storage import file_system as module
 from tests.connectors.harness import SourceRun, read_all
 from tests.connectors.test_watched_folder import Folder
 

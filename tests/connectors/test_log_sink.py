@@ -31,12 +31,11 @@ from headrace.connectors.sink import CommitterContext, DeliveryGuarantee, Writer
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors.log import LogSink, LogSource
 from headrace.log import Consumer, Log, TopicPartition
+from headrace.log import commits as commits_module
 from headrace.log import journal as journal_module
-from headrace.log import state as state_module
 from headrace.log.records import to_records
 from headrace.log.transactions import abandon, open_transactions
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 
 TEXTS = MessageSerializationSchema("out", SimpleStringSchema())
 
@@ -194,8 +193,8 @@ def test_an_old_copy_of_the_log_is_noticed(log: Log, tmp_path: Path) -> None:
 
 def test_output_waits_for_its_commit_however_long(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that is far ahead as well; what a failed attempt has left goes when its epoch is committed."""
-    for module in (journal_module, state_module):
-        monkeypatch.setattr(module, "SNAPSHOT_INTERVAL", 4)
+    monkeypatch.setattr(commits_module, "SNAPSHOT_INTERVAL", 4)
+    monkeypatch.setattr(journal_module, "SNAPSHOT_INTERVAL", 4)
     log.alter_topic("out", {"compression.type": "none"})
     sink = sink_of(log)
     LogCommitter(log, committing())

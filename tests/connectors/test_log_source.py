@@ -23,7 +23,7 @@ from headrace.datastream.connectors.log import (
     OffsetsInitializer,
 )
 from headrace.log import Log, TopicPartition
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import texts
 

@@ -20,9 +20,9 @@ from headrace.common.errors import CommitRefusedError, InvalidProgramError
 from headrace.common.typeinfo import TypeInformation
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import BucketAssigner, FileCompactor, FileCompactStrategy, FileSink
-from headrace.formats.avro import AvroBulkWriters
+from headrace.formats.avro.writer import AvroBulkWriters
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory
-from headrace.formats.json import JsonLinesEncoder
+from headrace.formats.json.writer import JsonLinesEncoder
 from headrace.formats.orc import OrcBulkWriters
 from headrace.formats.parquet import ParquetBulkWriters
 from tests.connectors.harness import SinkRun

@@ -25,9 +25,9 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.datastream.connectors.file_system import FileEnumeratorProvider, FileSource, StreamFormat
-from headrace.formats.lines import blocks
+from headrace.formats import lines as blocks
 from headrace.formats.text import TextLineFormat
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.harness import PLENTY, SourceRun, read_all
 from tests.draws import draws
 

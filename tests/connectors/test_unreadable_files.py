@@ -25,11 +25,11 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
 from headrace.formats import compression
-from headrace.formats.csv import CsvFormat
+from headrace.formats import lines as blocks
+from headrace.formats.csv.reader import CsvFormat
 from headrace.formats.file_format import FileFormat
-from headrace.formats.lines import blocks
 from headrace.formats.parquet import ParquetFormat
-from headrace.storage import posix
+from headrace.storage import file_system
 from headrace.storage.files import InputFile
 from headrace.storage.locations import open_files
 from tests.connectors.harness import PLENTY, SourceRun
@@ -501,8 +501,8 @@ def test_a_file_that_may_not_be_read_is_told_and_neither_missing_nor_corrupt(
     def refuse(path: Any, *args: Any, **kwargs: Any) -> Any:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr(posix, "Path", type("Refusing", (type(Path()),), {"open": refuse}))
-    monkeypatch.setattr(posix.PosixFileSystem, "open", refuse)
+    monkeypatch.setattr(file_system, "Path", type("Refusing", (type(Path()),), {"open": refuse}))
+    monkeypatch.setattr(file_system.PosixFileSystem, "open", refuse)
     run = run_of(tmp_path, "ignore_missing_files", "ignore_corrupt_files")
     with pytest.raises(
         InfrastructureError, match=r"a(\.gz)? cannot be read .Permission denied.: let the user that runs"
@@ -516,7 +516,7 @@ def patch_open(monkeypatch: pytest.MonkeyPatch, faults: ShortReads) -> None:
         def open(self, *args: Any, **kwargs: Any) -> Any:
             return faults.wrap(super().open(*args, **kwargs))
 
-    monkeypatch.setattr(posix, "Path", Faulty)
+    monkeypatch.setattr(file_system, "Path", Faulty)
 
 
 # --- watched folders -------------------------------------------------------------------------------------------------

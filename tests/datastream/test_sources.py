@@ -15,7 +15,7 @@ from headrace.common.serialization import Encoder
 from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
-from headrace.formats.json import JsonLinesFormat
+from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.text import TextLineFormat
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 

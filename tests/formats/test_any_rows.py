@@ -20,14 +20,15 @@ from headrace.common.columns import layout_of
 from headrace.common.serialization import DeserializationSchema, SerializationSchema
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.file_system.paths import InputPaths
-from headrace.formats.avro import AvroBulkWriters, AvroFormat, AvroRowDeserializationSchema, AvroRowSerializationSchema
+from headrace.formats.avro.files import AvroFormat
+from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from headrace.formats.avro.schema import avro_schema_of
-from headrace.formats.columnar_messages import columns_under
-from headrace.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
-from headrace.formats.encoders import BulkWriterFactory
+from headrace.formats.avro.writer import AvroBulkWriters
+from headrace.formats.bad_records import columns_under
+from headrace.formats.csv.writer import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from headrace.formats.encoders import BulkWriterFactory, FileKind, joined
 from headrace.formats.file_format import FileFormat, FileRange
-from headrace.formats.joining import FileKind, joined
-from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.storage.files import InputFile

@@ -30,7 +30,7 @@ from headrace.datastream.formats.avro import (
     GenericRecordAvroTypeInfo,
 )
 from headrace.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
-from headrace.formats.avro.container import CODECS
+from headrace.formats.avro.files import CODECS
 from tests.connectors.harness import SinkRun, SourceRun, read_all
 from tests.formats.test_avro import record
 from tests.formats.test_parquet import sink

@@ -20,8 +20,10 @@ from headrace.common.output_tag import OutputTag
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.connectors.file_system import FileSource
-from headrace.formats.csv import CsvEncoder, CsvFormat, CsvReaderFormat, CsvSchema
-from headrace.formats.lines import blocks
+from headrace.formats import lines as blocks
+from headrace.formats.csv.reader import CsvFormat, CsvReaderFormat
+from headrace.formats.csv.schema import CsvSchema
+from headrace.formats.csv.writer import CsvEncoder
 from tests.connectors.harness import PLENTY, SourceRun, batch_of
 from tests.draws import draws
 

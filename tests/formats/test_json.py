@@ -22,7 +22,8 @@ from headrace.common.time import Instant
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.connectors.file_system import FileSource
-from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
+from headrace.formats.json.decoders import JsonLinesFormat
+from headrace.formats.json.writer import JsonLinesEncoder
 from tests.connectors.harness import PLENTY, SourceRun, batch_of
 
 budgets = st.builds(ReadBudget, records=st.integers(1, 30), bytes=st.integers(1, 60), pieces=st.integers(1, 4))

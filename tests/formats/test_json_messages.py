@@ -19,7 +19,7 @@ from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidProgramError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.time import Instant
-from headrace.formats.json import JsonLinesEncoder
+from headrace.formats.json.writer import JsonLinesEncoder
 from tests.connectors.harness import batch_of
 from tests.draws import draws
 from tests.formats.test_json import BAD_LINES, NESTED, NESTED_ROW, PAIR

@@ -25,9 +25,8 @@ from headrace.datastream.formats.cdc import (
     MaxwellJsonDeserializationSchema,
     OggJsonDeserializationSchema,
 )
-from headrace.formats.json import JsonLinesFormat
 from headrace.formats.json.columns import reader_of
-from headrace.formats.json.decoders import decoder_of
+from headrace.formats.json.decoders import JsonLinesFormat, decoder_of
 from tests.draws import draws
 
 BAD = object()

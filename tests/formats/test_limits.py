@@ -20,10 +20,11 @@ from headrace.common import AvroRowDeserializationSchema, Row
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError, InvalidProgramError
 from headrace.datastream.connectors.file_system import FileSource
-from headrace.formats.avro import AvroFormat, AvroSchema, container
-from headrace.formats.avro.container import MAGIC
-from headrace.formats.avro.varints import write_integer as number
-from headrace.formats.protobuf import ProtobufRowDeserializationSchema
+from headrace.formats.avro import files
+from headrace.formats.avro.encoding import write_integer as number
+from headrace.formats.avro.files import MAGIC, AvroFormat
+from headrace.formats.avro.schema import AvroSchema
+from headrace.formats.protobuf.messages import ProtobufRowDeserializationSchema
 from tests.connectors.harness import read_all
 from tests.formats.protobuf_messages import Order
 from tests.formats.test_avro import record
@@ -215,7 +216,7 @@ ZEROS = bytes(2 << 20)
 
 @pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "zstandard", "snappy", "lz4"])
 def test_blocks_that_grow_beyond_measure(codec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(container, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(files, "_MOST_BYTES", 1 << 20)
     stored = {
         "deflate": lambda: zlib.compress(ZEROS, wbits=-15),
         "bzip2": lambda: bz2.compress(ZEROS),

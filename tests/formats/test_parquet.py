@@ -19,8 +19,9 @@ from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import EnumeratorContext, ReadBudget
 from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, RollingPolicy
-from headrace.formats.avro import AvroSchema, GenericRecordAvroTypeInfo
-from headrace.formats.csv import CsvBulkWriters, CsvSchema
+from headrace.formats.avro.schema import AvroSchema, GenericRecordAvroTypeInfo
+from headrace.formats.csv.schema import CsvSchema
+from headrace.formats.csv.writer import CsvBulkWriters
 from headrace.formats.parquet import (
     AvroParquetReaders,
     AvroParquetWriters,
@@ -28,7 +29,7 @@ from headrace.formats.parquet import (
     ParquetColumnarRowInputFormat,
     ParquetFormat,
 )
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.harness import PLENTY, SinkRun, SourceRun, read_all
 from tests.draws import draws
 

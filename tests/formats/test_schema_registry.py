@@ -32,8 +32,8 @@ from headrace.datastream.formats.schema_registry import (
     ConfluentRegistryJsonSerializationSchema,
     SchemaRegistry,
 )
-from headrace.formats.json.json_schema import json_schema_of
-from headrace.formats.registry.client import registry_client
+from headrace.formats.json.schemas import json_schema_of
+from headrace.formats.schema_registry import registry_client
 from tests.connectors.harness import batch_of
 from tests.connectors.test_incoming_messages import messages_of
 from tests.formats.registry_server import Registry, serving

@@ -23,9 +23,9 @@ from headrace.common.serialization import DeserializedBatch
 from headrace.common.typeinfo import TypeInformation
 from headrace.connectors.incoming_messages import MessageDecoder, MessageDeserializationSchema, Messages
 from headrace.datastream.connectors.file_system import FileSource
-from headrace.formats.avro import AvroFormat
-from headrace.formats.cdc.json_reader import DebeziumJsonDeserializationSchema
-from headrace.formats.json import JsonLinesFormat
+from headrace.formats.avro.files import AvroFormat
+from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema
+from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.orc import OrcFormat
 from headrace.formats.parquet import ParquetFormat
 from tests.connectors.harness import read_all

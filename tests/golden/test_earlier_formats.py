@@ -16,8 +16,7 @@ from headrace.cli.main import app
 from headrace.common.errors import CheckpointError
 from headrace.savepoint import upgrade as upgrade_module
 from headrace.savepoint.upgrade import upgrade
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from headrace.testing import Checkpoint, JobHarness
 from tests.golden.archives import ARCHIVES, MOST_BYTES, names, unpack
 from tests.golden.earlier_job import job

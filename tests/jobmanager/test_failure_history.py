@@ -17,7 +17,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager import failure_enricher
 from headrace.jobmanager.failure_enricher import FailureContext, FailureEnricher, labels_of, load_enrichers
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.docs.documents import DOCS, example
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from headrace.testing import JobHarness
 from headrace.testing.stored_state import Checkpoint
 from headrace.time.clock import Clock

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.log import commits as commits_module
 from headrace.log import journal as journal_module
-from headrace.log import staging
-from headrace.log import state as state_module
+from headrace.log import transactions
 from headrace.log.log import Log
 
 
@@ -21,6 +21,6 @@ def log(tmp_path: Path) -> Log:
 @pytest.fixture
 def snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots come with every fourth commit, and records are in files of their own from 3,000 bytes on."""
+    monkeypatch.setattr(commits_module, "SNAPSHOT_INTERVAL", 4)
     monkeypatch.setattr(journal_module, "SNAPSHOT_INTERVAL", 4)
-    monkeypatch.setattr(state_module, "SNAPSHOT_INTERVAL", 4)
-    monkeypatch.setattr(staging, "_INLINE_BYTES", 3_000)
+    monkeypatch.setattr(transactions, "_INLINE_BYTES", 3_000)

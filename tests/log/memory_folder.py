@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.storage.file_system import Log, MappedFile
+from headrace.storage.file_system import Log, MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder, checked_name
-from headrace.storage.posix import PosixFileSystem
 
 
 class KilledError(BaseException):

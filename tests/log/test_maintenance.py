@@ -7,15 +7,15 @@ import pytest
 
 from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError, ProducerFencedError
 from headrace.common.topic_partition import TopicPartition
+from headrace.log import commits as commits_module
 from headrace.log import journal as journal_module
 from headrace.log import maintenance
-from headrace.log import state as state_module
 from headrace.log.commits import Author
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import normalised
-from headrace.log.staging import StagedRecordsError, publish, stage
 from headrace.log.store import LogStore
+from headrace.log.transactions import StagedRecordsError, publish, stage
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)
@@ -248,8 +248,8 @@ def test_a_missing_file_is_told(log: Log, folder: MemoryFolder) -> None:
 
 @pytest.fixture
 def _snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits_module, "SNAPSHOT_INTERVAL", 4)
     monkeypatch.setattr(journal_module, "SNAPSHOT_INTERVAL", 4)
-    monkeypatch.setattr(state_module, "SNAPSHOT_INTERVAL", 4)
 
 
 @pytest.mark.usefixtures("_snapshots_often")
@@ -342,7 +342,7 @@ def test_files_of_writers_that_still_have_the_records_go_after_a_week(log: Log, 
 def test_the_producers_that_have_committed_last_are_remembered_and_transactional_ids_always(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_module, "_REMEMBERED_PRODUCERS", 5)
+    monkeypatch.setattr(commits_module, "_REMEMBERED_PRODUCERS", 5)
     log.create_topic("one")
     with Producer(log, "kept") as producer:
         producer.init_transactions()

@@ -13,8 +13,8 @@ from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import ConsumerRecord
-from headrace.log.staging import publish
 from headrace.log.store import LogStore
+from headrace.log.transactions import publish
 from tests.log.memory_folder import MemoryFolder
 
 ONE = TopicPartition("one", 0)

@@ -11,7 +11,7 @@ from headrace.common.errors import LogCorruptedError
 from headrace.common.topic_partition import TopicPartition
 from headrace.log.log import Log
 from headrace.log.producer import Producer
-from headrace.log.segments import Segment, SegmentReader
+from headrace.log.records import Segment, SegmentReader
 
 ONE = TopicPartition("one", 0)
 
@@ -59,7 +59,7 @@ def test_what_was_just_committed_is_read_from_memory(mixed: Log, monkeypatch: py
 
 def test_no_more_is_kept_than_the_newest(mixed: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = mixed.journal.store.segments
-    monkeypatch.setattr("headrace.log.segments._REMEMBERED_BYTES", 100)
+    monkeypatch.setattr("headrace.log.records._REMEMBERED_BYTES", 100)
     for name, size in (("a", 60), ("b", 50), ("b", 30), ("c", 60), ("d", 200)):
         reader.remember(name, b"x" * size)
         assert reader._size == sum(map(len, reader._remembered.values())) <= 100

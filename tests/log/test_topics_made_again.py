@@ -6,7 +6,7 @@ import pytest
 
 from headrace.common.errors import UnknownTopicError
 from headrace.common.topic_partition import TopicPartition
-from headrace.log import sender as sender_module
+from headrace.log import producer as sender_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer

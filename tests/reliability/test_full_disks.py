@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import HeadraceError
 from headrace.jobmanager.sinks import commits
-from headrace.storage import posix
+from headrace.storage import file_system
 from tests.reliability.support.file_sinks import KINDS, KINDS_AND_MARKS, Kind
 from tests.reliability.support.full_disk import FullDisk
 from tests.reliability.support.outputs import hidden_files
@@ -29,7 +29,7 @@ def test_the_disk_of_a_sink_is_full(kind: Kind, room: int, tmp_path: Path, monke
     output = tmp_path / "output"
     disk = FullDisk(lambda path: path.startswith(str(output)), room)
     monkeypatch.setattr(os, "write", disk.write)
-    monkeypatch.setattr(posix, "_BUFFER_BYTES", 256)
+    monkeypatch.setattr(file_system, "_BUFFER_BYTES", 256)
     monkeypatch.setattr(commits, "_LAST_RETRY_SECONDS", 0.01)
     job = SmallJob(tmp_path, WatchedSink(kind.make(output)), NO_RESTARTS)
     with pytest.raises((OSError, HeadraceError), match="No space left"):

@@ -30,7 +30,7 @@ from headrace.jobmanager.checkpoints import compaction
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from headrace.time.watermark_strategy import WatermarkStrategy
 from tests.reliability.support import numbers
 from tests.reliability.support.file_sinks import KINDS

@@ -34,8 +34,7 @@ from headrace.datastream.connectors.file_system import (
 from headrace.datastream.formats.csv import CsvEncoder
 from headrace.state.state_file import CompactedName
 from headrace.state.version import VersionRef
-from headrace.storage.output import OutputTree
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import OutputTree, posix_folder
 from tests.reliability.support.file_sinks import ROLLED_AT_THE_END, ROLLED_BY_SIZE, by_name, contents
 from tests.reliability.support.small_jobs import CrashError, SmallJob, WatchedSink, expected
 

@@ -22,9 +22,8 @@ from headrace.savepoint.tasks import Export
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.version import VersionRef
 from headrace.state_processor import SavepointReader
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records, wait_until
 from tests.savepoint.power import CHANGES
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common import JobStatus
 from headrace.savepoint.metadata import read_metadata
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.golden.golden_job import FIRST, SECOND, THIRD, finish, published, start, write
 from tests.savepoint.jobs import DEADLINE, wait_for_records
 

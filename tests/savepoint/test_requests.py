@@ -23,8 +23,7 @@ from headrace.jobmanager.commands.control import RequestWatch
 from headrace.savepoint import requests
 from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
 from headrace.savepoint.running_jobs import JobProcess, RunningMark, running
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 
 WANTED = JobRequest("/savepoints", stops=True)
 

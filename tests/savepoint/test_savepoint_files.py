@@ -22,9 +22,8 @@ from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import DISPOSED, METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.tasks import Export
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder
+from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import posix_folder
 from tests.checkpoint.manifests import manifest
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 

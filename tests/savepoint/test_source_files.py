@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.savepoint.source_files import put
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.savepoint.power import CHANGES
 
 NAME = "files-00000001.log"

@@ -16,7 +16,7 @@ from headrace.savepoint.metadata import read_metadata
 from headrace.savepoint.tables import write_table
 from headrace.state.exported import ExportedTable
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 NAMES = ["a-b", "a/b", "a_b", "A-b", "a b", "ä", "a%2Fb", ".", "..", "a/../b", "a\\b", "x" * 300, "a-b/c", "a/b-c"]
 

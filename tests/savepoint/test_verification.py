@@ -13,7 +13,7 @@ from headrace.cli.main import app
 from headrace.common.errors import StateCorruptedError
 from headrace.savepoint.metadata import METADATA, read_metadata
 from headrace.state_processor import SavepointReader
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
 pytestmark = pytest.mark.timeout(200)

@@ -14,9 +14,8 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
-from headrace.storage.file_system import Log, MappedFile
+from headrace.storage.file_system import Log, MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder
-from headrace.storage.posix import PosixFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -17,8 +17,7 @@ from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.runs import ALL_HASHES, RunStore, merging
 from headrace.state.runs.merging import merge_runs, register_merger
 from headrace.state.version import VersionRef
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.state.harness import UID, Job
 
 VALUE = ValueStateDescriptor("value", Types.LONG())

@@ -15,7 +15,7 @@ from headrace.state.rocksdb.backend import RocksDBStateBackend
 from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import HashRange, Run
 from headrace.state.state_file import CompactedName
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.state.harness import UID, Job
 from tests.state.test_state_model import most_runs_of_a_key
 

@@ -26,8 +26,7 @@ from headrace.state.runs.run import starts_of_levels
 from headrace.state.runs.sections import Section
 from headrace.state.state_file import CompactedName
 from headrace.state.task_state import HashMapTaskStates
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.draws import draws
 from tests.state.harness import UID, MemoryFolder
 from tests.state.large_tables import META, OWNERS, STORES, batch_of, stored

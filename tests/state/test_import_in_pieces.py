@@ -23,8 +23,7 @@ from headrace.state.runs import Run
 from headrace.state.runs.run import starts_of_levels
 from headrace.state.state_file import CompactedName
 from headrace.state.task_state import HashMapTaskStates
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.draws import draws
 from tests.state.harness import MAX_PARALLELISM, UID, Job, MemoryFolder
 from tests.state.test_state_model import KEY_KINDS, Checker

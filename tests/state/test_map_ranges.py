@@ -16,7 +16,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keyed.map_entries import MapEntries, SortedKeys
 from headrace.state.runs.sections import BLOCK, Section
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.draws import draws
 from tests.state.harness import Job, at_key
 from tests.state.test_map_state import ENTRIES, KEYS, MapMachine, fill

@@ -24,7 +24,7 @@ from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, 
 from headrace.state.keys import hashing
 from headrace.state.keys.typed import same_nan
 from headrace.state.runs.list_columns import list_columns
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.draws import draws
 from tests.state.harness import UID, Job, at_key
 

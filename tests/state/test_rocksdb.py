@@ -30,8 +30,7 @@ from headrace.state.rocksdb.table_section import RowCodec, row_keys
 from headrace.state.runs import range_merging
 from headrace.state.runs.layout import HASH, KEY
 from headrace.state.runs.run import order_of_keys
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.state.harness import UID, Job
 from tests.state.test_state_model import KEY_KINDS, Checker, between_epochs
 

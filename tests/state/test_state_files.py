@@ -21,8 +21,7 @@ from headrace.state.state_file import ImageWriter, read_index
 from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
 from headrace.storage.file_system import MappedFile
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.state.harness import UID, Job, MemoryFolder, PartialFile
 
 VALUE = ValueStateDescriptor("value", Types.STRING())

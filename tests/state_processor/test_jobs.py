@@ -17,7 +17,7 @@ from headrace.datastream import KeyedProcessFunction, ProcessWindowFunction, Str
 from headrace.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from headrace.testing import JobHarness
 from tests.savepoint.jobs import DEADLINE, Place, fed, start, wait_for_records
 from tests.state_processor.every_state import RULES, job

@@ -31,7 +31,7 @@ from headrace.savepoint.tasks import Import, tasks_of
 from headrace.state.hashmap_backend import HashMapStateBackend
 from headrace.state.keys import KeyCodec
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from headrace.testing import JobHarness
 from tests.draws import draws
 from tests.state_processor.every_state import Mean, job

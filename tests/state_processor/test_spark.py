@@ -19,7 +19,7 @@ from headrace.datastream.state import (
 )
 from headrace.savepoint.metadata import read_metadata
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, StateTables
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 from tests.state_processor.every_state import Mean
 from tests.state_processor.test_bootstrap import Totals

@@ -7,8 +7,8 @@ from typing import Any
 
 from headrace.connectors.file_system.paths import open_output
 from headrace.storage.files import FileStatus
+from headrace.storage.folder import OutputTree
 from headrace.storage.locations import open_files
-from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import Kind
 from tests.reliability.support.small_jobs import SmallJob, WatchedSink, expected
 from tests.storage.remote_job import keys_of

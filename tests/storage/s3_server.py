@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from headrace.storage.object_client import client
+from headrace.storage.object_store import client
 
 SECRET = "hush-hush"
 

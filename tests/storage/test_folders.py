@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import CheckpointError, CheckpointStorageError
-from headrace.storage.folder import Folder
+from headrace.storage.file_system import PosixFileSystem
+from headrace.storage.folder import Folder, posix_folder
 from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.locations import open_storage
 from headrace.storage.object_store import ObjectStore
-from headrace.storage.posix import PosixFileSystem, posix_folder
 from headrace.storage.remote import PIECE, WHOLE_BYTES, WrittenFiles
 from tests.storage.azurite import Azurite
 from tests.storage.hdfs_cluster import HdfsCluster

@@ -17,7 +17,6 @@ import pytest
 
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage import hdfs_connection
 from headrace.storage.folder import Folder
 from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.locations import open_files, open_storage
@@ -89,7 +88,7 @@ def test_a_file_that_is_written_is_there_whole_or_not_at_all(
 
 def test_a_silent_name_node_is_given_up(hdfs: HdfsCluster, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = proxied_folder(hdfs, proxy)
-    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 1.0)
+    monkeypatch.setattr(hdfs, "DEADLINE_SECONDS", 1.0)
     with proxy.failing(Fault.SILENT, "rename2") as struck, pytest.raises(TimeoutError, match="no answer within 1 s"):
         folder.create("a", b"x")
     assert struck == [1]
@@ -106,7 +105,7 @@ def test_after_a_silent_name_node_the_other_one_is_asked(
     folder = open_storage(hdfs.new_place(), options=options)
     folder.make()
     folder.write("a", [b"x"])
-    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 1.0)
+    monkeypatch.setattr(hdfs, "DEADLINE_SECONDS", 1.0)
     with proxy.failing(Fault.SILENT, "getBlockLocations", times=1_000_000) as struck:
         hdfs.fail_over()
         try:
@@ -126,7 +125,7 @@ def test_a_cluster_that_stands_still_is_given_up(
     folder.make()
     folder.write("a", [b"x"])
     with monkeypatch.context() as patched, hdfs.standing_still():
-        patched.setattr(hdfs_connection, "DEADLINE_SECONDS", 1.0)
+        patched.setattr(hdfs, "DEADLINE_SECONDS", 1.0)
         for use in (lambda: folder.read("a"), lambda: folder.create("b", b"x"), folder.names, folder.names):
             with pytest.raises(TimeoutError, match=f"no answer within 1 s: '{folder}"):
                 use()

@@ -13,10 +13,10 @@ from headrace.common import Configuration
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.connectors.file_system.paths import resolved
-from headrace.storage import hdfs_connection
-from headrace.storage.hdfs_connection import check_settings, complete_settings, translated, umask_of
+from headrace.storage import hdfs
+from headrace.storage.hdfs import check_settings, complete_settings, translated, umask_of
 from headrace.storage.locations import hdfs_folder, open_storage, options_for_tasks
-from headrace.storage.object_client import options_for
+from headrace.storage.object_store import options_for
 
 SITE = """<?xml version="1.0"?>
 <configuration>
@@ -144,7 +144,7 @@ def test_what_the_client_takes(settings: dict[str, str]) -> None:
     pytest.importorskip("hdfs_native")
     complete = complete_settings(settings)
     check_settings("hdfs://", complete)
-    hdfs_connection.Connection("hdfs://", tuple(complete.items()))
+    hdfs.Connection("hdfs://", tuple(complete.items()))
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,10 @@ def test_errors_are_those_of_the_system(raised: Exception, kind: type[OSError], 
 
 def test_requests_that_were_given_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks is told so at once, until answers come."""
-    monkeypatch.setattr(hdfs_connection, "_new_client", lambda *arguments: object())
-    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 0.01)
-    monkeypatch.setattr(hdfs_connection, "MOST_GIVEN_UP", 3)
-    connection, over, asked = hdfs_connection.Connection("hdfs://prod", ()), threading.Event(), list[int]()
+    monkeypatch.setattr(hdfs, "_new_client", lambda *arguments: object())
+    monkeypatch.setattr(hdfs, "DEADLINE_SECONDS", 0.01)
+    monkeypatch.setattr(hdfs, "MOST_GIVEN_UP", 3)
+    connection, over, asked = hdfs.Connection("hdfs://prod", ()), threading.Event(), list[int]()
 
     def silent(client: object) -> None:
         asked.append(1)
@@ -267,12 +267,12 @@ def test_requests_that_were_given_up_are_bounded(monkeypatch: pytest.MonkeyPatch
     over.set()
     for thread in waiting:
         thread.join()
-    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 60.0)
+    monkeypatch.setattr(hdfs, "DEADLINE_SECONDS", 60.0)
     assert connection.ask("hdfs://prod/a", lambda client: "answer") == "answer"
 
 
 def test_the_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "hdfs_native", None)
-    hdfs_connection.connection.cache_clear()
+    hdfs.connection.cache_clear()
     with pytest.raises(CheckpointStorageError, match=r"pip install 'headrace\[hdfs\]'"):
         open_storage("hdfs://never-seen:1/a")

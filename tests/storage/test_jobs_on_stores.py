@@ -13,7 +13,7 @@ from rich.console import Console
 
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common.errors import JobSupersededError, StateCorruptedError
-from headrace.storage import hdfs_connection
+from headrace.storage import hdfs
 from headrace.storage.remote import WrittenFiles
 from tests.reliability.support import small_jobs
 from tests.reliability.support.small_jobs import CrashError, WatchedSink
@@ -205,7 +205,7 @@ def test_requests_that_go_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """S3 has a test of its own, with more that a server may answer."""
-    monkeypatch.setattr(hdfs_connection, "DEADLINE_SECONDS", 1.0)
+    monkeypatch.setattr(hdfs, "DEADLINE_SECONDS", 1.0)
     made = RemoteJob(*store.through(proxy.port, f"{store.new_place()}/job"), tmp_path)
     for wrong in hdfs_requests(path) if isinstance(store, HdfsCluster) else blob_requests(path):
         with proxy.failing(fault, wrong.method, wrong.path) as struck:

@@ -33,9 +33,8 @@ from headrace.datastream.formats.parquet import ParquetFormat
 from headrace.formats.file_format import FileFormat
 from headrace.formats.text import TextLineFormat
 from headrace.storage.files import FileStore
-from headrace.storage.object_client import client
-from headrace.storage.object_store import ObjectStore
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
+from headrace.storage.object_store import ObjectStore, client
 from tests.storage.remote_job import keys_of
 from tests.storage.s3_server import SECRET, S3Server, refused
 
@@ -183,7 +182,7 @@ def test_columns(bucket: Bucket, tmp_path: Path) -> None:
 
 
 def read_type(sink: io.BytesIO) -> Any:
-    from headrace.formats.arrow_types import type_of_schema
+    from headrace.formats.bulk_files import type_of_schema
 
     return type_of_schema(pq.read_schema(sink))
 

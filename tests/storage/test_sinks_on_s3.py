@@ -12,8 +12,8 @@ import pytest
 
 from headrace.common.errors import CheckpointStorageError, CommitRefusedError, JobSupersededError
 from headrace.connectors.file_system.committer import FileCommitter
+from headrace.storage.folder import OutputTree
 from headrace.storage.object_store import ObjectStore
-from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput

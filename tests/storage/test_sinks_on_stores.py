@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from headrace.storage.folder import OutputTree
 from headrace.storage.hdfs import HdfsFileSystem
 from headrace.storage.object_store import ObjectStore
-from headrace.storage.output import OutputTree
 from tests.reliability.support.file_sinks import KINDS, Kind, by_name
 from tests.reliability.support.small_jobs import CrashError
 from tests.storage.remote_output import RemoteOutput

@@ -15,11 +15,11 @@ from rich.console import Console
 from headrace.cli.checkpoints import run_checkpoints
 from headrace.common import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
-from headrace.storage import object_client
+from headrace.storage import object_store
 from headrace.storage.credentials import check_credentials, with_profile
 from headrace.storage.folder import Folder
 from headrace.storage.locations import open_storage
-from headrace.storage.object_client import options_for
+from headrace.storage.object_store import options_for
 from tests.storage.s3_server import S3Server, answered, refused
 
 ROLE = "arn:aws:iam::123456789012:role/job"
@@ -221,7 +221,7 @@ def test_a_container_is_one_of_an_account(bucket: str) -> None:
 
 
 def test_time_alone_says_when_a_request_is_given_up(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(object_client._RETRIES, "backoff", {"max_backoff": timedelta(milliseconds=100)})
+    monkeypatch.setitem(object_store._RETRIES, "backoff", {"max_backoff": timedelta(milliseconds=100)})
     folder = open_storage(f"{s3.new_bucket()}/job", options=s3.options() | {"retry_timeout": "61 s"})
     folder.write("a", [b"content"])
     with s3.failing(refused("503 Slow Down"), "GET", "/job/a", times=25) as struck:

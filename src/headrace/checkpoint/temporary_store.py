@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import source_folder
 from headrace.common.temporary import TemporaryFolder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -29,9 +29,9 @@ from headrace.common.typeinfo import TypeInformation, Types
 if TYPE_CHECKING:
     from headrace.client.job_client import JobClient
     from headrace.datastream.execution_config import ExecutionConfig
-    from headrace.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema
-    from headrace.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
-    from headrace.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+    from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
+    from headrace.formats.csv.writer import CsvRowDeserializationSchema, CsvRowSerializationSchema
+    from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
     from headrace.time.generators import WatermarkGenerator, WatermarkOutput
     from headrace.time.watermark_strategy import IngestionTimeAssigner, TimestampAssigner, WatermarkStrategy
     from headrace.time.watermarks import ColumnarWatermarkGenerator
@@ -79,16 +79,16 @@ __all__ = [
 
 # PyFlink has these here, headrace has them in packages that build on this one: they are found when they are asked for.
 _ELSEWHERE: Final = {
-    "AvroRowDeserializationSchema": "headrace.formats.avro",
-    "AvroRowSerializationSchema": "headrace.formats.avro",
+    "AvroRowDeserializationSchema": "headrace.formats.avro.messages",
+    "AvroRowSerializationSchema": "headrace.formats.avro.messages",
     "ColumnarWatermarkGenerator": "headrace.time.watermarks",
-    "CsvRowDeserializationSchema": "headrace.formats.csv",
-    "CsvRowSerializationSchema": "headrace.formats.csv",
+    "CsvRowDeserializationSchema": "headrace.formats.csv.writer",
+    "CsvRowSerializationSchema": "headrace.formats.csv.writer",
     "ExecutionConfig": "headrace.datastream.execution_config",
     "IngestionTimeAssigner": "headrace.time.watermark_strategy",
     "JobClient": "headrace.client.job_client",
-    "JsonRowDeserializationSchema": "headrace.formats.json",
-    "JsonRowSerializationSchema": "headrace.formats.json",
+    "JsonRowDeserializationSchema": "headrace.formats.json.schemas",
+    "JsonRowSerializationSchema": "headrace.formats.json.schemas",
     "TimestampAssigner": "headrace.time.watermark_strategy",
     "WatermarkGenerator": "headrace.time.generators",
     "WatermarkOutput": "headrace.time.generators",

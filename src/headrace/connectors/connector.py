@@ -12,7 +12,7 @@ from headrace.common.config_options import ConfigOption
 from headrace.common.errors import ConfigurationError, UnsupportedOperationError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.typeinfo import Types
-from headrace.formats.format import FORMATS
+from headrace.formats.file_format import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import Source
     from headrace.formats.encoders import BulkWriterFactory
-    from headrace.formats.file_format import FileFormat
-    from headrace.formats.format import Format
+    from headrace.formats.file_format import FileFormat, Format
 
 FORMAT: Final = ConfigOption[str | None](
     "format", str, None, "The name of the format; its options begin with this name and a dot."

@@ -21,7 +21,7 @@ from headrace.common.time import to_millis
 from headrace.common.typeinfo import PickledBytesTypeInfo, Types
 from headrace.common.typeinfo.types import hints_of
 from headrace.datastream.streams.types import declared_type
-from headrace.formats.arrow_types import type_of_schema
+from headrace.formats.bulk_files import type_of_schema
 from headrace.operators.lookup.cache import CacheSettings
 from headrace.operators.lookup.database import DatabaseReader
 from headrace.operators.lookup.reader import FunctionReader, LookupReader, StaticReader

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.common.type_variables import T, T_co
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
-    from headrace.formats.avro import AvroInputFormat
+    from headrace.formats.avro.files import AvroInputFormat
     from headrace.graph.keys import KeySelection
     from headrace.graph.nodes import Edge
     from headrace.graph.partitioning import Partitioning
@@ -259,7 +259,7 @@ class StreamExecutionEnvironment(Dependencies, FlinkSettings):
             InvalidTypeError: when the argument is something else.
         """
         from headrace.connectors.file_system.source import FileSource
-        from headrace.formats.avro import AvroInputFormat
+        from headrace.formats.avro.files import AvroInputFormat
 
         expect(input_format, AvroInputFormat, "create_input")
         return self._from(FileSource.for_bulk_file_format(input_format, input_format.path).build(), "Avro Files")

@@ -8,12 +8,13 @@ from headrace.common.config_options import ConfigOption
 from headrace.common.config_values import boolean, choice
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
-from headrace.formats.avro import AvroBulkWriters, AvroFormat
-from headrace.formats.avro.container import CODECS
-from headrace.formats.csv import CsvEncoder, CsvFormat
-from headrace.formats.format import Format
-from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
-from headrace.formats.json.writer import TIMESTAMP_FORMATS
+from headrace.formats.avro.files import CODECS, AvroFormat
+from headrace.formats.avro.writer import AvroBulkWriters
+from headrace.formats.csv.reader import CsvFormat
+from headrace.formats.csv.writer import CsvEncoder
+from headrace.formats.file_format import Format
+from headrace.formats.json.decoders import JsonLinesFormat
+from headrace.formats.json.writer import TIMESTAMP_FORMATS, JsonLinesEncoder
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from headrace.formats.text import TextLineEncoder, TextLineFormat

@@ -7,8 +7,12 @@ their records, such as Parquet.
 
 from __future__ import annotations
 
+import hashlib
+import io
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +23,13 @@ from headrace.common.errors import InvalidTypeError
 from headrace.common.serialization import Encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import BinaryIO
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
+    from typing_extensions import Buffer
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.joining import FileKind
 
 
 class BatchEncoder(Encoder, ABC):
@@ -161,3 +164,91 @@ def characters_of(column: pa.Array) -> npt.NDArray[np.uint8]:
         return np.empty(0, np.uint8)
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+
+
+BYTES: Final = "bytes"
+"""The format of files of which one may just follow the other."""
+
+_JOINERS: Final = {
+    "parquet": "headrace.formats.parquet",
+    "orc": "headrace.formats.orc",
+    "avro": "headrace.formats.avro.writer",
+}
+"""Which module joins files of a format. Checkpoints hold these names."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileKind:
+    """What files have to have in common to be joined.
+
+    Attributes:
+        format: by what they are joined.
+        layout: a digest of their schema, or of what else has to be equal.
+        options: how the joined file is written; values of JSON.
+    """
+
+    format: str
+    layout: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @staticmethod
+    def of(format: str, layout: str, **options: Any) -> FileKind:
+        """A kind, of a layout in full."""
+        digest = hashlib.blake2b(layout.encode(), digest_size=8).hexdigest()
+        return FileKind(format, digest, tuple(sorted(options.items())))
+
+    def to_json(self) -> Any:
+        """For a checkpoint."""
+        return [self.format, self.layout, dict(self.options)]
+
+    @staticmethod
+    def from_json(document: Any) -> FileKind:
+        """What :meth:`to_json` gave."""
+        format, layout, options = document
+        return FileKind(format, layout, tuple(sorted(options.items())))
+
+
+class Joiner(Protocol):
+    """What a module of the table above has as ``join``."""
+
+    def __call__(self, files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
+        """Write what is in some files of one layout into one, and stop now and then to have it taken."""
+
+
+def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
+    """The bytes of one file with the records of some, in their order.
+
+    Args:
+        kind: what they are; none of ``bytes``.
+        files: each is read before the next one is asked for.
+    """
+    join: Joiner = import_module(_JOINERS[kind.format]).join
+    out = _Written()
+    for _ in join(files, cast("BinaryIO", out), **dict(kind.options)):
+        yield out.take()
+    yield out.take()
+
+
+class _Written(io.RawIOBase):
+    """A file that can only be appended to, of which what was written is taken away."""
+
+    def __init__(self) -> None:
+        self._blocks: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer, /) -> int:
+        block = bytes(data)
+        self._blocks.append(block)
+        self._size += len(block)
+        return len(block)
+
+    def tell(self) -> int:
+        return self._size
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        blocks, self._blocks = self._blocks, []
+        return b"".join(blocks)

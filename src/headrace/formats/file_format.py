@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
+from headrace.common.errors import UnsupportedOperationError
+from headrace.common.plugins import Plugin, PluginGroup
 from headrace.common.type_variables import T_co
 
 if TYPE_CHECKING:
@@ -18,8 +20,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headrace.common.configuration import Configuration
     from headrace.common.errors import CorruptFileError
+    from headrace.common.serialization import Encoder
     from headrace.common.typeinfo import TypeInformation
+    from headrace.formats.encoders import BulkWriterFactory
     from headrace.storage.files import InputFile
 
 
@@ -130,3 +135,48 @@ class BulkFormat(FileFormat[T_co]):
         True
         >>> prices = FileSource.for_bulk_file_format(ParquetFormat({"id": int, "price": float}), "/data/prices")
     """
+
+
+class Format(Plugin):
+    """Makes the reading and the writing half of a format."""
+
+    noun = "format"
+
+    def create_decoding_format(self, record_type: TypeInformation | None, options: Configuration) -> FileFormat:
+        """How files are read.
+
+        Args:
+            record_type: the type of the records that the program has declared, if it has.
+            options: those of the format, checked.
+
+        Raises:
+            InvalidTypeError: when the type does not fit, or has to be declared.
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} can only be written, not read")
+
+    def create_encoding_format(self, options: Configuration) -> Encoder | BulkWriterFactory:
+        """How files are written.
+
+        Args:
+            options: those of the format, checked.
+
+        Raises:
+            UnsupportedOperationError: unless overridden.
+        """
+        raise UnsupportedOperationError(f"{self} can only be read, not written")
+
+
+FORMATS: Final = PluginGroup(
+    "headrace.formats",
+    Format,
+    {
+        "avro": "headrace.formats.built_in:Avro",
+        "csv": "headrace.formats.built_in:Csv",
+        "json": "headrace.formats.built_in:Json",
+        "orc": "headrace.formats.built_in:Orc",
+        "parquet": "headrace.formats.built_in:Parquet",
+        "text": "headrace.formats.built_in:Text",
+    },
+)
+"""All formats that are there."""

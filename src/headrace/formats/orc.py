@@ -11,6 +11,7 @@ from pyarrow import orc
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import ConfigurationError, CorruptFileError, InvalidTypeError
+from headrace.formats.bad_records import columns_as
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
     ColumnWriterFactory,
@@ -19,10 +20,8 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.columnar_messages import columns_as
-from headrace.formats.encoders import BulkWriter
+from headrace.formats.encoders import BulkWriter, FileKind
 from headrace.formats.file_format import Decoded, FileExtent
-from headrace.formats.joining import FileKind
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -242,7 +241,7 @@ def _within(array: pa.Array) -> list[pa.Array]:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, **options: Any) -> Iterator[None]:
-    """Write the rows of all files into one; see :class:`~headrace.formats.joining.Joiner`."""
+    """Write the rows of all files into one; see :class:`~headrace.formats.encoders.Joiner`."""
     writer = orc.ORCWriter(out, **options)
     for file in files:
         found = orc.ORCFile(file)

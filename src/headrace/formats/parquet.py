@@ -20,9 +20,8 @@ from headrace.formats.bulk_files import (
     names_in_file,
     telling_damage,
 )
-from headrace.formats.encoders import BulkWriter
+from headrace.formats.encoders import BulkWriter, FileKind
 from headrace.formats.file_format import Decoded, FileExtent
-from headrace.formats.joining import FileKind
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -391,7 +390,7 @@ def _refuse(node: Node, where: str) -> None:
 
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, compression: str) -> Iterator[None]:
-    """Write the rows of all files into one; see :class:`~headrace.formats.joining.Joiner`."""
+    """Write the rows of all files into one; see :class:`~headrace.formats.encoders.Joiner`."""
     groups: RowGroups | None = None
     for file in files:
         with pq.ParquetFile(file) as found:

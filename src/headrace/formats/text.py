@@ -14,12 +14,12 @@ from headrace.common.typeinfo import Types
 from headrace.common.values import stream_handler_of
 from headrace.formats.encoders import BatchEncoder, bytes_of, join_text, simple_text
 from headrace.formats.file_format import Decoded, FileFormat
-from headrace.formats.lines.format import LineFormat, normal_charset
+from headrace.formats.lines import LineFormat, normal_charset
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.lines.format import LineDecoder
+    from headrace.formats.lines import LineDecoder
 
 
 class TextLineFormat(LineFormat[str]):

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CommitFailedError, ConfigurationError, InvalidProgramError, OffsetOutOfRangeError
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata
-from headrace.log.membership import Membership, may_commit
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata, Membership, may_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
 
-    from headrace.log.commits import Commit
+    from headrace.log.commits import Commit, LogState
     from headrace.log.log import Log
-    from headrace.log.state import LogState
 
 
 class ConsumerCoordinator:

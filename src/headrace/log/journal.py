@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import LogCorruptedError, LogError, ProducerFencedError
 from headrace.common.logs import get_logger
-from headrace.log.commits import Author, Commit, checksum_of
-from headrace.log.state import ANONYMOUS, SNAPSHOT_INTERVAL, LogState, ProducerState
+from headrace.log.commits import ANONYMOUS, SNAPSHOT_INTERVAL, Author, Commit, LogState, ProducerState, checksum_of
 from headrace.log.store import LogStore
 
 if TYPE_CHECKING:

@@ -15,20 +15,19 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.commits import Commit, TopicDescription
+from headrace.log.commits import Commit, TopicConfig, TopicDescription, checked_partitions, checked_topic
 from headrace.log.journal import Journal
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn
 from headrace.log.records import POLLED, with_partition
 from headrace.log.store import CHUNKS, LogStore
-from headrace.log.topics import TopicConfig, checked_partitions, checked_topic
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from headrace.log.commits import LogState
     from headrace.log.groups import CommittedOffset, Group
-    from headrace.log.segments import Segment
-    from headrace.log.state import LogState
+    from headrace.log.records import Segment
     from headrace.storage.folder import Folder
 
 

@@ -19,19 +19,17 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicError
 from headrace.common.logs import get_logger
 from headrace.log.commits import Commit, Replacement
-from headrace.log.records import HEADERS_FIELD, OFFSET
-from headrace.log.segments import HAS_OFFSETS, MAX_BYTES, MAX_ROWS, encode
-from headrace.log.staging import check_staged
+from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, encode
 from headrace.log.store import CHUNKS, abandoned, new_chunk
+from headrace.log.transactions import check_staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.common.topic_partition import TopicPartition
+    from headrace.log.commits import LogState, Partition, TopicConfig
     from headrace.log.journal import Journal
-    from headrace.log.segments import Segment
-    from headrace.log.state import LogState, Partition
-    from headrace.log.topics import TopicConfig
+    from headrace.log.records import Segment
 
 
 _LARGE_BYTES: Final = MAX_BYTES // 4
@@ -53,7 +51,7 @@ class Rewritten:
 
     Attributes:
         batch: the records, with their offsets.
-        compacted: as :attr:`~headrace.log.segments.Segment.compacted`.
+        compacted: as :attr:`~headrace.log.records.Segment.compacted`.
     """
 
     batch: pa.RecordBatch

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import gc
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.arguments import with_article
-from headrace.common.errors import InvalidTypeError
+from headrace.common.errors import InvalidTypeError, LogCorruptedError
 from headrace.common.message_headers import HEADERS, headers_to_array
+from headrace.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.message_headers import Headers
-    from headrace.common.topic_partition import TopicPartition
+    from headrace.storage.folder import Folder
+
 
 TIMESTAMP: Final = pa.timestamp("ms")
 """Milliseconds since the epoch, in UTC."""
@@ -240,3 +244,308 @@ def _cast(column: pa.Array, name: str, to: pa.DataType) -> pa.Array:
         raise InvalidTypeError(
             f"column {name} of records of a log is {column.type}, which is no {to}: {error}"
         ) from error
+
+
+MAX_BYTES: Final = 16 << 20
+MAX_ROWS: Final = 1 << 17
+"""What is larger becomes several segments: a segment is read as a whole."""
+
+_COMPRESSED_BYTES: Final = 8 << 10
+"""Smaller segments are not compressed: to unpack one takes thirty times as long as to read it as it is."""
+
+_MAGIC_BYTES: Final = 8
+"""How many bytes an Arrow file has in front of its schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Records of a partition that lie together.
+
+    Attributes:
+        base_offset: the offset of its first record, or a lower one that nothing has any more.
+        end_offset: the offset behind it.
+        rows: how many records; fewer than offsets where some were superseded.
+        min_timestamp: the lowest in milliseconds.
+        max_timestamp: the highest.
+        file: the name of its file; one of the folder of chunks, or of that of commits.
+        start: where it begins there.
+        length: how many bytes it has.
+        checksum: the CRC-32 of these.
+        columns: which further columns it has: 1 for headers, 2 for offsets, which follow each other otherwise.
+        raw_bytes: how many bytes keys and values have.
+        compacted: up to which time it was compacted, in milliseconds; -1 if it never was.
+    """
+
+    base_offset: int
+    end_offset: int
+    rows: int
+    min_timestamp: int
+    max_timestamp: int
+    file: str
+    start: int
+    length: int
+    checksum: int
+    columns: int
+    raw_bytes: int
+    compacted: int = -1
+
+    def to_json(self) -> list[Any]:
+        """As a list, which JSON has fewer words for."""
+        return [getattr(self, name) for name in self.__slots__]
+
+    @classmethod
+    def from_json(cls, values: Sequence[Any]) -> Segment:
+        """What :meth:`to_json` gave."""
+        return cls(*values)
+
+    def moved(self, base_offset: int) -> Segment:
+        """The same with another first offset."""
+        return replace(self, base_offset=base_offset, end_offset=base_offset + self.end_offset - self.base_offset)
+
+
+HAS_HEADERS: Final = 1
+HAS_OFFSETS: Final = 2
+
+Placed = tuple[TopicPartition, Segment]
+"""A segment and the partition that it is of. Before a commit has given it offsets it begins at 0."""
+
+
+def encode(
+    pieces: Iterable[tuple[TopicPartition, pa.RecordBatch]], file: str, compression: str | None, compacted: int = -1
+) -> tuple[pa.Buffer, list[Placed]]:
+    """An Arrow file of records, one message for each segment.
+
+    Args:
+        pieces: the records of partitions, in the order of their offsets: columns of ``STORED``, with headers or not,
+            and with offsets or not.
+        file: the name of the file.
+        compression: ``lz4``, ``zstd`` or None; of segments that are worth it.
+        compacted: as :attr:`Segment.compacted`.
+
+    Returns:
+        The file, and its segments.
+    """
+    cut = [(partition, part) for partition, batch in pieces for part in _cut(batch)]
+    columns = _columns_of(batch for _, batch in cut)
+    schema = schema_of(columns)
+    if sum(batch.nbytes for _, batch in cut) < _COMPRESSED_BYTES * len(cut):
+        compression = None
+    sink = pa.BufferOutputStream()
+    ends = list[int]()
+    with pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for _, batch in cut:
+            writer.write_batch(_with_columns(batch, schema))
+            ends.append(sink.tell())
+    content = sink.getvalue()
+    starts = [_first_message(content), *ends[:-1]]
+    return content, [
+        (partition, _segment(batch, content, file, (start, end), columns, compacted))
+        for (partition, batch), start, end in zip(cut, starts, ends, strict=True)
+    ]
+
+
+def inlined(content: pa.Buffer, segments: Iterable[Placed], file: str, at: int) -> tuple[bytes, list[Placed]]:
+    """The messages of an Arrow file without what is around them, and where they are in another file from ``at`` on."""
+    messages, moved = list[bytes](), list[Placed]()
+    for partition, segment in segments:
+        messages.append(content.slice(segment.start, segment.length).to_pybytes())
+        moved.append((partition, replace(segment, file=file, start=at)))
+        at += segment.length
+    return b"".join(messages), moved
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    if not rows:
+        return
+    per_row = max(batch.nbytes // rows, 1)
+    step = max(min(MAX_ROWS, MAX_BYTES // per_row), 1)
+    for start in range(0, rows, step):
+        yield batch.slice(start, step)
+
+
+def _columns_of(batches: Iterable[pa.RecordBatch]) -> int:
+    columns = 0
+    for batch in batches:
+        columns |= HAS_HEADERS * (HEADERS_FIELD.name in batch.schema.names)
+        columns |= HAS_OFFSETS * (OFFSET.name in batch.schema.names)
+    return columns
+
+
+@cache
+def schema_of(columns: int) -> pa.Schema:
+    """The schema of the messages of segments that have these :attr:`Segment.columns`."""
+    fields = [OFFSET] if columns & HAS_OFFSETS else []
+    return pa.schema([*fields, *STORED, *([HEADERS_FIELD] if columns & HAS_HEADERS else [])])
+
+
+def _with_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    names = batch.schema.names
+    columns = [
+        batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows, field.type) for field in schema
+    ]
+    return pa.record_batch(columns, schema=schema)
+
+
+def _first_message(content: pa.Buffer) -> int:
+    reader = pa.BufferReader(content)
+    reader.seek(_MAGIC_BYTES)
+    pa.ipc.read_message(reader)  # the schema
+    return int(reader.tell())
+
+
+def _segment(
+    batch: pa.RecordBatch, content: pa.Buffer, file: str, place: tuple[int, int], columns: int, compacted: int
+) -> Segment:
+    start, end = place
+    if end - start > (1 << 31) - 1:
+        raise InvalidTypeError(f"a record of {end - start} bytes is too large for a log, which takes 2 GiB at most")
+    times = pc.min_max(batch.column("timestamp").cast(pa.int64()))
+    base, behind = 0, batch.num_rows
+    if columns & HAS_OFFSETS:
+        offsets = batch.column(OFFSET.name)
+        base, behind = offsets[0].as_py(), offsets[-1].as_py() + 1
+    return Segment(
+        base_offset=base,
+        end_offset=behind,
+        rows=batch.num_rows,
+        min_timestamp=times["min"].as_py(),
+        max_timestamp=times["max"].as_py(),
+        file=file,
+        start=start,
+        length=end - start,
+        checksum=crc32(content.slice(start, end - start)),
+        columns=columns,
+        raw_bytes=batch.nbytes,
+        compacted=compacted,
+    )
+
+
+_SMALL_BYTES: Final = 64 << 10
+"""Segments with no more are read together: to read one takes much longer than to copy what is in it."""
+
+_TOGETHER_BYTES: Final = 4 << 20
+"""How much is read together."""
+
+_REMEMBERED_BYTES: Final = 1 << 20
+"""How much of the newest commit records is kept, as who reads a commit record reads the records in it next."""
+
+
+class SegmentReader:
+    """Reads segments from the files of a log.
+
+    Args:
+        folders: by the ends of their files' names, the folders that these are in.
+    """
+
+    def __init__(self, folders: Mapping[str, Folder]) -> None:
+        self._folders = folders
+        self._remembered = dict[str, bytes]()
+        self._size = 0
+
+    def remember(self, file: str, content: bytes) -> None:
+        """Keep a file that was just read, for a while; the journal's lock is held."""
+        self._size += len(content) - len(self._remembered.pop(file, b""))
+        self._remembered[file] = content
+        while self._size > _REMEMBERED_BYTES:
+            self._size -= len(self._remembered.pop(next(iter(self._remembered))))
+
+    def forget(self) -> None:
+        """Read all files anew: others may have taken their places; the journal's lock is held."""
+        self._remembered = {}
+        self._size = 0
+
+    def read(self, segments: Iterable[Segment]) -> Iterator[pa.RecordBatch]:
+        """The records of segments in the order of their offsets, in the columns of ``FETCHED``; small ones together.
+
+        Raises:
+            FileNotFoundError: when a file is not there: it has been merged with others since, or was deleted.
+            LogCorruptedError: when a file is damaged.
+            OSError: when one cannot be read.
+        """
+        for together in _together(segments):
+            yield _decoded(together, [self._data(segment) for segment in together])
+
+    def _data(self, segment: Segment) -> bytes | memoryview | pa.Buffer:
+        """The bytes of a segment, if they are those that were written."""
+        start, end = segment.start, segment.start + segment.length
+        known = memoryview(self._remembered.get(segment.file, b""))[start:end]
+        if known and crc32(known) == segment.checksum:
+            return known
+        folder = self._folder_of(segment)
+        data = (
+            folder.read_range(segment.file, start, segment.length) if _is_small(segment) else _mapped(folder, segment)
+        )
+        if len(data) < segment.length:
+            raise LogCorruptedError(
+                f"{folder.locate(segment.file)} is cut short: bytes {start} to {end} are needed, and {len(data)} of "
+                "them are there"
+            )
+        if crc32(data) != segment.checksum:
+            raise LogCorruptedError(
+                f"{folder.locate(segment.file)} is damaged: bytes {start} to {end} do not have the checksum that they "
+                f"were committed with (offsets {segment.base_offset} to {segment.end_offset - 1} of the partition); "
+                "put the file back from a copy, or go on reading behind it"
+            )
+        return data
+
+    def _folder_of(self, segment: Segment) -> Folder:
+        return self._folders[segment.file.rpartition(".")[2]]
+
+
+def _is_small(segment: Segment) -> bool:
+    return segment.raw_bytes <= _SMALL_BYTES
+
+
+def _mapped(folder: Folder, segment: Segment) -> pa.Buffer:
+    """The bytes of a segment, in memory as far as they are touched; fewer where the file is cut short."""
+    mapped = folder.map(segment.file)
+    data = mapped.buffer.slice(segment.start, segment.length)
+    mapped.fetch(segment.start, segment.start + len(data))
+    return data
+
+
+def _together(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
+    """Small segments that are alike together, any other by itself."""
+    together = list[Segment]()
+    size = 0
+    for segment in segments:
+        if together and not (_are_alike(together[-1], segment) and size + segment.raw_bytes <= _TOGETHER_BYTES):
+            yield together
+            together, size = [], 0
+        together.append(segment)
+        size += segment.raw_bytes
+    if together:
+        yield together
+
+
+def _are_alike(one: Segment, other: Segment) -> bool:
+    return _is_small(one) and _is_small(other) and one.columns == other.columns
+
+
+def _decoded(segments: Sequence[Segment], data: Sequence[bytes | memoryview | pa.Buffer]) -> pa.RecordBatch:
+    """The records of segments that have the same columns."""
+    columns = segments[0].columns
+    batch = _messages(columns, data)
+    found = list(batch.columns)
+    offsets = found.pop(0) if columns & HAS_OFFSETS else pa.array(_offsets(segments, batch.num_rows))
+    if not columns & HAS_HEADERS:
+        found.append(pa.nulls(batch.num_rows, HEADERS))
+    return pa.record_batch([offsets, *found], schema=FETCHED)
+
+
+def _messages(columns: int, data: Sequence[bytes | memoryview | pa.Buffer]) -> pa.RecordBatch:
+    """What Arrow messages say, as one batch."""
+    schema = schema_of(columns)
+    if len(data) == 1:
+        return pa.ipc.read_record_batch(pa.ipc.read_message(data[0]), schema)
+    stream = pa.py_buffer(b"".join([schema.serialize(), *data]))
+    return pa.ipc.open_stream(stream).read_all().combine_chunks().to_batches()[0]
+
+
+def _offsets(segments: Sequence[Segment], rows: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The offsets of records that have none in their columns: those of a segment follow each other."""
+    start, end = segments[0].base_offset, segments[-1].end_offset
+    if end - start == rows:
+        return np.arange(start, end)
+    return np.concatenate([np.arange(segment.base_offset, segment.end_offset) for segment in segments])

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError
 from headrace.common.logs import get_logger
-from headrace.log.commits import SUFFIX, Commit, checksum_of, commit_name, commit_number, framed, unframed
-from headrace.log.segments import SegmentReader
-from headrace.log.state import LogState
+from headrace.log.commits import SUFFIX, Commit, LogState, checksum_of, commit_name, commit_number, framed, unframed
+from headrace.log.records import SegmentReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

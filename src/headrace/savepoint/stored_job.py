@@ -18,8 +18,8 @@ from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import named_files
 from headrace.savepoint.tables import copy_state_file, read_file, read_table
 from headrace.state.backend import STATE_BACKENDS
+from headrace.storage.folder import posix_folder
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import posix_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -23,7 +23,7 @@ from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import CompositeTypeInfo
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource
-from headrace.formats.arrow_types import type_of_schema
+from headrace.formats.bulk_files import type_of_schema
 from headrace.formats.parquet import ParquetFormat
 from headrace.graph.process_specs import ProcessSpec, StateBootstrapSpec
 from headrace.operators.functions import has_own
@@ -34,8 +34,8 @@ from headrace.state.operator.redistribution import kind_of_store
 from headrace.state_processor.fitting import fitted
 from headrace.state_processor.given_rows import column_of, is_spark_dataframe, is_table, table_of
 from headrace.state_processor.state_tables import StateTransformation, WrittenState
+from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.locations import open_storage
-from headrace.storage.posix import PosixFileSystem
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 if TYPE_CHECKING:

@@ -7,23 +7,414 @@ is on POSIX. The client has no Java in it, so tasks have it as well as the drive
 from __future__ import annotations
 
 import contextlib
+import difflib
 import errno
+import os
+import re
+import threading
+import time
 import uuid
+import xml.etree.ElementTree as ET
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import urlsplit
 
 from headrace.common.durable import Permissions
+from headrace.common.errors import CheckpointStorageError
+from headrace.common.storage_keys import is_hadoop_key
 from headrace.storage.file_system import Entry, Kind
-from headrace.storage.hdfs_connection import Settings, connection, umask_of
 from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem
 
 if TYPE_CHECKING:
     import io
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from typing_extensions import Buffer
 
-    from headrace.storage.hdfs_connection import Connection
+
+Settings = tuple[tuple[str, str], ...]
+
+FAMILY: Final = "hdfs_"
+"""How options begin that are for HDFS alone and are none of Hadoop's."""
+
+PRINCIPAL: Final = "hdfs_kerberos_principal"
+KEYTAB: Final = "hdfs_kerberos_keytab"
+TICKET_CACHE: Final = "hdfs_kerberos_cache"
+_CONF_DIR: Final = "hdfs_conf_dir"
+
+_NAMES: Final = frozenset({PRINCIPAL, KEYTAB, TICKET_CACHE, _CONF_DIR})
+
+_DEFAULTS: Final = {"dfs.client.failover.max.attempts": "4", "dfs.client.socket-timeout": "30000"}
+"""A name node that refuses connections is asked for some 20 s; then the epoch fails, and begins again. The other one is
+how long a data node may take to answer a reader, who asks the next one then, well before the request is given up."""
+
+NAME_NODES: Final = "dfs.ha.namenodes."
+"""How the key begins that names the name nodes of a name service."""
+
+_ADDRESS: Final = "dfs.namenode.rpc-address."
+_DEFAULT_FS: Final = "fs.defaultFS"
+_UMASK: Final = "fs.permissions.umask-mode"
+
+_USED: Final = (
+    "dfs.client.",
+    "dfs.data.transfer.protection",
+    NAME_NODES,
+    "dfs.namenode.rpc-address",
+    "dfs.nameservices",
+    _DEFAULT_FS,
+    _UMASK,
+    "fs.viewfs.mounttable.",
+    "hadoop.security.authentication",
+    "hadoop.security.key.provider.path",
+)
+"""What of Hadoop's files says how a cluster is reached; so only this goes to tasks, where the files may be missing."""
+
+DEADLINE_SECONDS: Final = 60.0
+"""How long one request may take. The client itself waits without end for a name node that does not answer."""
+
+MOST_GIVEN_UP: Final = 64
+"""How many requests that were given up may wait for their answers: each keeps a thread and connections."""
+
+_MOMENT_SECONDS: Final = 0.05
+
+_RPC_ERROR: Final = re.compile(r'(?:Fatal)?RPCError\("(?:[a-z]+\.)*([A-Za-z$]+)", "(.*?)(?:\\n\\tat |"\)$)', re.DOTALL)
+"""The class of Java's exception, and what it says, without its stack."""
+
+_ERRNO: Final = {
+    "AccessControlException": errno.EACCES,
+    "DSQuotaExceededException": errno.EDQUOT,
+    "NSQuotaExceededException": errno.EDQUOT,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+}
+_ERRNO_OF_KINDS: Final[tuple[tuple[type[OSError], int], ...]] = (
+    (FileNotFoundError, errno.ENOENT),
+    (FileExistsError, errno.EEXIST),
+    (ConnectionResetError, errno.ECONNRESET),
+    (BrokenPipeError, errno.EPIPE),
+    (ConnectionAbortedError, errno.ECONNABORTED),
+)
+_NEVER: Final = ("InvalidPathException", "UnsupportedOperationException")
+_NEVER_OF_CLIENT: Final = ("InvalidArgument", "InvalidPath", "UrlParseError", "UnsupportedFeature")
+"""What would go wrong again."""
+
+_CLIENT_ERROR: Final = re.compile(r'[A-Za-z]+\("(.*)"\)')
+"""A class of the client's own errors, and what it says."""
+
+_LOST_BLOCK: Final = "All DataNodes failed"
+_DATA_NODE: Final = re.compile(r'host_name: "([^"]*)".*?xfer_port: ([0-9]+)')
+_LONGEST_TEXT: Final = 300
+
+_DISCONNECTED: Final = "disconnected"
+"""What the client says, besides errors of the system, when a connection has broken."""
+
+_PANIC: Final = "PanicException"
+"""What the client raises when it breaks down; the class is nowhere to be imported from, and no Exception."""
+
+
+def is_of_hdfs(key: str) -> bool:
+    """Whether an option is for HDFS alone."""
+    return key.startswith(FAMILY) or is_hadoop_key(key)
+
+
+def complete_settings(options: Mapping[str, str]) -> dict[str, str]:
+    """What a client is told: Hadoop's settings by their own names, and the options of the family.
+
+    Args:
+        options: all options of storages; those for others are left out.
+
+    Raises:
+        CheckpointStorageError: when an option is unknown, or Hadoop's files cannot be read.
+    """
+    own = {key: value for key, value in options.items() if key.startswith(FAMILY)}
+    for key in own.keys() - _NAMES:
+        close = difflib.get_close_matches(key, _NAMES, n=2, cutoff=0.5)
+        known = " or ".join(map(_shown, close or sorted(_NAMES)))
+        raise CheckpointStorageError(f"{_shown(key)} is not an option of HDFS: did you mean {known}?")
+    folder = own.pop(_CONF_DIR, None)
+    settings = _DEFAULTS | _site_settings(folder) | {k: v for k, v in options.items() if is_hadoop_key(k)} | own
+    return {
+        key: ",".join(map(str.strip, value.split(","))) if key.startswith(NAME_NODES) else value
+        for key, value in settings.items()
+    }
+
+
+def check_settings(authority: str, settings: Mapping[str, str]) -> None:
+    """See to it that settings say what the client has to know.
+
+    Args:
+        authority: the URI of the name service; that of ``fs.defaultFS`` when it has no name in it.
+        settings: as :func:`complete_settings` gives them.
+
+    Raises:
+        CheckpointStorageError: saying what is missing, and where it is set.
+    """
+    umask_of(settings)
+    if KEYTAB in settings and PRINCIPAL not in settings:
+        raise CheckpointStorageError(f"{_shown(KEYTAB)} needs {_shown(PRINCIPAL)}, which says whose keytab it is")
+    name = urlsplit(authority).netloc
+    if not name:
+        default = settings.get(_DEFAULT_FS)
+        if default is None:
+            raise CheckpointStorageError(
+                f"hdfs:/// is the file system of {_DEFAULT_FS}, and that is not set: {_where_to_set(_DEFAULT_FS)}; or "
+                "write it into the URI, as hdfs://<name service or host:port>/<folder>"
+            )
+        if default.startswith("viewfs:"):
+            return
+        name = urlsplit(default).netloc
+        if not default.startswith("hdfs:") or not name:
+            raise CheckpointStorageError(
+                f"{_DEFAULT_FS} is {default!r}, which is not on HDFS: write hdfs://<name service or host:port>/<folder>"
+            )
+    if ":" not in name:
+        _check_name_service(name, settings)
+
+
+def _check_name_service(name: str, settings: Mapping[str, str]) -> None:
+    known = sorted(key.removeprefix(NAME_NODES) for key in settings if key.startswith(NAME_NODES))
+    if name not in known:
+        key = f"{NAME_NODES}{name}"
+        others = f" (known are {', '.join(known)})" if known else ""
+        raise CheckpointStorageError(
+            f"hdfs://{name}: there is no name service {name!r}{others}, as {key} is not set: {_where_to_set(key)}, "
+            f"with {_ADDRESS}{name}.<name node> for each. A name node by itself is given with its port: hdfs://{name}:8020"
+        )
+    keys = [f"{_ADDRESS}{name}.{node}" for node in settings[f"{NAME_NODES}{name}"].split(",")]
+    if not any(key in settings for key in keys):
+        raise CheckpointStorageError(
+            f"hdfs://{name}: where its name nodes are is not said: {_where_to_set(' and '.join(keys))}"
+        )
+    for key in keys:
+        if key in settings and not re.search(":[0-9]+$", settings[key]):
+            raise CheckpointStorageError(f"{key} is {settings[key]!r}: it needs a port, 8020 as a rule")
+
+
+def _where_to_set(key: str) -> str:
+    place = _usual_folder()
+    looked = f"{place} (HADOOP_CONF_DIR)" if place else "HADOOP_CONF_DIR (which is not set)"
+    return f"set {key} in the files of {looked} or of {_shown(_CONF_DIR)}, or in the job, as headrace.storage.{key}"
+
+
+def umask_of(settings: Mapping[str, str]) -> int:
+    """What is taken from the permissions of files that are made for all.
+
+    Raises:
+        CheckpointStorageError: when it is no umask.
+    """
+    text = settings.get(_UMASK, "022").strip()
+    if re.fullmatch("[01]?[0-7]{3}", text):
+        return int(text, 8)
+    allowed = 0
+    for clause in text.split(","):
+        found = re.fullmatch(r"\s*([ugoa]+)=([rwx]*)\s*", clause)
+        if found is None:
+            raise CheckpointStorageError(f"{_UMASK} is {text!r}: expected 022, or u=rwx,g=rx,o=rx, say")
+        bits = sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(found[2]))
+        for who in set(found[1].replace("a", "ugo")):
+            allowed |= bits << {"u": 6, "g": 3, "o": 0}[who]
+    return ~allowed & 0o777
+
+
+def _site_settings(folder: str | None) -> dict[str, str]:
+    """What Hadoop's files say."""
+    found: dict[str, str] = {}
+    place = folder or _usual_folder()
+    for name in ("core-site.xml", "hdfs-site.xml") if place else ():
+        path = Path(str(place), name)
+        try:
+            properties = ET.parse(path).getroot().iter("property")
+        except FileNotFoundError as error:
+            if folder is not None and name == "core-site.xml":
+                raise CheckpointStorageError(f"{_shown(_CONF_DIR)}: there is no {path}") from error
+            continue
+        except (OSError, ET.ParseError) as error:
+            raise CheckpointStorageError(f"Hadoop's settings cannot be read: {path}: {error}") from error
+        pairs = ((item.findtext("name") or "", item.findtext("value") or "") for item in properties)
+        found |= {key.strip(): value.strip() for key, value in pairs if key.strip().startswith(_USED)}
+    return found
+
+
+def _usual_folder() -> str | None:
+    home = os.environ.get("HADOOP_HOME")
+    return os.environ.get("HADOOP_CONF_DIR") or (f"{home}/etc/hadoop" if home else None)
+
+
+def _shown(key: str) -> str:
+    return f"headrace.storage.{key.replace('_', '-')}"
+
+
+class Connection:
+    """A client of a name service that does not wait for ever.
+
+    Each request has a thread of its own, since the client cannot be told when to give up. The thread of a request that
+    is given up stays until an answer comes, or the system reports that the connection is gone; it keeps no process from
+    ending. When many of them wait, no others are made before one is over.
+
+    Args:
+        authority: the URI of the name service.
+        settings: how to reach it.
+
+    Raises:
+        CheckpointStorageError: when the library is missing, or a setting is wrong.
+    """
+
+    def __init__(self, authority: str, settings: Settings) -> None:
+        self._authority = authority
+        self._settings = dict(settings)
+        self._lock = threading.Lock()
+        self._given_up: list[Future[Any]] = []
+        self._client = _new_client(authority, self._settings)
+
+    def ask(self, where: str, request: Callable[[Any], Any]) -> Any:
+        """The answer to a request that may be sent twice: once more, a moment later, when the connection breaks.
+
+        At once would be too early: the client might send it on the connection whose end it is still about to learn.
+
+        Args:
+            where: what it is about.
+            request: makes it, with the client, and waits for the answer.
+
+        Raises:
+            CheckpointStorageError: when it would go wrong again.
+            OSError: for whatever may pass. It may have been done all the same, or be done later.
+        """
+        try:
+            return self.ask_once(where, request)
+        except ConnectionError:
+            time.sleep(_MOMENT_SECONDS)
+            return self.ask_once(where, request)
+
+    def ask_once(self, where: str, request: Callable[[Any], Any]) -> Any:
+        """The answer to a request that is sent once; arguments and errors as with :meth:`ask`."""
+        self._refuse_more(where)
+        client = self._client
+        answer: Future[Any] = Future()
+        threading.Thread(target=_answer, args=(request, client, answer), name="headrace-hdfs", daemon=True).start()
+        if not wait([answer], DEADLINE_SECONDS).done:
+            self._give_up(answer, client)
+            raise OSError(errno.ETIMEDOUT, f"no answer within {DEADLINE_SECONDS:.0f} s", where)
+        with translated(where):
+            return answer.result()
+
+    def _refuse_more(self, where: str) -> None:
+        with self._lock:
+            self._given_up = [answer for answer in self._given_up if not answer.done()]
+            waiting = len(self._given_up)
+        if waiting >= MOST_GIVEN_UP:
+            raise OSError(
+                errno.EAGAIN,
+                f"{waiting} requests to {self._authority} were given up and still wait, each with a thread and "
+                "connections, so no other is sent: its nodes accept connections, but do not answer. It goes on when "
+                "they answer or the connections end; or start the job again",
+                where,
+            )
+
+    def _give_up(self, answer: Future[Any], client: Any) -> None:
+        """Begin anew, with the next name node first."""
+        with self._lock:
+            self._given_up.append(answer)
+            if client is not self._client:
+                return
+            for key, value in self._settings.items():
+                if key.startswith(NAME_NODES):
+                    first, _, rest = value.partition(",")
+                    self._settings[key] = f"{rest},{first}" if rest else first
+            self._client = _new_client(self._authority, self._settings)
+
+
+@lru_cache(maxsize=8)
+def connection(authority: str, settings: Settings) -> Connection:
+    """This process's connection to a name service; arguments and errors as with :class:`Connection`."""
+    return Connection(authority, settings)
+
+
+def _answer(request: Callable[[Any], Any], client: Any, answer: Future[Any]) -> None:
+    try:
+        answer.set_result(request(client))
+    except BaseException as error:
+        answer.set_exception(error)
+
+
+def _new_client(authority: str, settings: dict[str, str]) -> Any:
+    try:
+        from hdfs_native import Client
+    except ImportError as error:
+        raise CheckpointStorageError(
+            f"{authority}: HDFS needs a library that is not installed: pip install 'headrace[hdfs]', on executors too"
+        ) from error
+    config = {key: value for key, value in settings.items() if not key.startswith(FAMILY)}
+    is_named = bool(authority.partition("://")[2])
+    try:
+        client = Client(
+            authority if is_named else None,  # the one of fs.defaultFS
+            config,
+            kerberos_principal=settings.get(PRINCIPAL),
+            kerberos_keytab=settings.get(KEYTAB),
+            kerberos_cache=settings.get(TICKET_CACHE),
+        )
+        # What is around it closes files when they are forgotten, which is a request that waits without end.
+        return client.inner
+    except Exception as error:  # it has no class of its own for what is wrong with a setting
+        raise CheckpointStorageError(f"{authority} cannot be reached with these settings: {_told(error)}") from error
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Has errors of the client be those of the system.
+
+    Args:
+        where: what it was about.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise OSError(_errno_of(error), _told(error), where) from error
+    except RuntimeError as error:
+        raise _of_rpc(error, where) from error
+    except UnicodeEncodeError as error:
+        raise CheckpointStorageError(f"{where!r}: HDFS's names are text, which this is not") from error
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise OSError(errno.EIO, f"the client of HDFS has broken down ({_told(error)})", where) from error
+
+
+def _errno_of(error: OSError) -> int:
+    """The number of an error to which the client gives none."""
+    if _DISCONNECTED in str(error):
+        return errno.ECONNRESET
+    if error.errno is not None:
+        return error.errno
+    return next((code for kind, code in _ERRNO_OF_KINDS if isinstance(error, kind)), errno.EIO)
+
+
+def _of_rpc(error: RuntimeError, where: str) -> OSError:
+    """What an error of the name node is, or one of the client about what it was given."""
+    said = _RPC_ERROR.match(str(error))
+    if said is None:
+        if str(error).startswith(_NEVER_OF_CLIENT):
+            return CheckpointStorageError(f"{where}: {_told(error)}")
+        return OSError(errno.EIO, _told(error), where)
+    kind, text = said[1], said[2].replace('\\"', '"')
+    if kind in _NEVER:
+        return CheckpointStorageError(f"{where}: {kind}: {text}")
+    return OSError(_ERRNO.get(kind, errno.EIO), f"{kind}: {text}", where)
+
+
+def _told(error: BaseException) -> str:
+    """What an error says, in short and without Java's stack."""
+    text = str(error).partition("\n")[0]
+    if _LOST_BLOCK in text:  # all that is known of the nodes follows
+        nodes = ", ".join(":".join(found) for found in _DATA_NODE.findall(text))
+        return f"no data node gives a block of it (asked were {nodes})" if nodes else "no data node has a block of it"
+    wrapped = _CLIENT_ERROR.fullmatch(text)
+    text = wrapped[1] if wrapped else text
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
+
 
 _BLOCK_BYTES: Final = 4 << 20
 """How much is sent and fetched at once."""

@@ -13,21 +13,18 @@ from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.common.plugins import Plugin, PluginGroup
 from headrace.storage.credentials import PROFILE, with_profile
+from headrace.storage.file_system import PosixFileSystem
 from headrace.storage.files import FileStore
-from headrace.storage.folder import Folder
-from headrace.storage.hdfs import HdfsFileSystem
-from headrace.storage.hdfs_connection import check_settings, complete_settings, is_of_hdfs
-from headrace.storage.object_client import client, options_for
-from headrace.storage.object_store import ObjectStore
-from headrace.storage.output import OutputTree
-from headrace.storage.posix import PosixFileSystem, posix_folder
+from headrace.storage.folder import Folder, OutputTree, posix_folder
+from headrace.storage.hdfs import HdfsFileSystem, check_settings, complete_settings, is_of_hdfs
+from headrace.storage.object_store import ObjectStore, client, options_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from urllib.parse import SplitResult
 
     from headrace.storage.file_system import FileSystem
-    from headrace.storage.object_client import Options
+    from headrace.storage.object_store import Options
 
 OBJECT_STORES: Final = ("s3", "s3a", "gs", "az", "abfs", "abfss")
 """The schemes of object stores that create exclusively."""

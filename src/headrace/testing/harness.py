@@ -48,8 +48,8 @@ from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
+from headrace.storage.folder import posix_folder
 from headrace.storage.locations import options_for_tasks
-from headrace.storage.posix import posix_folder
 from headrace.testing.manual_source import ManualSource
 from headrace.testing.pushed import PushedInput, RecordingSink, Records, check_millis, check_new, stamped, unknown
 from headrace.testing.stored_state import Checkpoint, StoredState, temporary_folder

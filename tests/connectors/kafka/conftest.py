@@ -31,7 +31,7 @@ def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def by_hand(topic: Topic, tmp_path: Path, in_files: None) -> ByHand:
-    from headrace.storage.posix import posix_folder
+    from headrace.storage.folder import posix_folder
     from tests.connectors.kafka.transactional_sink import ByHand, to
 
     folder = posix_folder(tmp_path / "staged")

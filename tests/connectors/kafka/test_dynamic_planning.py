@@ -13,7 +13,7 @@ from headrace.common.errors import ConfigurationError, InfrastructureError, Sour
 from headrace.connectors.partitions import OffsetsInitializer
 from headrace.connectors.source import EnumeratorContext
 from headrace.datastream.connectors.dynamic_kafka import DynamicKafkaSourceBuilder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from headrace.testing import JobHarness
 from tests.connectors.kafka.fake_clusters import FakeCluster, FakeMetadata, builder, faked
 

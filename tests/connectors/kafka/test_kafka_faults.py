@@ -24,7 +24,7 @@ from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.partitions import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.steady_writer import SteadyWriter
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest

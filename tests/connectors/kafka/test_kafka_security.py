@@ -24,7 +24,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobExecutionError
 from headrace.connectors.partitions import OffsetsInitializer
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import ALL, enumerator, texts
 

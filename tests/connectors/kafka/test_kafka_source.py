@@ -15,8 +15,7 @@ from headrace.broker import KafkaCluster
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.partitions.driver import enumerator, read_rest, texts
 

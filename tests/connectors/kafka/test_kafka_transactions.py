@@ -17,7 +17,7 @@ from headrace.connectors.kafka import transactions, writer
 from headrace.connectors.kafka.transactions import Publisher
 from headrace.connectors.outgoing_messages import MessageSerializationSchema
 from headrace.connectors.sink import DeliveryGuarantee, as_in_a_checkpoint
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from tests.connectors.kafka.topics import Topic
 from tests.connectors.kafka.transactional_sink import NOW, ByHand, crash_at, job, texts, to
 from tests.reliability.support.kafka_sinks import Key, Text, check, committed, staged_files

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.log import Log
-from headrace.storage.folder import Folder
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import Folder, posix_folder
 from tests.connectors.log_topics import LogTopic
 from tests.connectors.partitions.driver import TopicDriver
 

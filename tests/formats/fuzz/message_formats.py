@@ -22,11 +22,8 @@ from headrace.common import (
 )
 from headrace.common.typeinfo import BasicType, RowTypeInfo
 from headrace.formats.avro.schema import avro_schema_of
-from headrace.formats.cdc import json_reader, json_writer
-from headrace.formats.protobuf import (
-    ProtobufRowDeserializationSchema,
-    ProtobufRowSerializationSchema,
-)
+from headrace.formats.cdc import json as cdc
+from headrace.formats.protobuf.messages import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from tests.formats.fuzz.values import VALUES
 from tests.formats.protobuf_messages import class_of, file_of
 
@@ -97,10 +94,10 @@ FORMATS: Final[dict[str, MessageFormat]] = {
         lambda kind: ProtobufRowDeserializationSchema(_message(kind)),
         nested=False,
     ),
-    "debezium": _changes(json_reader.DebeziumJsonDeserializationSchema, json_writer.DebeziumJsonSerializationSchema),
-    "canal": _changes(json_reader.CanalJsonDeserializationSchema, json_writer.CanalJsonSerializationSchema),
-    "maxwell": _changes(json_reader.MaxwellJsonDeserializationSchema, json_writer.MaxwellJsonSerializationSchema),
-    "ogg": _changes(json_reader.OggJsonDeserializationSchema, json_writer.OggJsonSerializationSchema),
+    "debezium": _changes(cdc.DebeziumJsonDeserializationSchema, cdc.DebeziumJsonSerializationSchema),
+    "canal": _changes(cdc.CanalJsonDeserializationSchema, cdc.CanalJsonSerializationSchema),
+    "maxwell": _changes(cdc.MaxwellJsonDeserializationSchema, cdc.MaxwellJsonSerializationSchema),
+    "ogg": _changes(cdc.OggJsonDeserializationSchema, cdc.OggJsonSerializationSchema),
 }
 
 RAW: Final[dict[str, DeserializationSchema]] = {"strings": SimpleStringSchema(), "bytes": ByteArraySchema()}

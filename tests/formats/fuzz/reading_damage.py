@@ -17,10 +17,10 @@ from headrace.common import Types
 from headrace.common.columns import layout_of
 from headrace.common.errors import BadRecordError
 from headrace.connectors.file_system.paths import InputPaths
-from headrace.formats.avro import AvroFormat
-from headrace.formats.csv import CsvFormat
+from headrace.formats.avro.files import AvroFormat
+from headrace.formats.csv.reader import CsvFormat
 from headrace.formats.file_format import FileFormat, FileRange
-from headrace.formats.json import JsonLinesFormat
+from headrace.formats.json.decoders import JsonLinesFormat
 from headrace.formats.orc import OrcFormat
 from headrace.formats.parquet import ParquetFormat
 from headrace.formats.text import TextLineFormat

@@ -22,8 +22,8 @@ from headrace.common import CsvRowDeserializationSchema, CsvRowSerializationSche
 from headrace.common.typeinfo import RowTypeInfo
 from headrace.datastream.formats.schema_registry import ConfluentRegistryAvroDeserializationSchema
 from headrace.formats.avro.schema import avro_schema_of
-from headrace.formats.csv import CsvFormat
-from headrace.formats.protobuf import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
+from headrace.formats.csv.reader import CsvFormat
+from headrace.formats.protobuf.messages import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
 from tests.connectors.harness import batch_of
 from tests.formats.fuzz.message_formats import FORMATS
 from tests.formats.fuzz.reading_damage import records_of

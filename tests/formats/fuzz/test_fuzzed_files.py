@@ -25,10 +25,13 @@ from hypothesis import strategies as st
 from headrace.common import Row, Types
 from headrace.common.batch import Batch
 from headrace.common.typeinfo import BasicType, RowTypeInfo, TypeInformation
-from headrace.formats.avro import AvroBulkWriters, AvroFormat
-from headrace.formats.csv import CsvEncoder, CsvFormat
+from headrace.formats.avro.files import AvroFormat
+from headrace.formats.avro.writer import AvroBulkWriters
+from headrace.formats.csv.reader import CsvFormat
+from headrace.formats.csv.writer import CsvEncoder
 from headrace.formats.encoders import BulkWriterFactory
-from headrace.formats.json import JsonLinesEncoder, JsonLinesFormat
+from headrace.formats.json.decoders import JsonLinesFormat
+from headrace.formats.json.writer import JsonLinesEncoder
 from headrace.formats.orc import OrcBulkWriters, OrcFormat
 from headrace.formats.parquet import ParquetBulkWriters, ParquetFormat
 from tests.connectors.harness import batch_of

@@ -8,8 +8,7 @@ from functools import wraps
 from typing import Any, Final
 
 from headrace.state.hashmap_backend import HashMapStateBackend
-from headrace.storage.folder import Folder
-from headrace.storage.output import OutputTree
+from headrace.storage.folder import Folder, OutputTree
 from tests.reliability.support.faults import die
 
 KINDS: Final[dict[str, Callable[[str], bool]]] = {

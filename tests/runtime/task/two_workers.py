@@ -19,7 +19,7 @@ from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 from headrace.runtime.task.runner import TaskRunner
-from headrace.storage.posix import posix_folder
+from headrace.storage.folder import posix_folder
 from headrace.time.clock import ManualClock
 
 Attempts = Callable[[int], list[tuple[int, ...]]]

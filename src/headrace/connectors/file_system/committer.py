@@ -14,7 +14,7 @@ from headrace.common.errors import CheckpointError, CommitRefusedError, Infrastr
 from headrace.connectors.file_system.rolling import chunks_in_progress
 from headrace.connectors.file_system.staging import Part
 from headrace.connectors.sink import Committer, run_here
-from headrace.formats.joining import joined
+from headrace.formats.encoders import joined
 from headrace.storage.file_system import ContentDigest
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace.connectors.file_system.staging import Chunk, Staging
     from headrace.connectors.sink import Json, RunInTasks
-    from headrace.storage.output import OutputTree
+    from headrace.storage.folder import OutputTree
 
 
 _IN_MEMORY_BYTES: Final = 8 << 20

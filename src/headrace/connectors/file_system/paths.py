@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from headrace.storage.files import FileStatus, FileStore
-    from headrace.storage.output import OutputTree
+    from headrace.storage.folder import OutputTree
 
 logger = get_logger(__name__)
 

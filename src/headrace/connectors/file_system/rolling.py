@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
 from headrace.connectors.file_system.staging import Chunk, Part, PartBoundaries, PartForm
 from headrace.connectors.sink import PreCommit, PreCommitted
-from headrace.formats.joining import BYTES
+from headrace.formats.encoders import BYTES
 
 if TYPE_CHECKING:
     import datetime
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from headrace.common.time import Duration
     from headrace.connectors.sink import Json
-    from headrace.formats.joining import FileKind
+    from headrace.formats.encoders import FileKind
 
 
 DEFAULT_PART_SIZE = 128 << 20

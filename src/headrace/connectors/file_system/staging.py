@@ -22,14 +22,14 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from headrace.formats.joining import BYTES, FileKind
+from headrace.formats.encoders import BYTES, FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.connectors.sink import Json
     from headrace.storage.file_system import StagedFile
-    from headrace.storage.output import OutputTree
+    from headrace.storage.folder import OutputTree
 
 HIDDEN_FOLDER: Final = ".headrace-"
 """How the names begin of the folders in which sinks keep what is hidden."""

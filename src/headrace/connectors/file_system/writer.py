@@ -14,8 +14,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.connectors.file_system.buckets import check_bucket
 from headrace.connectors.file_system.staging import Chunk, ChunkName, Part, PartForm
 from headrace.connectors.sink import SinkWriter, encode_or_reject
-from headrace.formats.encoders import BatchEncoder, encode_records
-from headrace.formats.joining import BYTES, FileKind
+from headrace.formats.encoders import BYTES, BatchEncoder, FileKind, encode_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,13 +23,11 @@ from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
 from headrace.log.accumulator import Partitioner, ProducerBatch, merged
-from headrace.log.commits import Author, Commit
+from headrace.log.commits import ANONYMOUS, Author, Commit
 from headrace.log.log import Log
 from headrace.log.records import normalised
-from headrace.log.staging import Staged, discard, publish, stage
-from headrace.log.state import ANONYMOUS
 from headrace.log.store import StagedFor
-from headrace.log.transactions import ABANDONED
+from headrace.log.transactions import ABANDONED, Staged, discard, publish, stage
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.common.topic_partition import TopicPartition
     from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
     from headrace.connectors.sink import CommitterContext, Json, WriterContext, WriterEpoch
-    from headrace.log.state import LogState, ProducerState
+    from headrace.log.commits import LogState, ProducerState
     from headrace.storage.folder import Folder
 
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.avro import (
-    AvroBulkWriters,
-    AvroFormat,
-    AvroInputFormat,
-    AvroRowDeserializationSchema,
-    AvroRowSerializationSchema,
-    AvroSchema,
-    GenericRecordAvroTypeInfo,
-)
+from headrace.formats.avro.files import AvroFormat, AvroInputFormat
+from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
+from headrace.formats.avro.schema import AvroSchema, GenericRecordAvroTypeInfo
+from headrace.formats.avro.writer import AvroBulkWriters
 
 __all__ = [
     "AvroBulkWriters",

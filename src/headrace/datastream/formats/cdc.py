@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from headrace.common.public_module import public_module
 from headrace.formats.cdc.avro import DebeziumAvroDeserializationSchema, DebeziumAvroSerializationSchema
-from headrace.formats.cdc.json_reader import (
+from headrace.formats.cdc.json import (
     CanalJsonDeserializationSchema,
-    DebeziumJsonDeserializationSchema,
-    MaxwellJsonDeserializationSchema,
-    OggJsonDeserializationSchema,
-)
-from headrace.formats.cdc.json_writer import (
     CanalJsonSerializationSchema,
+    DebeziumJsonDeserializationSchema,
     DebeziumJsonSerializationSchema,
+    MaxwellJsonDeserializationSchema,
     MaxwellJsonSerializationSchema,
+    OggJsonDeserializationSchema,
     OggJsonSerializationSchema,
 )
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.csv import (
+from headrace.formats.csv.reader import CsvFormat, CsvReaderFormat
+from headrace.formats.csv.schema import CsvSchema, CsvSchemaBuilder
+from headrace.formats.csv.writer import (
     CsvBulkWriters,
     CsvEncoder,
-    CsvFormat,
-    CsvReaderFormat,
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
-    CsvSchema,
-    CsvSchemaBuilder,
 )
 
 __all__ = [

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.json import (
-    JsonLinesEncoder,
-    JsonLinesFormat,
-    JsonRowDeserializationSchema,
-    JsonRowSerializationSchema,
-)
+from headrace.formats.json.decoders import JsonLinesFormat
+from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from headrace.formats.json.writer import JsonLinesEncoder
 
 __all__ = ["JsonLinesEncoder", "JsonLinesFormat", "JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 

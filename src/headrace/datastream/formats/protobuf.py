@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.protobuf import (
-    ProtobufRowDeserializationSchema,
-    ProtobufRowSerializationSchema,
-    ProtobufSchema,
-)
+from headrace.formats.protobuf.messages import ProtobufRowDeserializationSchema, ProtobufRowSerializationSchema
+from headrace.formats.protobuf.wire import ProtobufSchema
 
 __all__ = ["ProtobufRowDeserializationSchema", "ProtobufRowSerializationSchema", "ProtobufSchema"]
 

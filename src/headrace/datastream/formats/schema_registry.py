@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from headrace.common.public_module import public_module
-from headrace.formats.registry import (
+from headrace.formats.avro.messages import (
     ConfluentRegistryAvroDeserializationSchema,
     ConfluentRegistryAvroSerializationSchema,
+)
+from headrace.formats.json.schemas import (
     ConfluentRegistryJsonDeserializationSchema,
     ConfluentRegistryJsonSerializationSchema,
+)
+from headrace.formats.protobuf.messages import (
     ConfluentRegistryProtobufDeserializationSchema,
     ConfluentRegistryProtobufSerializationSchema,
-    SchemaRegistry,
 )
+from headrace.formats.schema_registry import SchemaRegistry
 
 __all__ = [
     "ConfluentRegistryAvroDeserializationSchema",

@@ -21,9 +21,18 @@ from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import Types
 from headrace.common.values import handler_of
 from headrace.common.values.basic import refused_by
-from headrace.formats.avro.boundaries import NOT_SAID, OTHER_SIZE, TOO_EARLY, Boundaries
-from headrace.formats.avro.logical import of_stored
-from headrace.formats.avro.varints import FREE_ITEMS, MOST_BYTES, binary_array, read_varints, unzigzag
+from headrace.formats.avro.encoding import (
+    FREE_ITEMS,
+    MOST_BYTES,
+    NOT_SAID,
+    OTHER_SIZE,
+    TOO_EARLY,
+    Boundaries,
+    binary_array,
+    of_stored,
+    read_varints,
+    unzigzag,
+)
 from headrace.formats.bad_records import inside_field
 
 if TYPE_CHECKING:

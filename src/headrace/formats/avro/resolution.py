@@ -16,7 +16,6 @@ import pyarrow as pa
 from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
-from headrace.formats.avro.boundaries import Boundaries
 from headrace.formats.avro.decoder import (
     ArrayDecoder,
     BinaryDecoder,
@@ -37,7 +36,7 @@ from headrace.formats.avro.decoder import (
     UnionDecoder,
     UnreadableDecoder,
 )
-from headrace.formats.avro.logical import STORED, is_of_time, of_stored
+from headrace.formats.avro.encoding import STORED, Boundaries, is_of_time, of_stored
 from headrace.formats.avro.schema import NO_DEFAULT, Array, Enum, Fixed, Map, Node, Primitive, Record, Union, is_null
 
 if TYPE_CHECKING:

@@ -10,21 +10,18 @@ import pyarrow as pa
 
 from headrace.common.serialization import SerializationSchema
 from headrace.common.typeinfo import RowTypeInfo
-from headrace.formats.avro.encoder import encode_records
+from headrace.formats.avro.messages import ConfluentRegistryAvroDeserializationSchema
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
-from headrace.formats.cdc.changes_schema import ChangesDeserializationSchema
-from headrace.formats.cdc.images import Images, changelog_type, operations_of
-from headrace.formats.cdc.json_reader import DebeziumJsonDeserializationSchema
-from headrace.formats.cdc.json_writer import are_removed, one_row
-from headrace.formats.columnar_messages import columns_as, refuse_other_fields
-from headrace.formats.registry.avro import ConfluentRegistryAvroDeserializationSchema
-from headrace.formats.registry.client import registry_of
-from headrace.formats.registry.wire_format import SchemaHeader, with_header
+from headrace.formats.avro.writer import encode_records
+from headrace.formats.bad_records import columns_as, refuse_other_fields
+from headrace.formats.cdc.changes import ChangesDeserializationSchema, Images, changelog_type, operations_of
+from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema, are_removed, one_row
+from headrace.formats.schema_registry import SchemaHeader, registry_of, with_header
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.registry.client import SchemaRegistry
+    from headrace.formats.schema_registry import SchemaRegistry
 
 
 class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):

@@ -27,8 +27,15 @@ from headrace.formats.bad_records import inside_field
 from headrace.formats.csv.schema import CsvColumn, CsvSchema
 from headrace.formats.encoders import bytes_of, join_text
 from headrace.formats.file_format import Decoded
-from headrace.formats.lines.blocks import Newlines, NewlinesOutsideQuotes, value_pattern
-from headrace.formats.lines.format import BOM, DEFAULT_MAX_LINE_BYTES, LineFormat, type_of_fields
+from headrace.formats.lines import (
+    BOM,
+    DEFAULT_MAX_LINE_BYTES,
+    LineFormat,
+    Newlines,
+    NewlinesOutsideQuotes,
+    type_of_fields,
+    value_pattern,
+)
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
@@ -38,8 +45,7 @@ if TYPE_CHECKING:
 
     from headrace.common.row import Row
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.lines.blocks import Boundary
-    from headrace.formats.lines.format import LineDecoder
+    from headrace.formats.lines import Boundary, LineDecoder
 
 
 class ExtraValues:

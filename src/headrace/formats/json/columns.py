@@ -34,7 +34,7 @@ from headrace.common.values import handler_of
 from headrace.common.values.basic import BasicHandler
 from headrace.common.values.handler import WrongValueError
 from headrace.formats.bad_records import BadValueError
-from headrace.formats.lines.format import BOM
+from headrace.formats.lines import BOM
 
 MAX_DEPTH: Final = 200
 """How deep lists and objects of a document may be nested; whatever follows them down has a stack of 1,000 calls."""

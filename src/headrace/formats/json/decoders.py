@@ -19,13 +19,13 @@ from headrace.common.typeinfo import CompositeTypeInfo, SequenceTypeInfo, Types
 from headrace.formats.bad_records import BadValueError
 from headrace.formats.file_format import Decoded
 from headrace.formats.json.columns import BLANKS, MAX_DEPTH, RecordReader, document_of, reader_of, refuse_deep
-from headrace.formats.lines.format import BOM, LineFormat, type_of_fields
+from headrace.formats.lines import BOM, LineFormat, type_of_fields
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.formats.lines.format import LineDecoder
+    from headrace.formats.lines import LineDecoder
 
     Places = npt.NDArray[np.intp]
 

@@ -2,22 +2,183 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.common.errors import InvalidProgramError
+from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.serialization import SerializationSchema
-from headrace.common.typeinfo import Types
-from headrace.formats.columnar_messages import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+from headrace.common.typeinfo import (
+    BasicType,
+    BasicTypeInfo,
+    CompositeTypeInfo,
+    MapTypeInfo,
+    SequenceTypeInfo,
+    TypeInformation,
+    Types,
+)
+from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
+from headrace.formats.bad_records import ColumnarDeserializationSchema, columns_as, refuse_other_fields
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
-from headrace.formats.json.json_schema import type_of_json_schema
 from headrace.formats.json.writer import USUAL, JsonStyle, json_text, json_texts
+from headrace.formats.schema_registry import (
+    RegistrySerializationSchema,
+    SchemaHeader,
+    SchemaRegistry,
+    registry_of,
+    without_header,
+)
 
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
+
+
+_SCHEMAS: Final[dict[BasicType, dict[str, Any]]] = {
+    **{kind: {"type": "string"} for kind in STRINGS},
+    **{kind: {"type": "integer"} for kind in (*WHOLE_NUMBERS, BasicType.BIG_INT)},
+    **{kind: {"type": ["number", "string"]} for kind in (BasicType.FLOAT, BasicType.DOUBLE)},  # NaN is a string
+    BasicType.BIG_DEC: {"type": "number"},
+    BasicType.BOOLEAN: {"type": "boolean"},
+    BasicType.BYTES: {"type": "string", "contentEncoding": "base64"},
+    BasicType.SQL_DATE: {"type": "string", "format": "date"},
+    BasicType.SQL_TIME: {"type": "string", "format": "time"},
+    BasicType.SQL_TIMESTAMP: {"type": "string"},  # the format date-time has a zone
+    BasicType.TIMESTAMP_LTZ: {"type": "string", "format": "date-time"},
+    BasicType.INSTANT: {"type": "string", "format": "date-time"},
+}
+
+
+def json_schema_of(kind: TypeInformation) -> dict[str, Any]:
+    """The JSON Schema of documents that records of a type are written as; every field may be ``null``.
+
+    Raises:
+        InvalidTypeError: when a field may be any object.
+    """
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **_schema(kind)}
+
+
+def _schema(kind: TypeInformation) -> dict[str, Any]:
+    if isinstance(kind, BasicTypeInfo):
+        return _SCHEMAS[kind.basic_type]
+    if isinstance(kind, CompositeTypeInfo):
+        fields = zip(kind.field_names, kind.field_types, strict=True)
+        return {"type": "object", "properties": {name: _nullable(of) for name, of in fields}}
+    if isinstance(kind, SequenceTypeInfo):
+        return {"type": "array", "items": _nullable(kind.element_type)}
+    if isinstance(kind, MapTypeInfo):
+        return {"type": "object", "additionalProperties": _nullable(kind.value_type)}
+    raise InvalidTypeError(f"{kind} has no JSON Schema: give json_schema, or declare the type")
+
+
+def _nullable(kind: TypeInformation) -> dict[str, Any]:
+    return {"oneOf": [{"type": "null"}, _schema(kind)]}
+
+
+_TEXTS: Final[Mapping[str, Callable[[], TypeInformation]]] = {
+    "date": Types.SQL_DATE,
+    "time": Types.SQL_TIME,
+    "date-time": Types.SQL_TIMESTAMP,
+}
+_UNIONS: Final = ("allOf", "anyOf", "not", "extends", "disallow")
+
+
+def type_of_json_schema(text: str) -> TypeInformation:
+    """The type of the documents that a JSON Schema describes, as Flink's ``JsonRowSchemaConverter`` reads it.
+
+    Numbers are BIG_DEC, tuples are rows. References lead into the same document; ``oneOf`` serves for ``null`` alone.
+
+    Raises:
+        InvalidTypeError: naming the place in the schema, where it cannot be read so.
+    """
+    try:
+        root = json.loads(text)
+    except ValueError as error:
+        raise InvalidTypeError(f"the JSON Schema is no JSON: {error}") from None
+    return _Documents(root).type_of(root, "<root>", ())
+
+
+class _Documents:
+    """The documents of a schema; places are named as in the schema."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def type_of(self, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation:
+        found = self._type_or_null(node, place, above)
+        if found is None:
+            raise InvalidTypeError(f"{place} of the JSON Schema is always null: give it another type")
+        return found
+
+    def _type_or_null(self, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation | None:
+        if not isinstance(node, Mapping):
+            raise InvalidTypeError(f"{place} of the JSON Schema is {node!r}, which describes no type")
+        if "$ref" in node:
+            node, above = {**self._target(node["$ref"], place, above), **node}, (*above, node["$ref"])
+        if refused := [name for name in _UNIONS if name in node]:
+            raise InvalidTypeError(f"{place} of the JSON Schema: {refused[0]!r} is not supported")
+        given = node.get("type", ())
+        names = [given] if isinstance(given, str) else given
+        kinds = {self._named(name, node, place, above) for name in names}
+        alternatives = enumerate(node.get("oneOf", ()))
+        kinds |= {self._type_or_null(each, f"{place}/oneOf[{index}]", above) for index, each in alternatives}
+        if not kinds:
+            raise InvalidTypeError(f"{place} of the JSON Schema has no type")
+        if len(kinds - {None}) > 1:
+            raise InvalidTypeError(f"{place} of the JSON Schema has several types: only null may stand beside another")
+        return next(iter(kinds - {None}), None)
+
+    def _target(self, reference: str, place: str, above: tuple[str, ...]) -> Any:
+        if not reference.startswith("#") or reference in above:
+            raise InvalidTypeError(f"{place} of the JSON Schema: {reference!r} is cyclic or leads outside")
+        found = self._root
+        for name in filter(None, reference[1:].split("/")):
+            found = found.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        if not isinstance(found, Mapping):
+            raise InvalidTypeError(f"{place} of the JSON Schema: there is nothing at {reference!r}")
+        return found
+
+    def _named(self, name: object, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation | None:
+        match name:
+            case "null":
+                return None
+            case "boolean":
+                return Types.BOOLEAN()
+            case "number" | "integer":
+                return Types.BIG_DEC()
+            case "string":
+                return _text_type(node, place)
+            case "object":
+                return self._row(node, place, above)
+            case "array":
+                return self._array(node, place, above)
+        raise InvalidTypeError(f"{place} of the JSON Schema: there is no type {name!r}")
+
+    def _row(self, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation:
+        fields = node.get("properties", {})
+        if node.get("additionalProperties") is True or not fields:
+            raise InvalidTypeError(f"{place} of the JSON Schema has to name its properties, and to allow no others")
+        kinds = [self.type_of(each, f"{place}/{name}", above) for name, each in fields.items()]
+        return Types.ROW_NAMED(list(fields), kinds)
+
+    def _array(self, node: Any, place: str, above: tuple[str, ...]) -> TypeInformation:
+        items = node.get("items")
+        if not isinstance(items, list):
+            return Types.OBJECT_ARRAY(self.type_of(items, f"{place}/items", above))
+        if node.get("additionalItems") is True:
+            raise InvalidTypeError(f"{place} of the JSON Schema has to name its items, and to allow no others")
+        return Types.ROW([self.type_of(each, f"{place}/items[{index}]", above) for index, each in enumerate(items)])
+
+
+def _text_type(node: Any, place: str) -> TypeInformation:
+    if "format" in node:
+        return _TEXTS.get(node["format"], Types.STRING)()
+    encoding = node.get("contentEncoding")
+    if encoding not in (None, "base64"):
+        raise InvalidTypeError(f"{place} of the JSON Schema: there is no contentEncoding {encoding!r} but base64")
+    return Types.STRING() if encoding is None else Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
 class JsonRowDeserializationSchemaBuilder:
@@ -197,3 +358,61 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     def validate(self, input_type: TypeInformation) -> None:
         refuse_other_fields(self._type, input_type)
+
+
+class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):
+    r"""Reads documents of JSON behind the id of a schema; what comes out is said by a type, as for other JSON.
+
+    Args:
+        type_info: the type of the records.
+        ignore_parse_errors: whether messages that cannot be read are left out and counted.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.schema_registry import ConfluentRegistryJsonDeserializationSchema
+        >>> schema = ConfluentRegistryJsonDeserializationSchema(Types.ROW_NAMED(["id"], [int]))
+        >>> schema.deserialize(bytes(4) + b'\x07{"id": 1}')
+        Row(id=1)
+    """
+
+    def __init__(self, type_info: TypeInformation, *, ignore_parse_errors: bool = False) -> None:
+        self._type = type_info
+        self.ignore_parse_errors = ignore_parse_errors
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
+
+    def decode(self, messages: pa.Array) -> pa.RecordBatch:
+        return decoder_of(self._type).messages(without_header(messages))
+
+
+class ConfluentRegistryJsonSerializationSchema(RegistrySerializationSchema):
+    """Writes records as documents of JSON behind the id of their JSON Schema, which is put into a registry.
+
+    Args:
+        registry: the registry, or its URL.
+        subject: where the schema is.
+        type_info: the type of the records.
+        json_schema: their JSON Schema; one is made of the type when it is left out.
+        auto_register: whether a schema that is not there becomes a new version of the subject.
+
+    Examples:
+        >>> from headrace.common import Types
+        >>> from headrace.datastream.formats.schema_registry import ConfluentRegistryJsonSerializationSchema
+        >>> order = Types.ROW_NAMED(["id", "card"], [int, str])
+        >>> schema = ConfluentRegistryJsonSerializationSchema("http://localhost:8081", "orders-value", order)
+    """
+
+    def __init__(
+        self,
+        registry: SchemaRegistry | str,
+        subject: str,
+        type_info: TypeInformation,
+        *,
+        json_schema: str | None = None,
+        auto_register: bool = True,
+    ) -> None:
+        text = json.dumps(json_schema_of(type_info)) if json_schema is None else json_schema
+        header = SchemaHeader(registry_of(registry), subject, text, "JSON", auto_register)
+        super().__init__(header, JsonRowSerializationSchema(type_info))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-    from headrace.formats.protobuf.schema import ProtobufSchema
+    from headrace.formats.protobuf.wire import ProtobufSchema
 
 
 _T = TypeVar("_T")
@@ -367,7 +367,7 @@ class _Builder:
     """Makes columns of descriptors.
 
     Args:
-        read_defaults: see :class:`~headrace.formats.protobuf.row_schemas.ProtobufRowDeserializationSchema`.
+        read_defaults: see :class:`~headrace.formats.protobuf.messages.ProtobufRowDeserializationSchema`.
         null_literal: what is written for null strings in lists and maps.
     """
 

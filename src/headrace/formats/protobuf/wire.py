@@ -11,18 +11,24 @@ a way of its own (well-known types, maps, which are entries in a list here).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from headrace.common.errors import ConfigurationError, InvalidProgramError
 
-    from headrace.formats.protobuf.schema import ProtobufSchema
+if TYPE_CHECKING:
+    import os
+
+    import numpy.typing as npt
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.message import Message
+
 
 _MOST_GROUPS: Final = 1000
 """So many groups within groups are no danger to ptars, which ends the process by an overflow of its stack at many more;
@@ -187,17 +193,126 @@ def _add_message(file: Any, descriptor: Descriptor, names: dict[str, str]) -> No
     names[descriptor.full_name] = f"M{len(names)}"
     message = file.message_type.add(name=names[descriptor.full_name])
     is_entry = descriptor.GetOptions().map_entry
-    for field in descriptor.fields:
-        made = message.field.add(name=stored_name(field), number=field.number, type=field.type)
-        made.label = made.LABEL_REPEATED if field.is_repeated else made.LABEL_OPTIONAL
-        if field.message_type is not None:
-            _add_message(file, field.message_type, names)
-            made.type_name = f".{_PACKAGE}.{names[field.message_type.full_name]}"
-        elif field.enum_type is not None:
+    for each in descriptor.fields:
+        made = message.field.add(name=stored_name(each), number=each.number, type=each.type)
+        made.label = made.LABEL_REPEATED if each.is_repeated else made.LABEL_OPTIONAL
+        if each.message_type is not None:
+            _add_message(file, each.message_type, names)
+            made.type_name = f".{_PACKAGE}.{names[each.message_type.full_name]}"
+        elif each.enum_type is not None:
             made.type = made.TYPE_INT32
-        if field.is_repeated:
-            made.options.packed = field.is_packed
-        elif field.has_presence or is_entry or is_real(field):  # a real that is -0.0 is written, and ptars would not
+        if each.is_repeated:
+            made.options.packed = each.is_packed
+        elif each.has_presence or is_entry or is_real(each):  # a real that is -0.0 is written, and ptars would not
             made.proto3_optional = True
             made.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{made.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufSchema:
+    """A type of messages of Protobuf.
+
+    Attributes:
+        message: its full name, ``shop.Order`` say.
+        descriptor_set: the files that define it and what it imports, compiled: a ``FileDescriptorSet``.
+
+    Raises:
+        InvalidProgramError: when the descriptor set is none, or has no such message.
+        ConfigurationError: when the library is not installed.
+
+    Examples:
+        >>> from google.protobuf.timestamp_pb2 import Timestamp
+        >>> from headrace.datastream.formats.protobuf import ProtobufSchema
+        >>> ProtobufSchema.of_class(Timestamp)
+        ProtobufSchema(message='google.protobuf.Timestamp')
+    """
+
+    message: str
+    descriptor_set: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        self.descriptor()
+
+    @staticmethod
+    def of_class(message_class: type[Message]) -> ProtobufSchema:
+        """That of a class which ``protoc`` has generated."""
+        require_protobuf()
+        from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+        descriptor = getattr(message_class, "DESCRIPTOR", None)
+        if descriptor is None:
+            raise InvalidProgramError(f"{message_class!r} is no class that protoc has generated from a message")
+        files: dict[str, FileDescriptor] = {}
+        _collect(descriptor.file, files)
+        found = FileDescriptorSet()
+        for file in files.values():
+            file.CopyToProto(found.file.add())
+        return ProtobufSchema(descriptor.full_name, found.SerializeToString(deterministic=True))
+
+    @staticmethod
+    def parse_file(file_path: str | os.PathLike[str], message: str) -> ProtobufSchema:
+        """That of a file which ``protoc --include_imports --descriptor_set_out`` has written.
+
+        Args:
+            file_path: the file, read while the program is built.
+            message: the full name of the message, with its package.
+        """
+        return ProtobufSchema(message, Path(file_path).read_bytes())
+
+    def descriptor(self) -> Descriptor:
+        """The message as the library describes it."""
+        return _descriptor(self.message, self.descriptor_set)
+
+
+def schema_of(schema: ProtobufSchema | type[Message]) -> ProtobufSchema:
+    """The schema itself, where a generated class may be given."""
+    return schema if isinstance(schema, ProtobufSchema) else ProtobufSchema.of_class(schema)
+
+
+def require_protobuf() -> None:
+    """Ask for the libraries.
+
+    Raises:
+        ConfigurationError: when they are not installed.
+    """
+    try:
+        import google.protobuf.descriptor_pb2  # noqa: F401
+        import ptars  # noqa: F401
+    except ImportError as error:
+        raise ConfigurationError(
+            "Protobuf needs libraries that are not installed: pip install 'headrace[protobuf]', on executors too"
+        ) from error
+
+
+def _collect(file: FileDescriptor, files: dict[str, FileDescriptor]) -> None:
+    """The files that one imports, then the file itself."""
+    if file.name not in files:
+        for imported in file.dependencies:
+            _collect(imported, files)
+        files[file.name] = file
+
+
+@lru_cache(maxsize=256)
+def _descriptor(message: str, descriptor_set: bytes) -> Descriptor:
+    require_protobuf()
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import DecodeError
+
+    pool: Any = DescriptorPool()
+    try:
+        for file in FileDescriptorSet.FromString(descriptor_set).file:
+            pool.Add(file)
+    except (DecodeError, TypeError) as error:
+        raise InvalidProgramError(
+            f"the descriptor set of {message} is none: {error}. It is what protoc --include_imports "
+            "--descriptor_set_out=FILE writes"
+        ) from None
+    try:
+        found: Descriptor = pool.FindMessageTypeByName(message)
+    except KeyError:
+        raise InvalidProgramError(
+            f"the descriptor set has no message {message!r}: its full name has the package, as in shop.Order"
+        ) from None
+    return found

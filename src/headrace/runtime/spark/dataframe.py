@@ -20,11 +20,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UnsupportedOperationError
 from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.source import Boundedness, EnumeratorContext, Source, SourceReader, SplitEnumerator
-from headrace.formats.arrow_types import type_of_schema
+from headrace.formats.bulk_files import type_of_schema
 from headrace.formats.parquet import ParquetFormat
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
 from headrace.runtime.task.background import attempt
-from headrace.storage.posix import PosixFileSystem
+from headrace.storage.file_system import PosixFileSystem
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation

@@ -1,19 +1,229 @@
-"""Where the records of a block begin: they stand there one behind the other, with nothing between them.
-
-Only going through them in order can tell. That is done without making any value, so that the values can then be read
-side by side, as those of messages are.
-"""
+"""Integers of variable length, many at once: seven bits a byte, the lowest first, as Avro and Protobuf have them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from headrace.common.errors import InvalidTypeError
+from headrace.common.values.basic import MOST_DIGITS_OF_EXPONENT
 from headrace.formats.avro.schema import Array, Enum, Fixed, Map, Node, Primitive, Record, Union
-from headrace.formats.avro.varints import FREE_ITEMS, read_integer
+
+if TYPE_CHECKING:
+    Positions = npt.NDArray[np.int64]
+    Bytes = npt.NDArray[np.uint8]
+
+
+MOST_BYTES = 10
+"""Bytes of the longest integer of 64 bits."""
+
+FREE_ITEMS = 64
+"""Items that take no bytes, such as null, may be so many for each byte around them: else a few bytes are billions."""
+
+
+def read_varints(data: Bytes, positions: Positions) -> tuple[npt.NDArray[np.uint64], Positions]:
+    """The integers that begin at some positions, and the positions behind them.
+
+    Args:
+        data: bytes, with :data:`MOST_BYTES` more than belong to any integer.
+        positions: where integers begin.
+
+    Raises:
+        ValueError: when one has more than 64 bits.
+    """
+    first = data[positions]
+    values = (first & 0x7F).astype(np.uint64)
+    open_ = np.flatnonzero(first & 0x80)
+    positions = positions + 1
+    shift = 7
+    while len(open_):
+        if shift > 63:
+            raise ValueError("an integer has more than 64 bits")
+        more = data[positions[open_]]
+        values[open_] |= (more & 0x7F).astype(np.uint64) << np.uint64(shift)
+        positions[open_] += 1
+        open_ = open_[(more & 0x80) != 0]
+        shift += 7
+    return values, positions
+
+
+def read_integer(data: bytes, position: int) -> tuple[int, int]:
+    """One integer with a sign, and the position behind it.
+
+    Raises:
+        IndexError: when it does not end within the data.
+        ValueError: when it has more than 64 bits.
+    """
+    value = shift = 0
+    while shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+    raise ValueError("an integer has more than 64 bits")
+
+
+def write_integer(value: int) -> bytes:
+    """The bytes of one integer with a sign."""
+    written: bytes = write_varints(zigzag(np.array([value], np.int64)))[0].as_py()
+    return written
+
+
+def unzigzag(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Signed integers of those in which small ones of both signs are small."""
+    return (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64)
+
+
+def zigzag(values: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Small integers of both signs as small integers without one."""
+    return ((values << 1) ^ (values >> 63)).view(np.uint64)
+
+
+def write_varints(values: npt.NDArray[np.uint64]) -> pa.Array:
+    """The bytes of integers, as binary values."""
+    lengths = np.ones(len(values), np.int64)
+    for bits in range(7, 64, 7):
+        longer = values >= np.uint64(1 << bits)
+        if not longer.any():
+            break
+        lengths += longer
+    ends = np.cumsum(lengths)
+    data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    starts = ends - lengths
+    rows, place = np.arange(len(values)), 0
+    while len(rows):
+        last = lengths[rows] == place + 1
+        byte = ((values[rows] >> np.uint64(7 * place)) & np.uint64(0x7F)).astype(np.uint8)
+        data[starts[rows] + place] = np.where(last, byte, byte | 0x80)
+        rows = rows[~last]
+        place += 1
+    return binary_array(data, np.concatenate(([0], ends)))
+
+
+def binary_array(data: npt.NDArray[Any], offsets: npt.NDArray[Any]) -> pa.Array:
+    """Binary values of their bytes, one after the other, and where each begins (and the last one ends)."""
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+STORED: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+"""The arrays of primitive values before anything is made of them."""
+
+_MICROS: Final = {
+    "time-millis": 1000,
+    "time-micros": 1,
+    "timestamp-millis": 1000,
+    "timestamp-micros": 1,
+    "local-timestamp-millis": 1000,
+    "local-timestamp-micros": 1,
+}
+"""Microseconds in one of what is stored."""
+
+_MOST_MICROS: Final = 2**63 - 1
+_MOST_DECIMAL_BYTES: Final = 4096
+"""More take a time that grows with the square of their number."""
+
+_EXACT: Final = Context(prec=10_000)
+
+
+def of_stored(node: Primitive | Fixed, array: pa.Array) -> pa.Array:
+    """What stored values stand for, under the storage type of the node's type.
+
+    Raises:
+        ValueError: when a moment is too far away.
+    """
+    storage = node.type_info.storage_type
+    if isinstance(node, Primitive) and node.kind in STORED and array.type != STORED[node.kind]:
+        array = array.cast(STORED[node.kind], safe=False)  # integers may lose digits as floats, as elsewhere
+    if node.logical == "decimal":
+        return pa.array([_each(_decimal_text, value, node.scale) for value in array.to_pylist()], storage)
+    if node.logical in _MICROS:
+        return _in_micros(array.cast(pa.int64()), _MICROS[node.logical]).view(storage)
+    return array if array.type == storage else array.view(storage)
+
+
+def _in_micros(array: pa.Array, micros: int) -> pa.Array:
+    if micros == 1:
+        return array
+    try:
+        return pc.multiply_checked(array, micros)
+    except pa.ArrowInvalid:
+        far = next(value for value in array.to_pylist() if value is not None and abs(value) > _MOST_MICROS // micros)
+        raise ValueError(f"got {far}, expected a time in the years 1 to 9999") from None
+
+
+def to_stored(node: Primitive | Fixed, array: pa.Array, where: str) -> pa.Array:
+    """The values that are stored.
+
+    Args:
+        node: what they stand for.
+        array: values under the storage type of the node's type; none is null.
+        where: the field, for messages.
+
+    Raises:
+        InvalidTypeError: when a decimal has more digits than are stored.
+    """
+    if node.logical == "decimal":
+        size = node.size if isinstance(node, Fixed) else None
+        return pa.array([_unscaled(text, node.scale, size, where) for text in array.to_pylist()], pa.binary())
+    if node.logical in _MICROS:
+        counted = array.view(pa.int64())
+        micros = _MICROS[node.logical]
+        if micros > 1:
+            numbers = np.floor_divide(counted.to_numpy(zero_copy_only=False), micros)
+            counted = pa.array(numbers, pa.int64())
+    elif node.logical == "date":
+        counted = array.view(pa.int32())
+    else:
+        return array
+    assert isinstance(node, Primitive)
+    return counted.cast(STORED[node.kind])
+
+
+def _each(convert: Callable[[bytes, int], str], value: bytes | None, scale: int) -> str | None:
+    return None if value is None else convert(value, scale)
+
+
+def _decimal_text(value: bytes, scale: int) -> str:
+    if abs(scale) > MOST_DIGITS_OF_EXPONENT:
+        raise ValueError(f"got a decimal whose scale is {scale}, expected at most {MOST_DIGITS_OF_EXPONENT}")
+    if len(value) > _MOST_DECIMAL_BYTES:
+        raise ValueError(f"got {len(value)} bytes, expected a decimal of at most {_MOST_DECIMAL_BYTES}")
+    return str(Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _EXACT))
+
+
+def _unscaled(text: str, scale: int, size: int | None, where: str) -> bytes:
+    scaled = Decimal(text).scaleb(scale, _EXACT)
+    whole = int(scaled) if scaled.is_finite() else None
+    if whole is None or whole != scaled:
+        raise InvalidTypeError(f"{where}: {text} does not fit the Avro schema, whose decimals have {scale} digits")
+    length = size or (whole if whole >= 0 else ~whole).bit_length() // 8 + 1
+    try:
+        return whole.to_bytes(length, "big", signed=True)
+    except OverflowError:
+        raise InvalidTypeError(f"{where}: {text} does not fit the {size} bytes of the Avro schema") from None
+
+
+def is_of_time(node: Node) -> bool:
+    """Whether values are times of some unit."""
+    return isinstance(node, Primitive) and (node.logical in _MICROS or node.logical == "date")
+
 
 Step = tuple[int, Any]
 """What to do about a part of a record, and what that takes."""
