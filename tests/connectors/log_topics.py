@@ -12,7 +12,8 @@ from headrace.common.time import Duration
 from headrace.connectors.partitions import OffsetResetStrategy
 from headrace.datastream.connectors.log import LogSource, LogSourceBuilder
 from headrace.log import Log, Producer, TopicPartition
-from headrace.log.groups import CommittedOffset, commit_without_members
+from headrace.log.groups import CommittedOffset
+from headrace.log.transactions import commit_without_members
 from tests.connectors.partitions.driver import OpenTransaction, TopicDriver, message
 
 

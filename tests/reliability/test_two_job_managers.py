@@ -110,7 +110,7 @@ STEPS = {
 
 def pause_at(monkeypatch: pytest.MonkeyPatch, step: str, side: str, nth: int, pause: Pause) -> None:
     """Wait at the beginning, the end, or in the middle, of what a committer of files does."""
-    callers: list[Any] = [FileCommitter, committer, OutputTree, posix]
+    callers: list[Any] = [FileCommitter, committer, OutputTree, file_system]
     owner = committer if step == "checked_blocks" else next(each for each in callers if hasattr(each, step))
     original, calls = getattr(owner, step), itertools.count(1)
 

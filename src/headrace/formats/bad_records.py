@@ -1,4 +1,4 @@
-"""Records that cannot be read, whatever their format: what is told of them, and to whom."""
+"""Records that cannot be read, whatever their format: finding them among many, and reporting them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the formats of files have in common that know their types: Avro, and Parquet and ORC, as Arrow reads them."""
+"""Files that know their own types: what Avro, Parquet and ORC share, and the types of records of an Arrow schema."""
 
 from __future__ import annotations
 

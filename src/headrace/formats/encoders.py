@@ -1,8 +1,8 @@
-"""What the file sink needs to know of a format: encoders of rows, and writers of whole files.
+"""Writing files: encoders of rows, writers of whole files, and joining several files into one.
 
 An :class:`~headrace.common.serialization.Encoder` writes one record after the other, a :class:`BatchEncoder` a whole
 batch at once. A :class:`BulkWriterFactory` makes writers for formats that are more than the sum of
-their records, such as Parquet.
+their records, such as Parquet. Files of lines are joined by their bytes, other files by a function of their format.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""What the file source needs to know of a file format: how files can be cut, and how a part of one is read.
+"""Reading files: how a format cuts files and reads a part of one; and formats by name.
 
 A format measures a file in units of its own, bytes for lines of text and rows for Parquet. The source cuts a file at
 any unit, and the format says which records belong to a cut: for lines, those that start inside it. So cutting never
 has to look into the file, and every cut of a file gives the same records.
+
+A distribution adds a format as an entry point of the group ``headrace.formats``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cutting a stream of bytes into blocks of whole lines."""
+"""Formats whose records are lines: cutting files into blocks of whole lines, and finding lines that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A client of Confluent's schema registry: what it is asked over HTTP, and what is remembered of the answers."""
+"""A schema registry that speaks Confluent's REST API: its client, and its wire format.
+
+A message begins with a zero and the id of its schema in four bytes. What was written with the schema follows.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Commit records: each a file, created exclusively, that says what has become of a log at once.
-
-The commit with number N follows on that with N - 1, and nothing else orders a log: who has read all of them knows all
-topics, the segments of their partitions, the offsets of groups, and what producers have done. So an append to many
-partitions, or a transaction, is there wholly or not at all. Who writes one has read all before it, so what it says
-cannot contradict them.
-"""
+"""Commits of a log, their form in files, and :class:`LogState`: the sum of all commits."""
 
 from __future__ import annotations
 

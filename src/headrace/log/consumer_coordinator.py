@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import time
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CommitFailedError, ConfigurationError, InvalidProgramError, OffsetOutOfRangeError
 from headrace.common.topic_partition import TopicPartition
-from headrace.log.groups import CommittedOffset, Group, GroupMetadata, Membership, may_commit
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.transactions import may_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import pyarrow as pa
 
     from headrace.log.commits import Commit, LogState
+    from headrace.log.journal import Journal
     from headrace.log.log import Log
 
 
@@ -366,3 +370,125 @@ class SubscriptionState:
 
 def ignore(partitions: list[TopicPartition]) -> None:
     """What is called when nobody wants to know."""
+
+
+_BEATS_A_SESSION: Final = 3
+
+
+class Membership:
+    """A consumer's part in its group: it joins, shows that it lives, takes partitions over and gives them up.
+
+    A group has no coordinator: it is a value in the journal, and each member changes it when it sees a reason to. A
+    heartbeat is a number in a file. Members take one for dead whose number has not changed for the session timeout, by
+    their own clock. So clocks need not agree, and a clock that jumps ends a membership only in its own process's eyes.
+    A member that is wrongly taken for dead finds out before it reads on or commits anything.
+
+    Args:
+        journal: of the log.
+        group: the group's name.
+        session_timeout: after how many seconds without a heartbeat a member is taken for dead.
+        clock: seconds that pass, from whenever on.
+
+    Attributes:
+        member_id: nobody else has it.
+        generation: the one whose assignment the consumer reads; see :meth:`Group.has_kept`.
+        interval: how often to call :meth:`keep_up`, in seconds.
+    """
+
+    def __init__(
+        self, journal: Journal, group: str, session_timeout: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.member_id = uuid.uuid4().hex
+        self.generation = 0
+        self.interval = session_timeout / _BEATS_A_SESSION
+        self._journal = journal
+        self._group = group
+        self._timeout = session_timeout
+        self._clock = clock
+        self._topics: tuple[str, ...] = ()
+        self._beats = 0
+        self._due = clock()
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Say which topics to read; joins the group if this is no member yet."""
+        self._topics = tuple(sorted(set(topics)))
+        self._beat()
+        self._change(lambda group, partitions: group.joined(self.member_id, self._topics, partitions))
+        self._expire()
+
+    def keep_up(self) -> Group | None:
+        """Show that this member lives, and see whether the others do.
+
+        Returns:
+            The group; None when the others have taken this member for dead.
+        """
+        if self._clock() >= self._due:
+            self._beat()
+            self._expire()
+        with self._journal.lock:
+            group = self.group()
+            partitions = self._journal.state().partition_counts()
+        if not group.is_assigned(partitions) and self.member_id in group.members:
+            self._change(lambda group, partitions: group.rebalanced(partitions))
+            group = self.group()
+        return group if self.member_id in group.members else None
+
+    def group(self) -> Group:
+        """The group, as of the last look at the log."""
+        with self._journal.lock:
+            return self._journal.state().groups.get(self._group, Group())
+
+    def release(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Give up what others are to read.
+
+        Args:
+            offsets: how far it has been read.
+        """
+
+        def released(group: Group, _: Mapping[str, int]) -> Group:
+            if self.member_id not in group.members:
+                return group
+            mine = {
+                partition: offset
+                for partition, offset in offsets.items()
+                if group.has_kept(partition, self.member_id, self.generation)
+            }
+            return group.committed(mine).released(self.member_id)
+
+        self._change(released)
+
+    def leave(self) -> None:
+        """Leave the group: others go on with what this member has read."""
+        self._change(lambda group, partitions: group.left([self.member_id], partitions))
+        self._journal.store.remove_heartbeat(self._group, self.member_id)
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _change(self, change: Callable[[Group, Mapping[str, int]], Group]) -> None:
+        def describe(commit: Commit, state: LogState) -> Commit:
+            group = state.groups.get(self._group, Group())
+            return replace(commit, groups={self._group: change(group, state.partition_counts())})
+
+        self._journal.change(describe)
+
+    def _beat(self) -> None:
+        self._beats += 1
+        self._journal.store.write_heartbeat(self._group, self.member_id, self._beats)
+        self._due = self._clock() + self.interval
+
+    def _expire(self) -> None:
+        """Take members for dead whose heartbeat has stood still for too long."""
+        others = set(self.group().members) - {self.member_id}
+        now = self._clock()
+        seen: dict[str, tuple[int, float]] = {}
+        for member_id in others:
+            beats = self._journal.store.read_heartbeat(self._group, member_id)
+            before = self._seen.get(member_id)
+            seen[member_id] = before if before is not None and before[0] == beats else (beats, now)
+        self._seen = seen
+        dead = [member_id for member_id, (_, since) in seen.items() if now - since >= self._timeout]
+        if dead:
+            self._change(lambda group, partitions: group.left(dead, partitions))
+            for member_id in dead:
+                self._journal.store.remove_heartbeat(self._group, member_id)

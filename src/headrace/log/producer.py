@@ -1,4 +1,4 @@
-"""``Producer``: adds records to a log."""
+"""``Producer``: adds records to a log; a thread beside it commits what has waited long enough."""
 
 from __future__ import annotations
 

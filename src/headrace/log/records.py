@@ -1,4 +1,4 @@
-"""Records of the log: as objects, and as columns."""
+"""Records of the log: as objects, as columns, and as segments of files with checksums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``TransactionManager``: the identity that a producer commits under; and transactions that are still open."""
+"""What producers and groups do before they commit: staged records, transactions, checks of offsets."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from headrace.common.errors import InvalidProgramError, LogError
+from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError
 from headrace.common.logs import get_logger
 from headrace.common.topic_partition import TopicPartition
 from headrace.log.commits import ANONYMOUS, HEADER_BYTES, Author, Commit, commit_name
-from headrace.log.groups import CommittedOffset, may_commit
+from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 from headrace.log.records import Segment, encode, inlined
 from headrace.log.store import ChunkName, StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from headrace.log.commits import LogState, ProducerState
-    from headrace.log.groups import GroupMetadata
     from headrace.log.journal import Journal
     from headrace.log.records import Placed
 
@@ -429,3 +428,101 @@ def _placed(state: LogState, staged: Sequence[Staged]) -> tuple[tuple[Placed, ..
             ends[partition] = placed.end_offset
             found.append((partition, placed))
     return tuple(found), inline
+
+
+def commit_without_members(
+    journal: Journal,
+    group: str,
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    created: Mapping[str, int],
+    check: Callable[[Group], object] = lambda _: None,
+) -> None:
+    """Commit offsets of a group whose partitions nobody shares.
+
+    Args:
+        journal: of the log.
+        group: the group.
+        offsets: of the next records to read.
+        created: with which versions the topics have come that these are of; see :func:`of_these_topics`.
+        check: looks at the group as it is then; what it raises ends the attempt.
+
+    Raises:
+        CommitFailedError: when it has members, which alone may do so.
+    """
+    metadata = GroupMetadata(group, created=created)
+
+    def describe(commit: Commit, state: LogState) -> Commit:
+        check(state.groups.get(group, Group()))
+        return replace(commit, offsets={group: may_commit(metadata, offsets, state)})
+
+    journal.change(describe)
+
+
+def may_commit(
+    metadata: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], state: LogState
+) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets that are committed on somebody's behalf, without those that have no meaning any more.
+
+    Every way to commit offsets asks this first, in the step that commits them.
+
+    Args:
+        metadata: on whose.
+        offsets: of the next records to read.
+        state: what the log holds.
+
+    Raises:
+        CommitFailedError: when others have a partition by now, or have had it since.
+    """
+    group = state.groups.get(metadata.group_id, Group())
+    wanted = dict(offsets) if metadata.created is None else of_these_topics(offsets, metadata.created, state)
+    if metadata.generation_id < 0:
+        _check_alone(metadata, wanted, group)
+        return wanted
+    lost = [each for each in wanted if not group.has_kept(each, metadata.member_id, metadata.generation_id)]
+    if lost:
+        names = ", ".join(map(str, lost))
+        raise CommitFailedError(
+            f"group {metadata.group_id!r} has given {names} to others since generation {metadata.generation_id}, as "
+            f"member {metadata.member_id} did not poll for its session timeout or longer (generation "
+            f"{group.generation} now): what it has read of it since its last commit is read again"
+        )
+    return wanted
+
+
+def _check_alone(metadata: GroupMetadata, wanted: Mapping[TopicPartition, CommittedOffset], group: Group) -> None:
+    """See whether somebody who is no member may commit offsets of a group."""
+    name = metadata.group_id
+    advice = "send_offsets_to_transaction(offsets, consumer.group_metadata())"
+    if group.members:
+        raise CommitFailedError(
+            f"group {name!r} has members, and only these commit offsets: subscribe to topics, or, in a transaction, "
+            f"say which member it is: {advice}"
+        )
+    if metadata.created is not None or not group.generation:
+        return
+    for each, committed in wanted.items():
+        before = group.offsets.get(each)
+        if before is not None and committed.offset < before.offset:
+            raise CommitFailedError(
+                f"{each} of group {name!r} is at offset {before.offset}, and {committed.offset} would set it back: a "
+                f"member that was away would do so, and there is no telling whether this is one. Say it: {advice}"
+            )
+
+
+def of_these_topics(
+    offsets: Mapping[TopicPartition, CommittedOffset], created: Mapping[str, int], state: LogState
+) -> dict[TopicPartition, CommittedOffset]:
+    """Offsets without those of topics that were deleted, and maybe made again: these have no meaning any more.
+
+    Args:
+        offsets: by their partitions.
+        created: with which versions the topics have come; of one that is left out, whatever there is now is meant.
+        state: what the log holds.
+    """
+    now = {name: topic.created for name, topic in state.topics.items()}
+    gone = {
+        each.topic
+        for each in offsets
+        if each.topic not in now or created.get(each.topic, now[each.topic]) != now[each.topic]
+    }
+    return {each: offset for each, offset in offsets.items() if each.topic not in gone}

@@ -1,4 +1,4 @@
-"""One protocol for every kind of storage: POSIX file systems, HDFS and object stores.
+"""One protocol for every kind of storage, and POSIX file systems: a local disk, NFS, a mounted volume.
 
 Exactly-once rests on few operations, which each storage does in its own way: to create a file exclusively, to write one
 that is there whole or not at all, and to give it another name once. A :class:`FileSystem` does these. What is built on

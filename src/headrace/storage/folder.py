@@ -1,6 +1,7 @@
-"""Folders of named files, which a checkpoint directory is made of, with the few operations that exactness rests on.
+"""Folders on any storage: those of checkpoints, with the few operations that exactness rests on, and those of sinks.
 
-Whoever keeps something there knows names, not paths. A file is there wholly or not at all.
+A checkpoint knows names, not paths. A file is there wholly or not at all. A sink's files stay hidden until they are
+published, once.
 """
 
 from __future__ import annotations

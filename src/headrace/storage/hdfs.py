@@ -1,7 +1,8 @@
-"""HDFS: a file gets its name by a rename, which fails when the name is taken.
+"""HDFS: settings, the connection of this process to a name service, and the file system.
 
-The name node renames in one step, and without asking to replace it refuses a name that is taken. That is what ``link``
-is on POSIX. The client has no Java in it, so tasks have it as well as the driver.
+A file gets its name by a rename. The name node renames in one step, and refuses a name that is taken unless it is asked
+to replace it. That is what ``link`` is on POSIX. The client has no Java in it, so tasks have it as well as the driver.
+Settings come from Hadoop's own files on the driver's machine, and from the job's.
 """
 
 from __future__ import annotations

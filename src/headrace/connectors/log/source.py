@@ -29,7 +29,8 @@ from headrace.connectors.partitions import (
 )
 from headrace.connectors.source import SourceReader
 from headrace.connectors.topic_builders import TopicSource, TopicSourceBuilder
-from headrace.log.groups import CommittedOffset, commit_without_members
+from headrace.log.groups import CommittedOffset
+from headrace.log.transactions import commit_without_members
 from headrace.log.log import Log
 
 if TYPE_CHECKING:

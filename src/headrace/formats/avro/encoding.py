@@ -1,4 +1,8 @@
-"""Integers of variable length, many at once: seven bits a byte, the lowest first, as Avro and Protobuf have them."""
+"""Avro's binary encoding: integers of variable length, logical types, and where values begin.
+
+The records of a block follow each other with nothing between them, so only a walk in order can tell where each begins.
+:class:`Boundaries` walks without making values; then the values are read side by side, as those of messages are.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reading files of Avro, measured in bytes."""
+"""Avro files: their container format, and :class:`AvroFormat`, which reads them.
+
+A file has a header with the schema, and blocks of records with a marker behind each. A block begins behind a marker,
+wherever that stands. So all cuts of a file agree on its blocks, and reading goes on behind a damaged one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of Avro as rows and back, under PyFlink's names: bytes of a record, with no schema beside them."""
+"""Avro messages as rows and back, with or without a schema registry, under PyFlink's names."""
 
 from __future__ import annotations
 

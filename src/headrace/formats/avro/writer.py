@@ -1,4 +1,7 @@
-"""Columns as values of Avro: of each column the bytes of all its values, which are joined row by row."""
+"""Writing Avro: columns as encoded records, and records as files.
+
+Each column is encoded as a whole; then the bytes of all columns are joined row by row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images of rows before and after changes, as a changelog: an update is two rows, ``-U`` and ``+U``."""
+"""Changes of tables as a changelog, whatever the format of the messages: an update is two rows, ``-U`` and ``+U``."""
 
 from __future__ import annotations
 

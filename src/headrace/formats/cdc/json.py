@@ -1,4 +1,7 @@
-"""Reading changes of tables from messages of JSON: those of Debezium, Maxwell and Oracle GoldenGate."""
+"""Changes of tables in messages of JSON: Debezium, Canal, Maxwell and Oracle GoldenGate.
+
+As in Flink, a sink writes each row as a message of its own: update-before as a deletion, update-after as an insertion.
+"""
 
 from __future__ import annotations
 

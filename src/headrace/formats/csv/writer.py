@@ -1,4 +1,4 @@
-"""Writing CSV from columns."""
+"""Writing CSV from columns, and messages of CSV as rows and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of JSON as named rows and back, under PyFlink's names."""
+"""JSON messages as rows and back, with or without a schema registry; and JSON Schemas of types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of Protobuf as rows and back."""
+"""Protobuf messages as rows and back, with or without a schema registry."""
 
 from __future__ import annotations
 
