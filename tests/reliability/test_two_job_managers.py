@@ -16,6 +16,7 @@ from headrace.client import submission
 from headrace.common.errors import JobSupersededError
 from headrace.connectors.file_system import committer
 from headrace.connectors.file_system.committer import FileCommitter
+from headrace.storage import file_system
 from headrace.storage.folder import OutputTree
 from tests.reliability.support.file_sinks import KINDS, Kind, contents
 from tests.reliability.support.small_jobs import EPOCHS, SmallJob, WatchedSink, expected
