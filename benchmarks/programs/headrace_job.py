@@ -11,7 +11,7 @@ from benchmarks.data import OUT_OF_ORDER_MILLIS
 from benchmarks.outcome import Assignment, Epoch, medians
 from headrace.client.defaults import submission_defaults
 from headrace.common import Configuration
-from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.options import RuntimeExecutionMode
 from headrace.common.time import Duration
 from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import StreamExecutionEnvironment

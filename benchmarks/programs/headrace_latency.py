@@ -23,7 +23,7 @@ from benchmarks.outcome import Assignment, Outcome, median
 from benchmarks.programs.headrace_job import run_job
 from benchmarks.programs.phases import Phases
 from headrace.common import Configuration, Encoder, Row, Types
-from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.options import RuntimeExecutionMode
 from headrace.common.watermark_strategy import WatermarkStrategy
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.datagen import DataGeneratorSource, RateLimiterStrategy

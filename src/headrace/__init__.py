@@ -21,8 +21,8 @@ class _MissingModules:
         """
         if not name.startswith(f"{__name__}."):
             return
+        from headrace.common.errors import leave_the_program
         from headrace.common.public_module import check_module
-        from headrace.common.tracebacks import leave_the_program
 
         handled = sys.exception()
         try:
@@ -45,8 +45,8 @@ if not TYPE_CHECKING:  # a name that is not there is an error to type checkers
     def __getattr__(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from headrace.common.errors import leave_the_program
         from headrace.common.public_module import answer
-        from headrace.common.tracebacks import leave_the_program
 
         handled = sys.exception()
         try:

@@ -20,7 +20,7 @@ DOUBLING = """
     from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
     from headrace.connectors.driver_sink import PrintSink
     from headrace.graph import specs
-    from headrace.graph.nodes import Edge
+    from headrace.graph.stream_graph import Edge
     from headrace.graph.stream_graph import StreamGraph
 
 

@@ -16,7 +16,6 @@ import pytest
 
 from headrace.client.dependencies import gather
 from headrace.common import Configuration, Encoder, Types, WatermarkStrategy, archive_path
-from headrace.common.cached_files import CachedFile, cached_files
 from headrace.common.errors import (
     ConfigurationError,
     InfrastructureError,
@@ -24,6 +23,7 @@ from headrace.common.errors import (
     UnsupportedOperationError,
     UserFunctionError,
 )
+from headrace.common.job_files import CachedFile, cached_files
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, StreamFormat
 from headrace.runtime.task.dependencies import put_on_path

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from headrace.common import config_values, options
+from headrace.common import config_options, options
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError
-from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.options import OPTIONS
+from headrace.common.options import OPTIONS, RuntimeExecutionMode
 from headrace.common.time import Duration, Time
 
 
@@ -26,13 +25,13 @@ from headrace.common.time import Duration, Time
     ],
 )  # fmt: skip
 def test_durations(text: str, millis: int) -> None:
-    assert config_values.duration(text) == millis
+    assert config_options.duration(text) == millis
 
 
 @pytest.mark.parametrize("text", ["", "s", "1.5 s", "-1 s", "10 parsecs", "10 S", "1 h 30 min", "10 us"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="a duration"):
-        config_values.duration(text)
+        config_options.duration(text)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +39,13 @@ def test_what_is_no_duration(text: str) -> None:
     [("64 mb", 64 << 20), ("20kb", 20 << 10), ("1g", 1 << 30), ("2 TB", 2 << 40), ("100", 100), ("7 bytes", 7)],
 )
 def test_memory_sizes(text: str, size: int) -> None:
-    assert config_values.memory_size(text) == size
+    assert config_options.memory_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "mb", "-1 mb", "1.5 gb", "3 pb"])
 def test_what_is_no_memory_size(text: str) -> None:
     with pytest.raises(ValueError, match="a memory size"):
-        config_values.memory_size(text)
+        config_options.memory_size(text)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +333,7 @@ def test_lists_of_anything_else(text: str) -> None:
 
 
 def test_a_mapping_of_names() -> None:
-    read = config_values.text_mapping("x=y")
+    read = config_options.text_mapping("x=y")
     assert read(" a = b;; c=d=e=f ; ") == {"a": "b", "c=d=e": "f"}
     for text in ("a", "=b", "a=", "a=b;a=c"):
         with pytest.raises(ValueError, match=r"pairs such as 'x=y'$|one value for 'a'"):

@@ -253,7 +253,6 @@ MAY = {
     "broker.py",
     "client/dependencies.py",
     "client/packaging.py",
-    "common/temporary.py",
     "runtime/spark/class_archive.py",
     "runtime/spark/shipping.py",
     "common/java.py",

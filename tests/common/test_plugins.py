@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import integer
+from headrace.common.config_options import ConfigOption, integer
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.plugins import Plugin, PluginGroup
 

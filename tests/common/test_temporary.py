@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headrace.checkpoint.temporary_store import TemporaryStore
-from headrace.common.temporary import TemporaryFolder, remove_stale
+from headrace.common.durable import TemporaryFolder, remove_stale
 
 MAKE_ONE = """
 import sys, time

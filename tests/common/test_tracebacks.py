@@ -13,8 +13,16 @@ import headrace
 import headrace.datastream
 from headrace.client import running
 from headrace.common import Configuration, Encoder, Types
-from headrace.common.errors import TRACEBACK, CommitRefusedError, HeadraceError, UserFunctionError, shows_all
-from headrace.common.tracebacks import hides_engine, program_lines, showing_all
+from headrace.common.errors import (
+    TRACEBACK,
+    CommitRefusedError,
+    HeadraceError,
+    UserFunctionError,
+    hides_engine,
+    program_lines,
+    showing_all,
+    shows_all,
+)
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink, NumberSequenceSource
 from headrace.datastream.formats.csv import CsvSchema

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.common import SimpleStringSchema, Types
 from headrace.common.batch import Batch
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.message_headers import array_to_headers, checked_headers, headers_to_array
+from headrace.common.messages import array_to_headers, checked_headers, headers_to_array
 from headrace.connectors.outgoing_messages import MessageEncoder, MessageSerializationSchema, OutgoingMessages
 
 TEXTS = SimpleStringSchema()

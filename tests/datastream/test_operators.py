@@ -21,8 +21,8 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.graph import specs
-from headrace.graph.nodes import Edge
 from headrace.graph.process_specs import ProcessSpec
+from headrace.graph.stream_graph import Edge
 
 if TYPE_CHECKING:
     from headrace.connectors.sink import Sink

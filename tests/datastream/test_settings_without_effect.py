@@ -24,8 +24,8 @@ from headrace.datastream import (
     SlotSharingGroup,
 )
 from headrace.datastream.checkpoint_config import CheckpointConfig
+from headrace.datastream.dependencies import FlinkSettings
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.flink_settings import FlinkSettings
 
 if TYPE_CHECKING:
     from headrace.datastream import StreamExecutionEnvironment

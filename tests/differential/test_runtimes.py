@@ -10,7 +10,7 @@ import pytest
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import UserFunctionError
-from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.options import RuntimeExecutionMode
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment

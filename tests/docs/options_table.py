@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.common import config_values
+from headrace.common import config_options
 from headrace.common.flink_options import FAMILIES, FLINK_OPTIONS, REFUSED_OPTIONS
 from headrace.common.options import OPTIONS
 from tests.docs.documents import DOCS
@@ -51,9 +51,9 @@ def _older(option: ConfigOption[Any]) -> str:
 
 
 def _kind(option: ConfigOption[Any]) -> str | None:
-    if option.parse in (config_values.duration, config_values.positive_duration):
+    if option.parse in (config_options.duration, config_options.positive_duration):
         return "duration"
-    return "memory size" if option.parse is config_values.memory_size else None
+    return "memory size" if option.parse is config_options.memory_size else None
 
 
 def _values(option: ConfigOption[Any]) -> str:

@@ -13,8 +13,8 @@ from headrace.exchange.channel import SummaryBook
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope
 from headrace.exchange.payload import decode
 from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, EdgeSender, rows_at_a_time
-from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import BROADCAST, Receivers
+from headrace.graph.stream_graph import Edge
 from headrace.plan.job_plan import PlannedEdge
 
 

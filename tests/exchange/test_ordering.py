@@ -18,8 +18,7 @@ from headrace.exchange.channel import ChannelStatus, ChannelSummary, SummaryBook
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.exchange.receiver import STEP_BYTES, ExchangeError, ExchangeReceiver
 from headrace.exchange.sender import EdgeSender
-from headrace.graph.keys import KeySelection
-from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, Partitioning, Receivers
+from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, KeySelection, Partitioning, Receivers
 from headrace.operators.keyed import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
 from headrace.state.keys import KeyCodec

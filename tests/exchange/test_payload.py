@@ -18,7 +18,7 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.exchange.envelope import Envelope, Kind, from_record_batch, to_record_batch
 from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import Decoder, decode, encode
-from headrace.graph.keys import KeySelection
+from headrace.graph.partitioning import KeySelection
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import RecordError
 from headrace.state.keys import KeyCodec

@@ -13,12 +13,10 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import PrintSink
 from headrace.datastream.aggregates import count, first
 from headrace.graph import specs
-from headrace.graph.keys import KeySelection
-from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import HASH
+from headrace.graph.partitioning import HASH, KeySelection
 from headrace.graph.process_specs import KeyedProcessSpec
 from headrace.graph.specs import InputKind, OperatorParameters, PassingSpec
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.operators.base import Operator
 from headrace.plan.job_plan import PlanSettings

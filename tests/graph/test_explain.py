@@ -10,11 +10,9 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import PrintSink
 from headrace.graph import specs
 from headrace.graph.diagram import draw_mermaid, draw_text
-from headrace.graph.keys import KeySelection
-from headrace.graph.nodes import Edge
-from headrace.graph.partitioning import HASH
+from headrace.graph.partitioning import HASH, KeySelection
 from headrace.graph.process_specs import KeyedProcessSpec
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.plan.explain import plan_diagram, plan_document
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job

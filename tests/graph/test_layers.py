@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.graph.layers import Item, Layers
+from headrace.graph.diagram import Item, Layers
 
 
 @st.composite

@@ -8,11 +8,9 @@ import pytest
 
 from headrace.common.typeinfo import Types
 from headrace.graph import specs
-from headrace.graph.diagram import draw_mermaid, draw_text, escape, graph_diagram
-from headrace.graph.execution_plan import graph_document
-from headrace.graph.keys import KeySelection
-from headrace.graph.nodes import Edge
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.diagram import draw_mermaid, draw_text, escape, graph_diagram, graph_document
+from headrace.graph.partitioning import KeySelection
+from headrace.graph.stream_graph import Edge, StreamGraph
 from headrace.state.keys import KeyCodec
 from tests.graph.conftest import TwoInputs, add_source
 

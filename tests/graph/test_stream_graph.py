@@ -15,12 +15,10 @@ from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.driver_sink import PrintSink
 from headrace.datastream.aggregates import sum as sum_of
 from headrace.graph import specs
-from headrace.graph.keys import KeySelection
-from headrace.graph.nodes import Edge, Node, OutputSchema
-from headrace.graph.partitioning import HASH
+from headrace.graph.partitioning import HASH, KeySelection
 from headrace.graph.process_specs import KeyedProcessSpec, ProcessSpec
 from headrace.graph.specs import InputKind, InputSchema, OperatorParameters, PassingSpec
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.stream_graph import Edge, Node, OutputSchema, StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.operators.base import Operator
 from headrace.state.keys import KeyCodec

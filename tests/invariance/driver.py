@@ -20,7 +20,7 @@ from headrace.checkpoint.temporary_store import TemporaryStore
 from headrace.client.submission import blob_of, plan_graph
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.options import RuntimeExecutionMode
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.connectors.sink import SinkWriter
 from headrace.connectors.source import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log import maintenance
 from headrace.log.consumer import Consumer
 from headrace.log.journal import Journal

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import InvalidProgramError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Delivery, Producer

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from headrace.common.errors import CommitFailedError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import Group, GroupMetadata
 from headrace.log.log import Log

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError, OffsetOutOfRangeError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata, assign, offsets_from_json, offsets_to_json
 from headrace.log.log import Log

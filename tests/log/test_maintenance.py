@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import LogCorruptedError, OffsetOutOfRangeError, ProducerFencedError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log import commits as commits_module
 from headrace.log import journal as journal_module
 from headrace.log import maintenance

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headrace.common.errors import LogCorruptedError, LogError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, checksum_of, commit_name
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log

@@ -17,7 +17,7 @@ import pytest
 
 import headrace
 from headrace.common import durable
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log
 from headrace.log.producer import Producer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import LogError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.commits import commit_name
 from headrace.log.log import Log
 from headrace.log.producer import Producer

@@ -23,7 +23,7 @@ from headrace.common.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log import accumulator
 from headrace.log import producer as producer_module
 from headrace.log.accumulator import ProducerBatch

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.common.errors import LogCorruptedError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.log import Log
 from headrace.log.producer import Producer
 from headrace.log.records import Segment, SegmentReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.common.errors import UnknownTopicError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log import producer as sender_module
 from headrace.log.consumer import Consumer
 from headrace.log.log import Log

@@ -23,8 +23,7 @@ from headrace.common.public_module import (
 )
 from headrace.connectors.file_system import rolling, sink, source, writer
 from headrace.datastream import slot_sharing_group
-from headrace.datastream.dependencies import Dependencies
-from headrace.datastream.flink_settings import FlinkSettings
+from headrace.datastream.dependencies import Dependencies, FlinkSettings
 from headrace.formats.csv import schema
 from headrace.formats.json import schemas
 from headrace.state import ttl

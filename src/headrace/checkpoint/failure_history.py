@@ -12,7 +12,8 @@ import zlib
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.job_failure import FailureOrigin, JobFailure
+from headrace.common.errors import FailureOrigin
+from headrace.common.job_execution_result import JobFailure
 from headrace.common.logs import get_logger
 
 if TYPE_CHECKING:

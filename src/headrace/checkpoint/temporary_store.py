@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.checkpoint.directory import source_folder
-from headrace.common.temporary import TemporaryFolder
+from headrace.common.durable import TemporaryFolder
 from headrace.storage.folder import posix_folder
 
 if TYPE_CHECKING:

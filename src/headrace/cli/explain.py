@@ -15,11 +15,9 @@ from headrace.cli.failures import OK, report, without_job
 from headrace.cli.run import run_script
 from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
-from headrace.common.errors import shows_all
-from headrace.common.tracebacks import showing_all
-from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram
+from headrace.common.errors import showing_all, shows_all
+from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram, graph_document
 from headrace.graph.diagram_svg import draw_svg
-from headrace.graph.execution_plan import graph_document
 from headrace.plan.explain import plan_diagram, plan_document
 
 _DRAWN: Final[Mapping[Format, Callable[[Diagram], str]]] = {

@@ -20,7 +20,7 @@ from headrace.storage.locations import open_storage
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from headrace.common.job_failure import JobFailure
+    from headrace.common.job_execution_result import JobFailure
 
 
 def run_failures(

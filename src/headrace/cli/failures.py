@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.client.running import PIPE_CLOSED
-from headrace.common.errors import MISTAKES, HeadraceError, OutputClosedError
+from headrace.common.errors import MISTAKES, HeadraceError, OutputClosedError, program_line
 from headrace.common.logs import get_logger, prints_json
-from headrace.common.tracebacks import program_line
 
 logger = get_logger(__name__)
 

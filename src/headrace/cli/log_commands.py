@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from headrace.common.topic_partition import TopicPartition
+    from headrace.common.messages import TopicPartition
     from headrace.log.records import ConsumerRecord
     from headrace.log.transactions import OpenTransaction
 

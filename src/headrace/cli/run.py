@@ -16,9 +16,8 @@ from headrace.client.defaults import submission_defaults
 from headrace.client.progress.listener import ProgressListener, listener_for
 from headrace.common import options
 from headrace.common.configuration import Configuration
-from headrace.common.errors import JobCancelledError, shows_all
+from headrace.common.errors import JobCancelledError, showing_all, shows_all
 from headrace.common.logs import LogSettings
-from headrace.common.tracebacks import showing_all
 from headrace.runtime.spark.java_process import EarlyJava
 
 

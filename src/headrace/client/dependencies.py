@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
-from headrace.common.cached_files import cached_files
+from headrace.common.durable import TemporaryFolder, writing
 from headrace.common.errors import ConfigurationError, InvalidProgramError
-from headrace.common.temporary import TemporaryFolder, writing
+from headrace.common.job_files import cached_files
 from headrace.runtime.task.dependencies import (
     ARCHIVE_FORMATS,
     EXECUTABLE,

@@ -26,7 +26,7 @@ from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import read_with_retries
 
 if TYPE_CHECKING:
-    from headrace.common.job_failure import JobFailure
+    from headrace.common.job_execution_result import JobFailure
     from headrace.common.typeinfo import DeclaredType
     from headrace.jobmanager.job_manager import JobManager
     from headrace.savepoint.metadata import SavepointFormat

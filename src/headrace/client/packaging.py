@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 import headrace
 from headrace.client.dependencies import install
+from headrace.common.durable import TemporaryFolder, writing
 from headrace.common.errors import InvalidProgramError
-from headrace.common.temporary import TemporaryFolder, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -23,15 +23,15 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import CheckpointStorageError, ConfigurationError, HeadraceError, InvalidProgramError
 from headrace.common.logs import UNCONFIGURED, LogSettings, get_logger
 from headrace.common.notebooks import is_notebook, with_cells
-from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
+from headrace.common.options import ROCKSDB_OPTIONS
 from headrace.connectors.driver_sink import CollectSink
 from headrace.graph.specs import MapSpec, SinkSpec, SourceSpec
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.jobmanager.status import JobStatusStore, RuntimeStarting, SubmissionFailed
-from headrace.plan.batch_mode import mode_of
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import check_program, plan_job
+from headrace.plan.rewrites import mode_of
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.dependencies import NOTHING
 from headrace.runtime.task.messages import SerializedJob

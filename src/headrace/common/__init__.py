@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.archives import archive_path
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.config_options import ConfigOption, ConfigOptions
 from headrace.common.configuration import Configuration
-from headrace.common.job_execution_result import JobExecutionResult
-from headrace.common.job_failure import FailureOrigin, JobFailure
+from headrace.common.errors import FailureOrigin
+from headrace.common.job_execution_result import JobExecutionResult, JobFailure
+from headrace.common.job_files import archive_path
 from headrace.common.job_id import JobID
 from headrace.common.job_status import JobStatus
 from headrace.common.public_module import public_module

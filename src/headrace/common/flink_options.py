@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import boolean, choice, duration, integer, memory_size, number
+from headrace.common.config_options import ConfigOption, boolean, choice, duration, integer, memory_size, number
 
 T = TypeVar("T")
 

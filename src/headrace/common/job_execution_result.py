@@ -1,4 +1,4 @@
-"""``JobExecutionResult``: what is left of a job that has ended."""
+"""``JobExecutionResult``: what is left of a job that has ended; and the failures that it has had."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from headrace.common.notebooks import framed
 from headrace.common.public_module import public_module
 
 if TYPE_CHECKING:
+    from headrace.common.errors import FailureOrigin
     from headrace.common.job_id import JobID
+
 
 __all__ = ["JobExecutionResult"]
 
@@ -66,3 +68,40 @@ class JobExecutionResult:
 
 
 public_module(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFailure:
+    """One failure in the life of a job.
+
+    Attributes:
+        number: how many failures the job has had with this one, in all of its runs.
+        time: when it was noticed, in milliseconds of the job's clock.
+        epoch: the epoch that was at work, or about to be.
+        error: the name of the error's class.
+        message: what it says.
+        restarts: how often this run of the job had begun again before.
+        restart_in: after how many seconds the job begins again; None when it does not.
+        origin: the operator that failed; None when it was none, or is not known.
+        labels: what failure enrichers have found.
+
+    Examples:
+        >>> from headrace.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.from_collection([1, 0]).map(lambda number: 1 // number).name("divide").print()
+        >>> client = env.execute_async("divisions")
+        >>> _ = client.get_job_execution_result().exception()
+        >>> failure = client.get_exception_history().result()[-1]
+        >>> failure.error, failure.origin.operator, failure.origin.record, failure.restart_in
+        ('UserFunctionError', 'divide', '0', None)
+    """
+
+    number: int
+    time: int
+    epoch: int
+    error: str
+    message: str
+    restarts: int = 0
+    restart_in: float | None = None
+    origin: FailureOrigin | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import (
+from headrace.common.config_options import (
+    ConfigOption,
     boolean,
     choice,
     duration,
@@ -22,8 +23,26 @@ from headrace.common.config_values import (
 )
 from headrace.common.constants import DEFAULT_MAX_PARALLELISM, UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.durable import Permissions
-from headrace.common.execution_mode import RuntimeExecutionMode
-from headrace.common.rocksdb_options import ROCKSDB_OPTIONS
+
+
+class RuntimeExecutionMode(Enum):
+    """How a program runs.
+
+    Examples:
+        >>> from headrace.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> _ = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    """
+
+    STREAMING = 0
+    """Epoch after epoch, with checkpoints, and results as watermarks pass."""
+
+    BATCH = 1
+    """The whole of a bounded input, with final results only."""
+
+    AUTOMATIC = 2
+    """``BATCH`` when every source is bounded, else ``STREAMING``."""
+
 
 OWN_NAMESPACES: Final = (
     "execution.",
@@ -437,8 +456,83 @@ SOURCE_POLL_INTERVAL: Final = ConfigOption(
     "How often a job without input looks at its sources.",
 )
 
+_ROCKSDB: Final = "state.backend.rocksdb."
+
+ROCKSDB_LOCAL_DIR: Final = ConfigOption[str | None](
+    f"{_ROCKSDB}localdir",
+    str,
+    None,
+    "Where each machine keeps copies of the tables that its tasks read; a folder of the user's in the one for "
+    "temporary files when not set.",
+)
+ROCKSDB_LOCAL_SIZE: Final = ConfigOption(
+    "headrace.state.rocksdb.local-size",
+    memory_size,
+    20 << 30,
+    "How much these copies may take on a machine. Those that were used longest ago go first, and are fetched again "
+    "when they are needed.",
+)
+ROCKSDB_PREDEFINED: Final = ConfigOption(
+    f"{_ROCKSDB}predefined-options",
+    choice("DEFAULT", "SPINNING_DISK_OPTIMIZED", "SPINNING_DISK_OPTIMIZED_HIGH_MEM", "FLASH_SSD_OPTIMIZED"),
+    "DEFAULT",
+    "`SPINNING_DISK_OPTIMIZED_HIGH_MEM` stands for a cache of 256 mb and blocks of 128 kb, as in Flink, where these "
+    "options are not set themselves; the others change nothing here.",
+)
+ROCKSDB_FIXED_MEMORY: Final = ConfigOption[int | None](
+    f"{_ROCKSDB}memory.fixed-per-slot",
+    memory_size,
+    None,
+    "How much of its tables a process of tasks keeps in memory, indexes and filters included. It goes before the size "
+    "of the cache.",
+)
+ROCKSDB_CACHE_SIZE: Final = ConfigOption(
+    f"{_ROCKSDB}block.cache-size",
+    memory_size,
+    64 << 20,
+    "The same, where that is not set.",
+)
+ROCKSDB_BLOCK_SIZE: Final = ConfigOption(
+    f"{_ROCKSDB}block.blocksize",
+    memory_size,
+    4 << 10,
+    "How much of a table is compressed, checked and read together.",
+)
+ROCKSDB_USES_FILTERS: Final = ConfigOption(
+    f"{_ROCKSDB}use-bloom-filter",
+    boolean,
+    True,
+    "Whether tables have filters, so that most keys that are not there are known without reading a block.",
+)
+ROCKSDB_FILTER_BITS: Final = ConfigOption(
+    f"{_ROCKSDB}bloom-filter.bits-per-key",
+    number(above=0),
+    10.0,
+    "How large these are: with 10 bits a key, one key in a hundred is looked for in vain.",
+)
+ROCKSDB_PARTITIONED: Final = ConfigOption(
+    f"{_ROCKSDB}memory.partitioned-index-filters",
+    boolean,
+    True,
+    "Whether indexes and filters are read in parts. Else a table's whole filter, a megabyte for a million keys, has to "
+    "fit one of the 64 parts of the cache, or is read anew for each key.",
+)
+
+ROCKSDB_OPTIONS: Final[tuple[ConfigOption[Any], ...]] = (
+    ROCKSDB_LOCAL_DIR,
+    ROCKSDB_LOCAL_SIZE,
+    ROCKSDB_PREDEFINED,
+    ROCKSDB_FIXED_MEMORY,
+    ROCKSDB_CACHE_SIZE,
+    ROCKSDB_BLOCK_SIZE,
+    ROCKSDB_USES_FILTERS,
+    ROCKSDB_FILTER_BITS,
+    ROCKSDB_PARTITIONED,
+)
+"""All of them; without effect on other backends."""
+
 OPTIONS: Final[dict[str, ConfigOption[Any]]] = {
-    option.key: option for option in (*tuple(globals().values()), *ROCKSDB_OPTIONS) if isinstance(option, ConfigOption)
+    option.key: option for option in tuple(globals().values()) if isinstance(option, ConfigOption)
 }
 """All options by key."""
 

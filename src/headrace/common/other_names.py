@@ -13,9 +13,8 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any, Final, TypeVar
 
 from headrace.common.call_site import caller, warn_caller
-from headrace.common.errors import MissingNameError, UnknownNameError
+from headrace.common.errors import MissingNameError, UnknownNameError, hides_engine
 from headrace.common.pyflink_names import MEMBERS, PLAIN
-from headrace.common.tracebacks import hides_engine
 
 C = TypeVar("C", bound=type)
 

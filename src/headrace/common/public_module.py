@@ -2,7 +2,7 @@
 
 A public module shows what is public in it, and answers for what it does not have. Its classes answer for names that
 they do not have (:mod:`headrace.common.other_names`), and errors leave them with the lines of the program alone
-(:mod:`headrace.common.tracebacks`). That is done here, by the tables below, when a public module is loaded: the classes
+(:mod:`headrace.common.errors`). That is done here, by the tables below, when a public module is loaded: the classes
 themselves know nothing of it. Processes that only run tasks leave tracebacks as they are.
 """
 
@@ -17,10 +17,16 @@ from pkgutil import iter_modules
 from types import FrameType, FunctionType, ModuleType
 from typing import Any, Final, TypeVar
 
-from headrace.common.errors import MissingImportError, MissingModuleError, MissingNameError, UnknownNameError
+from headrace.common.errors import (
+    MissingImportError,
+    MissingModuleError,
+    MissingNameError,
+    UnknownNameError,
+    hides_engine,
+    hides_engine_of_methods,
+)
 from headrace.common.other_names import OTHER_NAMES, alike, answers_other_names
 from headrace.common.pyflink_names import MODULES, NAMES, Missing
-from headrace.common.tracebacks import hides_engine, hides_engine_of_methods
 
 T = TypeVar("T")
 

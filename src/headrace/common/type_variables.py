@@ -1,14 +1,18 @@
-"""The type variables of generic classes: where a program does not say what one stands for, it is ``Any``.
+"""Type variables, and what type checkers ask of a function of the user that is an object: its method, with its types.
 
-So ``DataStream`` is ``DataStream[Any]`` under every type checker, and a program without parameters, as PyFlink's are,
-passes even where a checker asks for all of them.
+So a class derived from ``MapFunction`` without parameters, as PyFlink's programs have them, is known by the annotations
+of its own ``map``.
 """
 
 from __future__ import annotations
 
 import sys
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 if sys.version_info >= (3, 13):
     from typing import TypeVar
@@ -51,3 +55,51 @@ W = TypeVar("W", default=Any)
 W_co = TypeVar("W_co", covariant=True, default=Any)
 W_contra = TypeVar("W_contra", contravariant=True, default=Any)
 """Windows."""
+
+
+class SupportsMap(Protocol[T_contra, OUT_co]):
+    """A ``MapFunction``, or whatever has its method."""
+
+    def map(self, value: T_contra, /) -> OUT_co:
+        """The record that ``value`` becomes."""
+
+
+class SupportsFlatMap(Protocol[T_contra, OUT_co]):
+    """A ``FlatMapFunction``, or whatever has its method."""
+
+    def flat_map(self, value: T_contra, /) -> Iterable[OUT_co] | None:
+        """The records that ``value`` becomes."""
+
+
+class SupportsFilter(Protocol[T_contra]):
+    """A ``FilterFunction``, or whatever has its method."""
+
+    def filter(self, value: T_contra, /) -> bool:
+        """Whether ``value`` is kept."""
+
+
+class SupportsGetKey(Protocol[T_contra, K_co]):
+    """A ``KeySelector``, or whatever has its method."""
+
+    def get_key(self, value: T_contra, /) -> K_co:
+        """The key of ``value``."""
+
+
+class SupportsReduce(Protocol[T]):
+    """A ``ReduceFunction``, or whatever has its method."""
+
+    def reduce(self, value1: T, value2: T, /) -> T:
+        """Two values made one."""
+
+
+class SupportsAggregate(Protocol[T_contra, ACC, OUT_co]):
+    """An ``AggregateFunction``, or whatever has these methods."""
+
+    def create_accumulator(self) -> ACC:
+        """The accumulator of no values."""
+
+    def add(self, value: T_contra, accumulator: ACC, /) -> ACC:
+        """The accumulator with one more value."""
+
+    def get_result(self, accumulator: ACC, /) -> OUT_co:
+        """The result of everything that was added."""

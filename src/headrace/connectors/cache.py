@@ -12,9 +12,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from headrace.common.durable import Permissions, write_file
+from headrace.common.durable import Permissions, TemporaryFolder, write_file, writing
 from headrace.common.errors import StateError
-from headrace.common.temporary import TemporaryFolder, writing
 from headrace.connectors.driver_sink import DriverSink, EncodedRecords, Receiver
 from headrace.connectors.ranges import cut_evenly
 from headrace.connectors.source import (

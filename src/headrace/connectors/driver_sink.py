@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.columns import layout_of
-from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import boolean
+from headrace.common.config_options import ConfigOption, boolean
 from headrace.common.errors import CommitRefusedError, OutputClosedError
 from headrace.common.values import stream_handler_of
 from headrace.connectors.connector import Connector

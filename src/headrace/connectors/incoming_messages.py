@@ -18,7 +18,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.columns import VALUE_COLUMN, layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidProgramError
-from headrace.common.metadata import chosen_metadata, row_type
+from headrace.common.messages import chosen_metadata, row_type
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.typeinfo import CompositeTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes

@@ -17,8 +17,7 @@ import pyarrow as pa
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
-from headrace.common.message_headers import checked_headers, headers_to_array
-from headrace.common.metadata import row_type
+from headrace.common.messages import checked_headers, headers_to_array, row_type
 from headrace.common.other_names import alike
 from headrace.common.serialization import SerializationSchema
 from headrace.common.typeinfo import CompositeTypeInfo, Types
@@ -103,7 +102,7 @@ class OutgoingMessages:
         values: binary; null for a message without a value, which deletes its key in a topic that is compacted.
         keys: binary, null for a message without a key; None where none has one.
         timestamps: in milliseconds, ``NO_TIMESTAMP`` where a record has none.
-        headers: as :data:`~headrace.common.message_headers.HEADERS`, null for a message without any; None where none
+        headers: as :data:`~headrace.common.messages.HEADERS`, null for a message without any; None where none
             has any.
         partitions: where each belongs; None where keys decide.
     """

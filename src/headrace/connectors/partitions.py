@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.arguments import expect, refused
 from headrace.common.errors import ConfigurationError, InvalidTypeError, SourceChangedError
 from headrace.common.logs import get_logger
+from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
-from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.ranges import pending_numbers, share
 from headrace.connectors.source import SplitEnumerator, SplitRead
 

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.arguments import expect
-from headrace.common.columns import layout_of
+from headrace.common.columns import infer_from_values, layout_of
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
-from headrace.common.value_types import infer_from_values
 from headrace.connectors.source import (
     Boundedness,
     Pending,

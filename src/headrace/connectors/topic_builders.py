@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.errors import ConfigurationError, InvalidTypeError
+from headrace.common.messages import TopicPartition
 from headrace.common.output_tag import OutputTag
 from headrace.common.serialization import DeserializationSchema
-from headrace.common.topic_partition import TopicPartition
 from headrace.common.type_variables import T_co, T_contra
 from headrace.connectors.incoming_messages import MessageDeserializationSchema
 from headrace.connectors.outgoing_messages import MessageSerializationSchema

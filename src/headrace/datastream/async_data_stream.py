@@ -5,18 +5,17 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.arguments import expect, refused, shown, with_article
+from headrace.common.arguments import check_parameters, expect, method_of_object, refused, shown, with_article
 from headrace.common.call_site import of_function
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
-from headrace.common.signatures import check_parameters, method_of_object
 from headrace.common.time import to_millis
 from headrace.datastream.data_stream import DataStream
 from headrace.datastream.functions import AsyncBatchFunction, AsyncFunction
+from headrace.datastream.lookup import request_settings
 from headrace.datastream.streams.checks import check_instance
-from headrace.datastream.streams.requests import request_settings
 from headrace.datastream.streams.types import Role, origin_of, result_type
-from headrace.graph.async_specs import AsyncSpec
+from headrace.graph.process_specs import AsyncSpec
 from headrace.operators.asynchronous.requesting_operator import Grouping
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 

@@ -13,8 +13,7 @@ from headrace.datastream.streams.joined_streams import (
 )
 from headrace.datastream.streams.keyed_stream import IntervalJoin, IntervalJoined, KeyedStream
 from headrace.datastream.streams.partition_windowed_stream import Order, PartitionWindowedStream
-from headrace.datastream.streams.results import CloseableIterator
-from headrace.datastream.streams.sinks import DataStreamSink
+from headrace.datastream.streams.sinks import CloseableIterator, DataStreamSink
 from headrace.datastream.streams.source_stream import CachedDataStream, DataStreamSource
 from headrace.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.options import RuntimeExecutionMode
 from headrace.common.public_module import public_module
 
 __all__ = ["RuntimeExecutionMode"]

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from headrace.common import options, rocksdb_options
+from headrace.common import options
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
 from headrace.common.public_module import public_module
@@ -90,9 +90,9 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         """Gives the options that say the same."""
         found: list[tuple[ConfigOption[Any], Any]] = [(options.STATE_BACKEND, "rocksdb")]
         if self._paths:
-            found.append((rocksdb_options.LOCAL_DIR, self._paths[0]))
+            found.append((options.ROCKSDB_LOCAL_DIR, self._paths[0]))
         if self._predefined is not PredefinedOptions.DEFAULT:
-            found.append((rocksdb_options.PREDEFINED, self._predefined.name))
+            found.append((options.ROCKSDB_PREDEFINED, self._predefined.name))
         return found
 
     def is_incremental_checkpoints_enabled(self) -> bool:

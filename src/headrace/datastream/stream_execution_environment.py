@@ -9,14 +9,13 @@ from headrace.common import options
 from headrace.common.arguments import expect, refused
 from headrace.common.configuration import Configuration
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.execution_mode import RuntimeExecutionMode
+from headrace.common.options import RuntimeExecutionMode
 from headrace.common.public_module import public_module
 from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
-from headrace.datastream.dependencies import Dependencies
+from headrace.datastream.dependencies import Dependencies, FlinkSettings
 from headrace.datastream.execution_config import ExecutionConfig
-from headrace.datastream.flink_settings import FlinkSettings
 from headrace.datastream.state_backend import StateBackend
 from headrace.datastream.streams.checks import check_strategy
 from headrace.datastream.streams.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
@@ -39,9 +38,8 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import DeclaredType
     from headrace.datastream.checkpointing_mode import CheckpointingMode
     from headrace.formats.avro.files import AvroInputFormat
-    from headrace.graph.keys import KeySelection
-    from headrace.graph.nodes import Edge
-    from headrace.graph.partitioning import Partitioning
+    from headrace.graph.partitioning import KeySelection, Partitioning
+    from headrace.graph.stream_graph import Edge
     from headrace.plan.job_plan import JobPlan
     from headrace.state.descriptors import MapStateDescriptor
 

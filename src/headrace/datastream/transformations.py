@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.common.errors import InvalidProgramError
 from headrace.common.job_status import JobStatus
 from headrace.connectors.cache import CachedSource, CacheFiles, CacheSink
-from headrace.graph.nodes import Edge, Node
 from headrace.graph.partitioning import HASH, ForwardByKey
 from headrace.graph.specs import SinkSpec, SourceSpec
-from headrace.graph.stream_graph import StreamGraph
+from headrace.graph.stream_graph import Edge, Node, StreamGraph
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

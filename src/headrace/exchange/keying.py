@@ -15,7 +15,7 @@ from headrace.operators.user_code import NO_RECORD, RecordError
 if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.expressions import Bound
-    from headrace.graph.keys import KeySelection
+    from headrace.graph.partitioning import KeySelection
     from headrace.state.keys import KeyColumn
 
 

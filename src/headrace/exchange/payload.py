@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.graph.keys import KeySelection
+    from headrace.graph.partitioning import KeySelection
 
     Numbers = npt.NDArray[np.int64]
     Kinds = npt.NDArray[np.int8]

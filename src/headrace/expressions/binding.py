@@ -6,10 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from headrace.common.columns import VALUE_COLUMN, values_to_array
+from headrace.common.columns import VALUE_COLUMN, infer_from_values, values_to_array
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import BasicTypeInfo, TypeInformation, Types
-from headrace.common.value_types import infer_from_values
 from headrace.expressions.bound import (
     Bound,
     BoundCall,
@@ -20,7 +19,7 @@ from headrace.expressions.bound import (
     BoundLiteral,
     BoundTuple,
 )
-from headrace.expressions.casts import caster, targets_of
+from headrace.expressions.functions import caster, targets_of
 from headrace.expressions.table import FUNCTIONS
 from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal, Side
 

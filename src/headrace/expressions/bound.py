@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import values_to_array
 from headrace.common.errors import EvaluationError
-from headrace.expressions.casts import caster
+from headrace.expressions.functions import caster
 from headrace.expressions.table import FUNCTIONS
 
 if TYPE_CHECKING:

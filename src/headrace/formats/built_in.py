@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import boolean, choice
+from headrace.common.config_options import ConfigOption, boolean, choice
 from headrace.common.errors import InvalidTypeError
 from headrace.common.typeinfo import Types
 from headrace.formats.avro.files import CODECS, AvroFormat

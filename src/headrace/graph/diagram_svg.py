@@ -13,8 +13,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headrace.graph.diagram import draw_text, one_line
-from headrace.graph.layers import Item, Layers
+from headrace.graph.diagram import Item, Layers, draw_text, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -1,11 +1,8 @@
-"""How the records of an edge are spread over the subtasks of its consumer.
-
-A partitioning says where records go and by which name plans show it; stage cuts, plans and senders ask nothing else.
-All routing follows from the records and the way that they come by, so it is the same at every attempt.
-"""
+"""How records get to the subtasks of an operator: by which key, and to which of them."""
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from headrace.common.batch import Batch
+from headrace.common.call_site import UNKNOWN_CALL_SITE, CallSite
 from headrace.common.errors import InvalidProgramError
 from headrace.operators.user_code import RecordError
 from headrace.state.keys.groups import partitions_of_hashes
@@ -23,8 +21,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.common.call_site import CallSite
-    from headrace.state.keys import KeyColumn
+    from headrace.expressions import Bound
+    from headrace.state.keys import KeyCodec, KeyColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,3 +349,48 @@ def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np
     narrow = targets.astype(np.uint8 if parallelism <= 1 << 8 else np.uint16)
     order = np.argsort(narrow, kind="stable")
     return order, np.searchsorted(narrow[order], np.arange(parallelism + 1)).tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class KeySelection:
+    """How the key of a record is found and what it is.
+
+    Attributes:
+        codec: encodes and hashes keys; knows their type.
+        selector: the user's key function, called for each record where nothing else finds the key; None when it is an
+            expression.
+        fields: names or indices of the fields that make the key, when that is known: then no Python call is needed.
+        expression: computes the keys from columns, unless they are one column anyway.
+        names: what windows call the columns of the key where it is made of no fields; one for all of it, or one for
+            each of several expressions.
+        is_single: whether the key is the one field itself, not a tuple of fields.
+        call_site: where ``key_by`` was called.
+        is_attached: whether the producer hands over keyed batches already.
+        only_routes: whether the receiver has no use for the keys (it finds them in the records).
+    """
+
+    codec: KeyCodec
+    selector: Any
+    fields: tuple[str | int, ...] | None
+    is_single: bool = True
+    expression: Bound | None = None
+    names: tuple[str, ...] = ("key",)
+    call_site: CallSite = UNKNOWN_CALL_SITE
+    is_attached: bool = False
+    only_routes: bool = False
+
+    @property
+    def label(self) -> str:
+        """What records are keyed by: the fields, the expression, or the name of the function."""
+        if self.fields is not None:
+            return ", ".join(map(str, self.fields))
+        return _selector_name(self.selector) if self.expression is None else self.expression.text
+
+
+def _selector_name(selector: Any) -> str:
+    if isinstance(found := getattr(selector, "field", None), str | int):
+        return str(found)
+    if inspect.ismethod(selector):
+        return type(selector.__self__).__name__
+    name = str(getattr(selector, "__name__", type(selector).__name__))
+    return "lambda" if name == "<lambda>" else name

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
     from headrace.common.output_tag import OutputTag
+    from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap, SupportsReduce
     from headrace.common.typeinfo import TypeInformation
     from headrace.connectors.sink import Sink
     from headrace.connectors.source import KeptClients, Source
     from headrace.expressions import Bound
-    from headrace.graph.keys import KeySelection
+    from headrace.graph.partitioning import KeySelection
     from headrace.operators.base import Operator
     from headrace.operators.user_code import OperatorPlace
     from headrace.state.kinds import StateKinds

@@ -23,7 +23,7 @@ from headrace.common.plugins import Plugin, PluginGroup
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.common.job_failure import FailureOrigin
+    from headrace.common.errors import FailureOrigin
 
 logger = get_logger(__name__)
 

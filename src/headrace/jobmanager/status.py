@@ -16,7 +16,7 @@ from headrace.time.clock import SystemClock
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorCounters
-    from headrace.common.job_failure import JobFailure
+    from headrace.common.job_execution_result import JobFailure
     from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
     from headrace.jobmanager.sources.progress import SourceProgress, WatermarkProgress
     from headrace.plan.job_plan import JobPlan

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.common.messages import TopicPartition
 from headrace.common.public_module import public_module
-from headrace.common.topic_partition import TopicPartition
 from headrace.log.consumer import Consumer
 from headrace.log.groups import GroupMetadata
 from headrace.log.log import Log

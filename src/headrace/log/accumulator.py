@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, UnknownTopicError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.records import RecordMetadata, to_columns
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from headrace.common.message_headers import Headers
+    from headrace.common.messages import Headers
 
 
 RECORD_BYTES: Final = 256

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from headrace.common.arguments import expect
-from headrace.common.config_values import choice, duration, memory_size
+from headrace.common.config_options import choice, duration, memory_size
 from headrace.common.errors import ConfigurationError, LogCorruptedError, LogError, UnknownTopicError
+from headrace.common.messages import TopicPartition
 from headrace.common.other_names import alike
-from headrace.common.topic_partition import TopicPartition
 from headrace.log.groups import CommittedOffset, Group, offsets_from_json, offsets_to_json
 from headrace.log.records import Placed, Segment
 

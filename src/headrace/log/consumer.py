@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.common.arguments import expect
 from headrace.common.errors import ConfigurationError, InvalidProgramError, InvalidTypeError, OffsetOutOfRangeError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.consumer_coordinator import ConsumerCoordinator, SubscriptionState, ignore
 from headrace.log.log import Log
 from headrace.log.records import POLLED, to_records, with_partition

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import CommitFailedError, ConfigurationError, InvalidProgramError, OffsetOutOfRangeError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 from headrace.log.transactions import may_commit
 

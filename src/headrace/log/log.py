@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.common.errors import LogCorruptedError, LogError, OffsetOutOfRangeError, TopicExistsError
 from headrace.common.logs import get_logger
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.commits import Commit, TopicConfig, TopicDescription, checked_partitions, checked_topic
 from headrace.log.journal import Journal
 from headrace.log.maintenance import Maintained, maintain, maintain_in_turn

@@ -26,7 +26,7 @@ from headrace.log.transactions import check_staged
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from headrace.common.topic_partition import TopicPartition
+    from headrace.common.messages import TopicPartition
     from headrace.log.commits import LogState, Partition, TopicConfig
     from headrace.log.journal import Journal
     from headrace.log.records import Segment

@@ -16,8 +16,7 @@ from headrace.common.errors import (
     LogError,
     UnknownTopicError,
 )
-from headrace.common.message_headers import checked_headers
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition, checked_headers
 from headrace.log.accumulator import (
     GROWTH_BYTES,
     RECORD_BYTES,

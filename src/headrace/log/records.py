@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 
 from headrace.common.arguments import with_article
 from headrace.common.errors import InvalidTypeError, LogCorruptedError
-from headrace.common.message_headers import HEADERS, headers_to_array
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import HEADERS, TopicPartition, headers_to_array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from headrace.common.message_headers import Headers
+    from headrace.common.messages import Headers
     from headrace.storage.folder import Folder
 
 

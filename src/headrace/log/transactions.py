@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.common.errors import CommitFailedError, InvalidProgramError, LogError
 from headrace.common.logs import get_logger
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.log.commits import ANONYMOUS, HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 from headrace.log.records import Segment, encode, inlined

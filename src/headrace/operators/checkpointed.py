@@ -10,8 +10,7 @@ import inspect
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.arguments import refused
-from headrace.common.signatures import check_call
+from headrace.common.arguments import check_call, refused
 from headrace.operators.broadcast.broadcast_state import BroadcastMap
 from headrace.operators.functions import RuntimeContext, keyed_states, objects_of
 from headrace.operators.user_code import calling_user_code

@@ -7,10 +7,10 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, NoneType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from headrace.common.archives import DistributedCache
+from headrace.common.arguments import method_of_object
 from headrace.common.errors import InvalidProgramError, StateError
+from headrace.common.job_files import DistributedCache
 from headrace.common.logs import get_logger
-from headrace.common.signatures import method_of_object
 from headrace.metrics.metricbase import MetricGroup
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.user_code import calling_user_code

@@ -20,7 +20,7 @@ from headrace.operators.user_code import check_none, user_error
 from headrace.state.descriptors import ValueStateDescriptor
 
 if TYPE_CHECKING:
-    from headrace.common.function_protocols import SupportsReduce
+    from headrace.common.type_variables import SupportsReduce
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import EpochScope, OperatorContext
     from headrace.operators.keyed import KeyedBatch

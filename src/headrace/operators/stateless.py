@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace.common.batch import Batch
-    from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsMap
+    from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsMap
     from headrace.common.typeinfo import TypeInformation
 
 

@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.arguments import returns_tuple
 from headrace.common.call_site import is_of_headrace, of_function, of_traceback
 from headrace.common.columns import layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import (
+    FailureOrigin,
     FunctionRefusedError,
     HeadraceError,
     InfrastructureError,
@@ -23,9 +25,7 @@ from headrace.common.errors import (
     StateCorruptedError,
     UserFunctionError,
 )
-from headrace.common.job_failure import FailureOrigin
 from headrace.common.other_names import explained
-from headrace.common.signatures import returns_tuple
 from headrace.operators.interruption import is_interruption
 
 if TYPE_CHECKING:

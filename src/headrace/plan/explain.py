@@ -31,8 +31,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, ship_label
-from headrace.graph.execution_plan import node_document
+from headrace.graph.diagram import Arrow, Box, Diagram, Frame, count_of, node_document, ship_label
 from headrace.graph.window_specs import LocalWindowSpec
 from headrace.plan.window_paths import path_of, windows_of
 from headrace.state.kinds import names_of
@@ -124,7 +123,7 @@ def _arrow(edge: PlannedEdge) -> Arrow:
 
 
 def execution_plan_document(plan: JobPlan) -> dict[str, Any]:
-    """The plan in the shape of Flink's execution plan; see :mod:`headrace.graph.execution_plan`."""
+    """The plan in the shape of Flink's execution plan; see :mod:`headrace.graph.diagram`."""
     operators = sorted(plan.operators(), key=lambda operator: operator.node.id)
     uids = [operator.uid if operator.has_explicit_uid else None for operator in operators]
     nodes = [node_document(op.node, op.inputs, op.parallelism, uid) for op, uid in zip(operators, uids, strict=True)]

@@ -1,29 +1,172 @@
-"""From the logical graph to the plan: passes over an immutable graph, each with one subject."""
+"""From the logical graph to the plan: passes over an immutable graph, each with one subject.
+
+They check event time, and cut the graph into stages. Records are shuffled where they get a key, or another number of
+subtasks. And where outputs of several operators are united behind a shuffle, they go through one more: it merges them
+by watermark, so that event time rises from record to record over all of them together, as if they came one by one.
+(Flink does not chain such operators either.) What event time does not matter for, most sinks say, does without. A
+sink that is told of watermarks is behind a shuffle in any case, since before it every split has a watermark of its
+own.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
 from headrace.common.constants import UPPER_BOUND_MAX_PARALLELISM
 from headrace.common.errors import ConfigurationError, InvalidProgramError
 from headrace.common.logs import get_logger
+from headrace.graph import specs
+from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.partitioning import ForwardByKey, Receivers
+from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
 from headrace.graph.specs import SinkSpec, TimestampsSpec
-from headrace.plan.batch_mode import check_clock, with_batch_windows
-from headrace.plan.event_time import check_event_time
+from headrace.graph.window_specs import TriggeredWindowSpec
+from headrace.operators.functions import has_own
 from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
-from headrace.plan.rewrites import with_columnar_windows, with_parallelism, with_two_phase_windows, with_uids
-from headrace.plan.stage_cut import stages_of
+from headrace.plan.rewrites import (
+    check_clock,
+    with_batch_windows,
+    with_columnar_windows,
+    with_parallelism,
+    with_two_phase_windows,
+    with_uids,
+)
 from headrace.plan.window_paths import is_join, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from headrace.connectors.sink import Sink
-    from headrace.graph.nodes import Node
-    from headrace.graph.stream_graph import StreamGraph
+    from headrace.graph.stream_graph import Edge, Node, StreamGraph
     from headrace.plan.job_plan import PlanSettings
+
+
+_KEEPS_TIMES: Final = (
+    specs.MapSpec,
+    specs.FlatMapSpec,
+    specs.FilterSpec,
+    specs.ColumnFilterSpec,
+    specs.SelectSpec,
+    specs.MapBatchesSpec,
+    AsyncSpec,
+    LookupSpec,
+    ProcessSpec,
+    CoProcessSpec,
+    specs.RollingReduceSpec,
+    specs.RollingAggregateSpec,
+)
+"""What gives each record the time of one that it was made of. All others may give records a time of their own."""
+
+
+def check_event_time(graph: StreamGraph) -> None:
+    """Refuse windows of event time, and joins, on records of which none can have a timestamp.
+
+    Where some may have one, the records tell, when the job runs.
+
+    Raises:
+        InvalidProgramError: naming the operator that has such windows, or joins, and the sources.
+    """
+    have_times = graph.annotate(_may_have_times)
+    for node in graph:
+        if not (needs := _needs_times(node)):
+            continue
+        for index in range(len(node.spec.inputs)):
+            read = {edge.source for edge in node.inputs if edge.input_index == index}
+            if not any(have_times[source] for source in read):
+                raise _without_times(node, needs, graph, graph.needed_by(read))
+
+
+def _without_times(node: Node, needs: str, graph: StreamGraph, before: set[int]) -> InvalidProgramError:
+    sources = " and ".join(repr(source.name) for source in graph if source.is_source and source.id in before)
+    otherwise = "; or use windows of processing time" if needs == _WINDOWS else ""
+    return InvalidProgramError(
+        f"operator {node.name!r} {needs}, but its records have no timestamps: those of "
+        f"{sources} come without, and no WatermarkStrategy assigns them any. Give from_source(...), or "
+        "assign_timestamps_and_watermarks(...) before key_by, a strategy with a timestamp assigner: "
+        f'.with_timestamp_assigner("time"), say{otherwise}\n  at {node.call_site}'
+    )
+
+
+_WINDOWS: Final = "has windows of event time"
+
+
+def _needs_times(node: Node) -> str:
+    """What an operator needs event time for, as an error says it; empty when it does not."""
+    spec = node.spec
+    if isinstance(spec, IntervalJoinSpec):
+        return "joins by event time"
+    has_windows = isinstance(spec, TriggeredWindowSpec) and spec.definition.assigner.is_event_time()
+    return _WINDOWS if has_windows else ""
+
+
+def _may_have_times(node: Node, found: Mapping[int, bool]) -> bool:
+    spec = node.spec
+    if isinstance(spec, specs.SourceSpec):
+        return spec.source.gives_timestamps
+    keeps = isinstance(spec, _KEEPS_TIMES)
+    if isinstance(spec, specs.TimestampsSpec):
+        keeps = spec.strategy.timestamp_assigner is None
+    elif isinstance(spec, KeyedProcessSpec):  # what its timers emit has their time
+        keeps = not has_own(spec.function, "on_timer")
+    return any(found[edge.source] for edge in node.inputs) if keeps else True
+
+
+Root = tuple[int, str | None]
+"""An output: the id of its node, and the side output if it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operator runs.
+
+    Attributes:
+        stage: how many shuffles are on the deepest path from a source to it.
+        roots: the outputs within its stage that its records are made of; empty when they come from outside or through
+            a shuffle, so that they set out from the operator itself.
+    """
+
+    stage: int
+    roots: frozenset[Root]
+
+
+def stages_of(graph: StreamGraph, *, is_batch: bool) -> dict[int, int]:
+    """The stage of each operator, by node id.
+
+    Args:
+        graph: the graph, with the partitionings that follow from the numbers of subtasks.
+        is_batch: in batch mode nothing is late, so no merging is needed.
+    """
+    timed = graph.needed_by(node.id for node in graph if not node.spec.ignores_event_time)
+
+    def place(node: Node, places: Mapping[int, Place]) -> Place:
+        producers = [places[edge.source].stage for edge in node.inputs]
+        behind = zip(producers, node.inputs, strict=True)
+        stage = max((number + edge.partitioning.redistributes for number, edge in behind), default=0)
+        if node.spec.requires_aligned_watermark:
+            stage = max(stage, 1)
+        is_merging = bool(stage) and not is_batch and node.id in timed
+        if is_merging and _ways(node, stage, places) > 1:
+            stage = 1 + max(producers)
+        is_first = any(number != stage for number in producers)
+        roots = () if is_first else (_roots_behind(edge, places) for edge in node.inputs)
+        return Place(stage, frozenset().union(*roots))
+
+    return {node_id: found.stage for node_id, found in graph.annotate(place).items()}
+
+
+def _ways(node: Node, stage: int, places: Mapping[int, Place]) -> int:
+    """By how many ways that do not start from one batch records come within the task; all exchanges are one."""
+    ways: set[Root | None] = set()
+    for edge in node.inputs:
+        ways |= _roots_behind(edge, places) if places[edge.source].stage == stage else {None}
+    return len(ways)
+
+
+def _roots_behind(edge: Edge, places: Mapping[int, Place]) -> frozenset[Root]:
+    return places[edge.source].roots or frozenset({(edge.source, edge.side_output)})
+
 
 logger = get_logger(__name__)
 

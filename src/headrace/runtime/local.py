@@ -10,11 +10,11 @@ from contextlib import chdir, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.common.archives import UnpackedFiles, working_with
+from headrace.common.durable import TemporaryFolder, writing
 from headrace.common.errors import InfrastructureError
+from headrace.common.job_files import UnpackedFiles, working_with
 from headrace.common.logs import get_logger
 from headrace.common.pickling import pickle_by_value
-from headrace.common.temporary import TemporaryFolder, writing
 from headrace.exchange.envelope import Envelope, Kind, sort_key
 from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
 from headrace.runtime.task.background import attempt

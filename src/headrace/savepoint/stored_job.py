@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import headrace.operators.run_mergers  # noqa: F401  # state of any job is read here, by whoever has not seen its program
 from headrace.checkpoint.directory import source_folder
 from headrace.checkpoint.manifest_folder import name_of
+from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import SavepointError, StateCorruptedError
-from headrace.common.temporary import TemporaryFolder
 from headrace.savepoint.metadata import SavepointMetadata, is_savepoint, read_metadata, what_is_there
 from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint
 from headrace.savepoint.source_files import named_files

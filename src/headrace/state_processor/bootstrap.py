@@ -16,9 +16,9 @@ from headrace.client.defaults import current_defaults, submission_defaults
 from headrace.common import options
 from headrace.common.arguments import refused
 from headrace.common.configuration import Configuration
+from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.logs import get_logger
-from headrace.common.temporary import TemporaryFolder
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import CompositeTypeInfo
 from headrace.datastream import StreamExecutionEnvironment

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
+from headrace.common.configuration import is_hadoop_key
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.common.storage_keys import is_hadoop_key
 from headrace.storage.file_system import Entry, Kind
 from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem
 

@@ -19,7 +19,7 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.common.config_values import duration
+from headrace.common.config_options import duration
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.credentials import check_credentials

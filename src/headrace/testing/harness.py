@@ -40,8 +40,8 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.graph.nodes import Edge
 from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.graph.stream_graph import Edge
 from headrace.jobmanager.epochs.size import EpochLimits
 from headrace.jobmanager.failover.restart import NoRestart
 from headrace.jobmanager.job_manager import JobManager

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, overload
 
+from headrace.common.arguments import check_parameters
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError
-from headrace.common.signatures import check_parameters
 from headrace.common.time import to_millis
 from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.arguments import check_call
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.signatures import check_call
 from headrace.windowing.trigger import Trigger
 from headrace.windowing.windows import LONGEST
 

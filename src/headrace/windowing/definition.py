@@ -14,8 +14,8 @@ from headrace.windowing.triggers import EndOfStreamTrigger, EventTimeTrigger, Pr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
     from headrace.common.output_tag import OutputTag
+    from headrace.common.type_variables import SupportsAggregate, SupportsReduce
     from headrace.common.typeinfo import TypeInformation
     from headrace.windowing.assigner import WindowAssigner
     from headrace.windowing.evictors import Evictor

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headrace.common import SimpleStringSchema
 from headrace.common.errors import InfrastructureError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic_enumerator import DynamicKafkaEnumerator, StreamTopology
 from headrace.connectors.partitions import PartitionedLog

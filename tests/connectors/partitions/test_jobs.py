@@ -19,8 +19,8 @@ from headrace.common import (
 from headrace.common.configuration import Configuration
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
+from headrace.common.messages import TopicPartition
 from headrace.common.time import Duration
-from headrace.common.topic_partition import TopicPartition
 from headrace.connectors.partitions import OffsetResetStrategy, OffsetsInitializer
 from headrace.datastream import OutputTag, StreamExecutionEnvironment
 from headrace.datastream.connectors import FileSink

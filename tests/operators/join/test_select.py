@@ -11,7 +11,7 @@ from headrace.common import Row, Types
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams import adapters
-from headrace.datastream.streams.columns import selected
+from headrace.datastream.streams.checks import selected
 from headrace.datastream.window import CountEvictor, EventTimeTrigger, TumblingEventTimeWindows
 from headrace.expressions import col, evaluate, left, right
 from headrace.operators.join import find_pairs

@@ -40,8 +40,7 @@ from headrace.common.values.basic import (
     PickleHandler,
     StringHandler,
 )
-from headrace.common.values.collections import MapHandler, SequenceHandler
-from headrace.common.values.handler import TypeHandler
+from headrace.common.values.handler import MapHandler, SequenceHandler, TypeHandler
 from headrace.common.values.records import (
     DataclassHandler,
     DetachedHandler,

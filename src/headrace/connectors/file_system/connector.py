@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.config_options import ConfigOption
-from headrace.common.config_values import memory_size, positive_duration
+from headrace.common.config_options import ConfigOption, memory_size, positive_duration
 from headrace.common.errors import ConfigurationError
 from headrace.connectors.connector import FORMAT, Connector
 from headrace.connectors.file_system.buckets import BucketAssigner

@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, SourceChangedError
 from headrace.common.logs import get_logger
-from headrace.common.metadata import row_type
+from headrace.common.messages import row_type
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.file_system.paths import InputPaths, unreadable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from headrace.common.arguments import expect, refused, uncalled
 from headrace.common.call_site import warn_caller
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.metadata import chosen_metadata
+from headrace.common.messages import chosen_metadata
 from headrace.common.output_tag import OutputTag
 from headrace.common.time import Duration, to_millis
 from headrace.common.type_variables import T, T_co

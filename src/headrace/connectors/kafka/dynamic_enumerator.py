@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from headrace.common.errors import ConfigurationError, HeadraceError, InfrastructureError
 from headrace.common.logs import get_logger
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientSettings
 from headrace.connectors.kafka.dynamic_metadata import checked_streams
 from headrace.connectors.kafka.settings import check_properties

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
 from headrace.common.logs import get_logger
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.connectors.kafka.clients import ClientErrors, error_of
 from headrace.connectors.partitions import PartitionedLog
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headrace.common.arguments import expect, refused
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError, InfrastructureError, SourceChangedError
-from headrace.common.topic_partition import TopicPartition
+from headrace.common.messages import TopicPartition
 from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.kafka.clients import ClientErrors, ClientSettings, error_of

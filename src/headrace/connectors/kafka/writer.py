@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import CommitRefusedError
-from headrace.common.message_headers import array_to_headers
+from headrace.common.messages import array_to_headers
 from headrace.connectors.kafka.clients import ClientErrors, delivery_error, error_of
 from headrace.connectors.sink import SinkWriter
 from headrace.storage.file_system import ContentDigest

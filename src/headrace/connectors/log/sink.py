@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from headrace.common.batch import Batch
+    from headrace.common.messages import TopicPartition
     from headrace.common.output_tag import OutputTag
-    from headrace.common.topic_partition import TopicPartition
     from headrace.connectors.outgoing_messages import MessageSerializationSchema, OutgoingMessages
     from headrace.connectors.sink import CommitterContext, Json, WriterContext, WriterEpoch
     from headrace.log.commits import LogState, ProducerState

@@ -16,8 +16,8 @@ from headrace.common.errors import (
     UnknownTopicError,
 )
 from headrace.common.logs import get_logger
+from headrace.common.messages import TopicPartition
 from headrace.common.time import Duration
-from headrace.common.topic_partition import TopicPartition
 from headrace.common.type_variables import T_co
 from headrace.connectors.incoming_messages import METADATA, MessageDecoder, Messages
 from headrace.connectors.partitions import (

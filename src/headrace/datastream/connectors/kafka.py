@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.common.messages import TopicPartition as KafkaTopicPartition
 from headrace.common.public_module import public_module
-from headrace.common.topic_partition import TopicPartition as KafkaTopicPartition
 from headrace.connectors.kafka.sink import (
     HeaderProvider,
     KafkaPartitioner,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.datastream.functions.one_stream import (
     AggregateFunction,
+    AllWindowFunction,
     AsyncBatchFunction,
     AsyncFunction,
     FilterFunction,
@@ -17,9 +18,13 @@ from headrace.datastream.functions.one_stream import (
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
+    MapPartitionFunction,
     Partitioner,
+    ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessWindowFunction,
     ReduceFunction,
+    WindowFunction,
 )
 from headrace.datastream.functions.two_streams import (
     BaseBroadcastProcessFunction,
@@ -33,13 +38,6 @@ from headrace.datastream.functions.two_streams import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     ProcessJoinFunction,
-)
-from headrace.datastream.functions.windows import (
-    AllWindowFunction,
-    MapPartitionFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
 )
 from headrace.operators.asynchronous.retries import AsyncRetryPredicate, AsyncRetryStrategy
 from headrace.operators.checkpointed import (

@@ -5,9 +5,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
-from headrace.common.arguments import expect, refused, shown
+from headrace.common.arguments import expect, refused, shown, warn_without_results
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import warn_without_results
 from headrace.common.type_variables import OUT, T2_co, T_co
 from headrace.datastream.functions import (
     BaseBroadcastProcessFunction,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.streams.data_stream import DataStream
-    from headrace.datastream.streams.process_protocols import (
+    from headrace.datastream.streams.types import (
         SupportsBroadcastProcess,
         SupportsCoFlatMap,
         SupportsCoMap,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, overload
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import check_returns, check_yields, expect, refused, warn_without_results
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import check_returns, check_yields, warn_without_results
 from headrace.common.type_variables import OUT, K, T2_co, T_co, V
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import PrintSink
@@ -21,18 +20,16 @@ from headrace.datastream.functions import (
     ProcessFunction,
 )
 from headrace.datastream.streams.checks import (
-    check_function,
-    check_has_no_state,
-    check_is_not_opened,
-    check_object,
-    check_strategy,
-)
-from headrace.datastream.streams.columns import (
     as_column,
     bound,
     bound_columns,
     bound_condition,
+    check_function,
+    check_has_no_state,
+    check_is_not_opened,
+    check_object,
     check_same_type,
+    check_strategy,
     projected,
     titled,
 )
@@ -40,8 +37,16 @@ from headrace.datastream.streams.joined_streams import CoGroupedStreams, JoinedS
 from headrace.datastream.streams.keying import key_of, selector_of
 from headrace.datastream.streams.misuse import check_has_no_timers
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
-from headrace.datastream.streams.results import CloseableIterator, collected, collected_later, to_dataframe
-from headrace.datastream.streams.sinks import NO_TOPOLOGY, DataStreamSink, PreWriteTopology, before_writers
+from headrace.datastream.streams.sinks import (
+    NO_TOPOLOGY,
+    CloseableIterator,
+    DataStreamSink,
+    PreWriteTopology,
+    before_writers,
+    collected,
+    collected_later,
+    to_dataframe,
+)
 from headrace.datastream.streams.stream import Stream, side_stream
 from headrace.datastream.streams.types import (
     Role,
@@ -56,7 +61,6 @@ from headrace.datastream.streams.types import (
 from headrace.datastream.streams.windowed_stream import AllWindowedStream, full_windows
 from headrace.expressions import Expression
 from headrace.graph import specs
-from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import (
     BROADCAST,
     FORWARD,
@@ -70,6 +74,7 @@ from headrace.graph.partitioning import (
 )
 from headrace.graph.process_specs import ProcessSpec
 from headrace.graph.specs import MapSpec, SinkSpec
+from headrace.graph.stream_graph import Edge
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.functions import method_of
 
@@ -79,10 +84,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headrace.common.function_protocols import SupportsFilter, SupportsFlatMap, SupportsGetKey, SupportsMap
     from headrace.common.output_tag import OutputTag
     from headrace.common.row import Row
     from headrace.common.time import Duration, Time
+    from headrace.common.type_variables import SupportsFilter, SupportsFlatMap, SupportsGetKey, SupportsMap
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.functions import AsyncRetryStrategy
     from headrace.datastream.lookup import Lookup, LookupCache
@@ -92,8 +97,8 @@ if TYPE_CHECKING:
         ConnectedStreams,
     )
     from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.datastream.streams.process_protocols import SupportsProcess
     from headrace.datastream.streams.source_stream import CachedDataStream
+    from headrace.datastream.streams.types import SupportsProcess
     from headrace.graph.partitioning import Partitioning
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.time.watermark_strategy import WatermarkStrategy
@@ -287,7 +292,7 @@ class DataStream(Stream[T_co], Generic[T_co]):
                 one, or the cache does not fit the lookup.
         """
         # Few programs look things up, and asyncio takes long to import.
-        from headrace.datastream.streams.requests import lookup_spec, request_settings
+        from headrace.datastream.lookup import lookup_spec, request_settings
 
         strategy = NO_RETRY_STRATEGY if retries is None else retries
         requests = request_settings(timeout, capacity, strategy, is_ordered=False, strategy_argument="retries")

@@ -6,14 +6,12 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic
 
-from headrace.common.arguments import expect, refused, shown
+from headrace.common.arguments import check_returns, expect, method_of_object, refused, shown, warn_without_results
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import check_returns, method_of_object, warn_without_results
 from headrace.common.type_variables import OUT, K_co, T_co, V_co, W_co
 from headrace.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from headrace.datastream.streams.adapters import CoGroupApply, FlatJoinApply, JoinApply, SelectApply
-from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment
-from headrace.datastream.streams.columns import selected, titled
+from headrace.datastream.streams.checks import check_function, check_instance, check_same_environment, selected, titled
 from headrace.datastream.streams.keying import check_same_keys
 from headrace.datastream.streams.stream import Stream
 from headrace.datastream.streams.types import Role, TypeOrigin, origin_of, result_type

@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, overload
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import check_returns, expect, refused, warn_without_results
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.output_tag import OutputTag
-from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import to_millis
 from headrace.common.type_variables import OUT, K_co, T_co, V, V_co, W
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.datastream.functions import KeyedProcessFunction, ProcessJoinFunction, ReduceFunction
 from headrace.datastream.streams.adapters import with_keyed_state
-from headrace.datastream.streams.checks import check_function, check_object, check_same_environment
-from headrace.datastream.streams.columns import checked_field, selected, titled
+from headrace.datastream.streams.checks import (
+    check_function,
+    check_object,
+    check_same_environment,
+    checked_field,
+    selected,
+    titled,
+)
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.joined_streams import outer_of
 from headrace.datastream.streams.keying import check_same_keys
@@ -25,9 +30,9 @@ from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, orig
 from headrace.datastream.streams.windowed_stream import WindowedStream, check_aggregates, full_windows
 from headrace.graph import specs
 from headrace.graph.join_specs import IntervalJoinSpec
-from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import HASH
 from headrace.graph.process_specs import KeyedProcessSpec
+from headrace.graph.stream_graph import Edge
 from headrace.graph.window_specs import GroupAggregateSpec
 from headrace.operators.join.find_pairs import LEFT, RIGHT, JoinInterval
 from headrace.operators.join.tagged import INNER, Outer
@@ -39,15 +44,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from headrace.common.function_protocols import SupportsReduce
     from headrace.common.row import Row
     from headrace.common.time import Duration, Time
+    from headrace.common.type_variables import SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
-    from headrace.datastream.streams.process_protocols import SupportsKeyedProcess, SupportsProcessJoin
     from headrace.datastream.streams.stream import Stream
+    from headrace.datastream.streams.types import SupportsKeyedProcess, SupportsProcessJoin
     from headrace.expressions import Bound, Expression
-    from headrace.graph.keys import KeySelection
-    from headrace.graph.partitioning import Partitioning
+    from headrace.graph.partitioning import KeySelection, Partitioning
     from headrace.graph.specs import OperatorSpec
     from headrace.operators.aggregates.aggregate import Aggregate
     from headrace.windowing.assigner import WindowAssigner

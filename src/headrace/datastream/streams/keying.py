@@ -8,17 +8,23 @@ from operator import attrgetter, itemgetter
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from headrace.common.arguments import refused
+from headrace.common.arguments import check_returns, method_of_object, refused
 from headrace.common.call_site import caller
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import check_returns, method_of_object
 from headrace.common.typeinfo import DataclassTypeInfo, DictTypeInfo, TypeInformation, Types
 from headrace.datastream.functions import KeySelector
-from headrace.datastream.streams.checks import check_function, check_has_no_state, check_is_not_opened
-from headrace.datastream.streams.columns import bound, check_same_type, name_of, type_of_field
+from headrace.datastream.streams.checks import (
+    bound,
+    check_function,
+    check_has_no_state,
+    check_is_not_opened,
+    check_same_type,
+    name_of,
+    type_of_field,
+)
 from headrace.datastream.streams.types import declared_type, infer_from_hint
 from headrace.expressions import Column, Expression, bind_tuple, col
-from headrace.graph.keys import KeySelection
+from headrace.graph.partitioning import KeySelection
 from headrace.state.keys import KeyCodec
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.arguments import expect, refused
+from headrace.common.arguments import check_returns, expect, refused, warn_without_results
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import (
@@ -23,8 +22,7 @@ from headrace.datastream.functions import (
     WindowFunction,
 )
 from headrace.datastream.streams.adapters import Adapter
-from headrace.datastream.streams.checks import check_function, check_object
-from headrace.datastream.streams.columns import checked_field
+from headrace.datastream.streams.checks import check_function, check_object, checked_field
 from headrace.datastream.streams.keying import selector_of
 from headrace.datastream.streams.types import Role, TypeOrigin, result_type
 from headrace.graph.specs import MapSpec

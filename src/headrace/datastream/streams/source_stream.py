@@ -11,15 +11,15 @@ from headrace.connectors.source import Boundedness
 from headrace.datastream.streams.checks import is_needed
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.datastream.streams.types import TypeOrigin
-from headrace.graph.nodes import Edge
 from headrace.graph.partitioning import FORWARD
 from headrace.graph.specs import SourceSpec, TimestampsSpec
+from headrace.graph.stream_graph import Edge
 from headrace.operators.checkpointed import CheckpointedFunction
 
 if TYPE_CHECKING:
     from headrace.connectors.source import Source
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from headrace.graph.nodes import Node
+    from headrace.graph.stream_graph import Node
     from headrace.time.watermark_strategy import WatermarkStrategy
 
 

@@ -13,7 +13,7 @@ from headrace.common.type_variables import T_co
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.streams.misuse import check_asks_for_no_state_of_keys, check_types_exist
 from headrace.datastream.streams.types import Role, TypeOrigin, is_untyped, never_fits, origin_of, result_type
-from headrace.graph.nodes import Edge
+from headrace.graph.stream_graph import Edge
 from headrace.state.renamed_fields import RenamedFields
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.transformations import Transformations
-    from headrace.graph.nodes import Node
     from headrace.graph.specs import OperatorSpec
+    from headrace.graph.stream_graph import Node
 
 
 class OperatorHandle:

@@ -1,7 +1,8 @@
 """The types of streams: what a program says, what is found out, and how far that can be relied on.
 
-PyFlink knows the type of a stream only when the program declares it, and lets records of all other streams be anything.
-headrace finds types out; a program that PyFlink runs must not fail because of that.
+PyFlink knows the type of a stream only when the program declares it, and lets records of all other streams be
+anything. headrace finds types out; a program that PyFlink runs must not fail because of that. Type checkers know them
+by protocols of functions.
 """
 
 from __future__ import annotations
@@ -13,15 +14,28 @@ import typing
 from collections import abc
 from collections.abc import Callable, Iterable
 from enum import Enum, IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 
 from headrace.common.arguments import refused
 from headrace.common.errors import InvalidTypeError
 from headrace.common.output_tag import OutputTag
+from headrace.common.type_variables import K_contra, OUT_co, T_contra, V_contra, W_contra
 from headrace.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.types import hints_of
+
+if TYPE_CHECKING:
+    from headrace.common.output_tag import ToSideOutput
+    from headrace.datastream.functions import (
+        KeyedBroadcastProcessFunction,
+        KeyedCoProcessFunction,
+        KeyedProcessFunction,
+        ProcessFunction,
+        ProcessJoinFunction,
+        ProcessWindowFunction,
+    )
+
 
 PICKLED: Final = PickledBytesTypeInfo()
 
@@ -207,3 +221,96 @@ def result_type(declared: Any, function: Any, role: Role = Role.ONE) -> TypeInfo
 def is_untyped(type_info: TypeInformation) -> bool:
     """Returns True where nothing is known about the values."""
     return type_info.arrow_type is None
+
+
+class SupportsProcess(Protocol[T_contra, OUT_co]):
+    """A ``ProcessFunction``, or whatever has its method."""
+
+    def process_element(
+        self, value: T_contra, ctx: ProcessFunction.Context, /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record."""
+
+
+class SupportsKeyedProcess(Protocol[T_contra, OUT_co, K_contra]):
+    """A ``KeyedProcessFunction``, or whatever has its method."""
+
+    def process_element(
+        self, value: T_contra, ctx: KeyedProcessFunction.Context[K_contra], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record."""
+
+
+class SupportsApply(Protocol[T_contra, OUT_co, K_contra, W_contra]):
+    """A ``WindowFunction``, or whatever has its method."""
+
+    def apply(
+        self, key: K_contra, window: W_contra, inputs: Iterable[T_contra], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called when a window of a key fires."""
+
+
+class SupportsProcessWindow(Protocol[T_contra, OUT_co, K_contra, W_contra]):
+    """A ``ProcessWindowFunction``, or whatever has its method."""
+
+    def process(
+        self, key: K_contra, context: ProcessWindowFunction.Context[W_contra], elements: Iterable[T_contra], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called when a window of a key fires."""
+
+
+class SupportsProcessJoin(Protocol[T_contra, V_contra, OUT_co]):
+    """A ``ProcessJoinFunction``, or whatever has its method."""
+
+    def process_element(
+        self, left: T_contra, right: V_contra, ctx: ProcessJoinFunction.Context, /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each pair of records that match."""
+
+
+class SupportsCoMap(Protocol[T_contra, V_contra, OUT_co]):
+    """A ``CoMapFunction``, or whatever has its methods."""
+
+    def map1(self, value: T_contra, /) -> OUT_co | None:
+        """Called for each record of the first stream."""
+
+    def map2(self, value: V_contra, /) -> OUT_co | None:
+        """Called for each record of the second stream."""
+
+
+class SupportsCoFlatMap(Protocol[T_contra, V_contra, OUT_co]):
+    """A ``CoFlatMapFunction``, or whatever has its methods."""
+
+    def flat_map1(self, value: T_contra, /) -> Iterable[OUT_co] | None:
+        """Called for each record of the first stream."""
+
+    def flat_map2(self, value: V_contra, /) -> Iterable[OUT_co] | None:
+        """Called for each record of the second stream."""
+
+
+class SupportsCoProcess(Protocol[T_contra, V_contra, OUT_co]):
+    """A ``CoProcessFunction``, a ``KeyedCoProcessFunction``, or whatever has their methods."""
+
+    def process_element1(
+        self, value: T_contra, ctx: KeyedCoProcessFunction.Context[Any], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record of the first stream."""
+
+    def process_element2(
+        self, value: V_contra, ctx: KeyedCoProcessFunction.Context[Any], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record of the second stream."""
+
+
+class SupportsBroadcastProcess(Protocol[T_contra, V_contra, OUT_co]):
+    """A ``BroadcastProcessFunction``, a ``KeyedBroadcastProcessFunction``, or whatever has their methods."""
+
+    def process_element(
+        self, value: T_contra, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext[Any], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record of the stream that is not broadcast."""
+
+    def process_broadcast_element(
+        self, value: V_contra, ctx: KeyedBroadcastProcessFunction.Context[Any], /
+    ) -> Iterable[OUT_co | ToSideOutput] | None:
+        """Called for each record of the stream that is broadcast."""

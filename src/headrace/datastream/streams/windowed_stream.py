@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, overload
 
-from headrace.common.arguments import expect, refused, with_article
+from headrace.common.arguments import check_returns, expect, refused, warn_without_results, with_article
 from headrace.common.call_site import warn_caller
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidTypeError
 from headrace.common.other_names import built_in_call
 from headrace.common.output_tag import OutputTag
-from headrace.common.signatures import check_returns, warn_without_results
 from headrace.common.time import Duration, Time, to_millis
 from headrace.common.type_variables import ACC, OUT, K_co, T, T_co, W_co
 from headrace.common.typeinfo import RowTypeInfo
@@ -42,13 +41,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
-    from headrace.common.function_protocols import SupportsAggregate, SupportsReduce
     from headrace.common.row import Row
+    from headrace.common.type_variables import SupportsAggregate, SupportsReduce
     from headrace.common.typeinfo import DeclaredType, TypeInformation
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.keyed_stream import KeyedStream
-    from headrace.datastream.streams.process_protocols import SupportsApply, SupportsProcessWindow
+    from headrace.datastream.streams.types import SupportsApply, SupportsProcessWindow
     from headrace.graph.specs import OperatorSpec
     from headrace.windowing.windows import CountWindow
 

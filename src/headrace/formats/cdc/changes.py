@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError, UnsupportedOperationError
-from headrace.common.metadata import chosen_metadata, row_type
+from headrace.common.messages import chosen_metadata, row_type
 from headrace.common.row import RowKind
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch
 from headrace.common.typeinfo import CompositeTypeInfo, MapTypeInfo, RowTypeInfo, TypeInformation, Types

@@ -17,7 +17,7 @@ from headrace.common.errors import (
     UserFunctionError,
     WorkerDiedError,
 )
-from headrace.common.job_failure import JobFailure
+from headrace.common.job_execution_result import JobFailure
 from headrace.common.logs import get_logger
 from headrace.jobmanager.failure_enricher import FailureContext, labels_of
 from headrace.jobmanager.status import EpochFailed, FailuresRecorded

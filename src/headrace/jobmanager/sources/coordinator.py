@@ -15,7 +15,7 @@ from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.jobmanager.sources.progress import ReadingHistory, SourceProgress, SplitProgress
 from headrace.jobmanager.sources.splits import FIRST_RECORDS, Pace, Split, SplitPlan
 from headrace.operators.user_code import NamingSource
-from headrace.plan.forks import forks_of
+from headrace.plan.job_plan import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 from headrace.storage.locations import usual_spelling
 

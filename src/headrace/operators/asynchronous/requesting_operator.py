@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.common.arguments import method_of_object
 from headrace.common.logs import get_logger
-from headrace.common.signatures import method_of_object
 from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
 from headrace.operators.asynchronous.intake import GroupIntake, RecordIntake

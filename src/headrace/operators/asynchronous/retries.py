@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
-from headrace.common.arguments import expect, refused, shown
+from headrace.common.arguments import check_call, expect, refused, shown
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import check_call
 from headrace.common.time import to_millis
 from headrace.common.type_variables import OUT
 

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headrace.common.arguments import with_article
+from headrace.common.arguments import method_of_object, with_article
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidTypeError
-from headrace.common.signatures import method_of_object
 from headrace.operators.lookup.cache import check_comparable, found_key
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
 from headrace.common import options
+from headrace.common.durable import TemporaryFolder
 from headrace.common.errors import ConfigurationError, HeadraceError, JobExecutionError
-from headrace.common.temporary import TemporaryFolder
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
     SUBMIT_ARGUMENTS,

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import options
-from headrace.common.durable import Permissions, write_file
+from headrace.common.durable import Permissions, TemporaryFolder, write_file
 from headrace.common.errors import ConfigurationError
 from headrace.common.java import JavaRuntime, bundled_java_home, find_java
-from headrace.common.temporary import TemporaryFolder
 from headrace.runtime.spark.class_archive import QUIET, ClassArchive
 from headrace.runtime.spark.executors import check_is_classic, check_master
 from headrace.runtime.spark.settings import (

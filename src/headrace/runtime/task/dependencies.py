@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common.archives import UnpackedFiles, register_files
+from headrace.common.job_files import UnpackedFiles, register_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.common import errors
-from headrace.common.errors import shows_all
-from headrace.common.tracebacks import program_lines
+from headrace.common.errors import program_lines, shows_all
 from headrace.operators.user_code import RecordError, text_of
 
 if TYPE_CHECKING:
-    from headrace.common.job_failure import FailureOrigin
+    from headrace.common.errors import FailureOrigin
     from headrace.storage.folder import Folder
 
 REPORTED = (

@@ -13,7 +13,7 @@ from headrace.runtime.task.dependencies import NOTHING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.graph.nodes import Node
+    from headrace.graph.stream_graph import Node
     from headrace.metrics.measurements import Measurements
     from headrace.runtime.task.dependencies import Dependencies
     from headrace.runtime.task.failures import TaskFailure

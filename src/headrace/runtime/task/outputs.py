@@ -19,7 +19,7 @@ from headrace.graph.partitioning import ForwardByKey
 from headrace.operators.collector import OperatorRecordOrigin
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code
-from headrace.plan.forks import FORK, forks_of
+from headrace.plan.job_plan import FORK, forks_of
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import OperatorContext
-    from headrace.plan.forks import PlannedFork
-    from headrace.plan.job_plan import PlannedEdge, Stage
+    from headrace.plan.job_plan import PlannedEdge, PlannedFork, Stage
     from headrace.runtime.task.operator_chain import ChainedOperator
     from headrace.runtime.task.watermark_valve import WatermarkValve
 

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.columns import infer_from_values
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import (
@@ -31,7 +32,6 @@ from headrace.common.typeinfo import (
     TupleTypeInfo,
 )
 from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
-from headrace.common.value_types import infer_from_values
 from headrace.common.values import basic_handler_of, record_handler_of
 from headrace.state.keys.encoding import TAG_BYTES, TAG_INT, TAG_STRING, TAG_TUPLE, build_dataclass
 from headrace.state.keys.hashing import binary_parts

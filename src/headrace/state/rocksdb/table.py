@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.common import rocksdb_options as options
+from headrace.common import options
 from headrace.common.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -219,13 +219,15 @@ class RocksDBSettings:
     @staticmethod
     def of(configuration: Configuration) -> RocksDBSettings:
         """Those that the options of a job make."""
-        has_memory = configuration.get(options.PREDEFINED) == _HIGH_MEMORY
-        cache = configuration.get(options.CACHE_SIZE, (256 << 20) if has_memory else options.CACHE_SIZE.default)
+        read = configuration.get
+        has_memory = read(options.ROCKSDB_PREDEFINED) == _HIGH_MEMORY
+        cache = read(options.ROCKSDB_CACHE_SIZE, (256 << 20) if has_memory else options.ROCKSDB_CACHE_SIZE.default)
+        block = (128 << 10) if has_memory else options.ROCKSDB_BLOCK_SIZE.default
         return RocksDBSettings(
-            cache_size=configuration.get(options.FIXED_MEMORY) or cache,
-            block_size=configuration.get(options.BLOCK_SIZE, (128 << 10) if has_memory else options.BLOCK_SIZE.default),
-            bloom_bits=configuration.get(options.FILTER_BITS) if configuration.get(options.USES_FILTERS) else 0,
-            has_partitioned_filters=configuration.get(options.PARTITIONED),
-            local_dir=configuration.get(options.LOCAL_DIR) or "",
-            local_size=configuration.get(options.LOCAL_SIZE),
+            cache_size=read(options.ROCKSDB_FIXED_MEMORY) or cache,
+            block_size=read(options.ROCKSDB_BLOCK_SIZE, block),
+            bloom_bits=read(options.ROCKSDB_FILTER_BITS) if read(options.ROCKSDB_USES_FILTERS) else 0,
+            has_partitioned_filters=read(options.ROCKSDB_PARTITIONED),
+            local_dir=read(options.ROCKSDB_LOCAL_DIR) or "",
+            local_size=read(options.ROCKSDB_LOCAL_SIZE),
         )

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.common.temporary import PREFIX, writing
+from headrace.common.durable import PREFIX, writing
 
 SPILLED_BYTES: Final = 64 << 20
 """Batches of so many bytes are large."""

@@ -26,7 +26,7 @@ from headrace.windowing.evictors import TimestampedValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from headrace.common.function_protocols import SupportsAggregate
+    from headrace.common.type_variables import SupportsAggregate
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.window.general.trigger_context import OperatorTime
     from headrace.state.keyed.namespaces import GivenNamespace
