@@ -15,7 +15,7 @@ from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
 from headrace.datastream.streams.keying import key_of
-from headrace.exchange.keying import keys_of
+from headrace.exchange.sender import keys_of
 from headrace.expressions import bind, col
 from headrace.operators.base import OperatorContext
 from headrace.operators.columns import ColumnFilterOperator, SelectOperator

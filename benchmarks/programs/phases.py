@@ -40,7 +40,7 @@ _PROBES = (
     _Probe("pyspark.sql.classic.dataframe", "DataFrame", "toArrow", RUN),
     _Probe("headrace.checkpoint.store", "CheckpointStore", "write", MANIFEST),
     _Probe("headrace.checkpoint.store", "CheckpointStore", "collect_garbage", GARBAGE),
-    _Probe("headrace.jobmanager.sinks.commits", "CommitCoordinator", "_commit", COMMIT),
+    _Probe("headrace.jobmanager.sinks", "CommitCoordinator", "_commit", COMMIT),
 )
 
 

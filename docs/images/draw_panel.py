@@ -19,9 +19,8 @@ from rich.text import Text
 
 from headrace.cli.run import run_script
 from headrace.client.defaults import submission_defaults
-from headrace.client.progress.job_progress import JobProgress
-from headrace.client.progress.listener import ProgressListener
-from headrace.client.progress.panel import panels
+from headrace.client.displays import ProgressListener, panels
+from headrace.client.progress import JobProgress
 from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
 
 HERE = Path(__file__).parent

@@ -11,7 +11,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.manifest_folder import manifest_numbers, name_of
 from headrace.cli.checkpoints import state_bytes, watermark_of
 from headrace.client.defaults import submission_defaults
-from headrace.client.progress.listener import QuietListener
+from headrace.client.displays import QuietListener
 from headrace.common import Configuration, Duration, Types, WatermarkStrategy
 from headrace.common.serialization import Encoder
 from headrace.datastream import StreamExecutionEnvironment

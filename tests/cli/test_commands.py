@@ -11,7 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 import headrace
-from headrace.cli import doctor
+from headrace.cli import install
 from headrace.cli.main import app
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def test_lines_of_json_have_nothing_plain_between_them(forks: Forks, script: Cal
     lines = [json.loads(line) for line in ended.errors.splitlines()]
     assert len([line for line in lines if "starts afresh" in line["message"]]) == 1
     assert len({line["job_id"] for line in lines if line["message"] == "seen"} - {None}) == 1
-    assert lines[-1]["logger"] == "headrace.client.progress.listener"
+    assert lines[-1]["logger"] == "headrace.client.displays"
     assert lines[-1]["message"].startswith("job 'doubling' ended at epoch 1: 5 records in ")
 
 
@@ -133,7 +133,7 @@ def test_the_error_that_ends_the_command_is_a_line_of_json(
     ended = forks.start_command("run", "--runtime", "local", "-D", "headrace.log.format=json", program).wait()
     assert ended.code == 1
     last = [json.loads(line) for line in ended.errors.splitlines()][-1]
-    assert (last["level"], last["logger"]) == ("ERROR", "headrace.cli.failures")
+    assert (last["level"], last["logger"]) == ("ERROR", "headrace.cli.output")
     assert said in last["message"]
     assert (f'File "{program}"' in last.get("exception", "")) == has_traceback
 
@@ -265,7 +265,7 @@ def test_doctor_hands_on_settings_of_spark(monkeypatch: pytest.MonkeyPatch) -> N
         asked.append((dict(settings), master))
         return 1
 
-    monkeypatch.setattr(doctor, "run_doctor", fake)
+    monkeypatch.setattr(install, "run_doctor", fake)
     result = invoke("doctor", "-D", "spark.ui.enabled=false", "-D", "parallelism.default=2", "--master", "local[2]")
     assert result.exit_code == 1
     assert asked == [({"spark.ui.enabled": "false"}, "local[2]")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.checkpoint.failure_history import FailureHistory
-from headrace.cli.failure_history import run_failures
+from headrace.cli.checkpoints import run_failures
 from headrace.common import FailureOrigin, JobFailure
 from headrace.storage.folder import posix_folder
 from tests.cli.test_checkpoints import shown

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.failures import report
+from headrace.cli.output import report
 from headrace.cli.run import run_script
 from headrace.common.errors import UserFunctionError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.cli.interrupts import InterruptGuard
+from headrace.cli.run import InterruptGuard
 from headrace.client import running
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.client.progress.job_progress import JobProgress, last_line
+from headrace.client.progress import JobProgress, last_line
 from headrace.common import Configuration, JobStatus, Types, WatermarkStrategy
 from headrace.common.errors import InfrastructureError, JobCancelledError
 from headrace.connectors.datagen import DataGeneratorSource, RateLimiterStrategy
 from headrace.connectors.sink import Committer, Sink, SinkWriter
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.epochs.planner import EpochPlanner
+from headrace.jobmanager.epochs import EpochPlanner
 from headrace.jobmanager.status import JobEnd, JobStatusStore
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext, TaskReport
@@ -321,7 +321,7 @@ class _HangingCommitter(Committer):
 def test_a_commit_that_hangs_is_left_behind(
     hangs: str, stops_first: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headrace.jobmanager.sinks.commits.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("headrace.jobmanager.sinks.CLOSE_SECONDS", 0.2)
     sink = Hanging(hangs)
     configuration = Configuration.from_dict({"headrace.runtime": "local", "parallelism.default": "1"})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import headrace
 from headrace.cli.main import app
-from headrace.client.packaging import TargetPython, package_job
+from headrace.client.dependencies import TargetPython, package_job
 from headrace.common.errors import InvalidProgramError
 
 NEEDED = ("cloudpickle", "numpy", "pandas", "pyarrow", "rich", "typer")
@@ -51,7 +51,7 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         wheel(folder, name, version(name))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setattr("headrace.client.packaging.compileall.compile_dir", partial(compile_dir, maxlevels=0))
+    monkeypatch.setattr("headrace.client.dependencies.compileall.compile_dir", partial(compile_dir, maxlevels=0))
     return folder
 
 
@@ -66,7 +66,7 @@ def unzipped_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 with zipfile.ZipFile(path) as file:
                     file.extractall(packages)
 
-    monkeypatch.setattr("headrace.client.packaging.install", install)
+    monkeypatch.setattr("headrace.client.dependencies.install", install)
     return index
 
 
@@ -276,8 +276,8 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     archive.parent.mkdir()
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    monkeypatch.setattr("headrace.client.packaging.install", lambda _, packages, *__: packages.mkdir())
-    monkeypatch.setattr("headrace.client.packaging.compileall.compile_dir", lambda *_, **__: None)
+    monkeypatch.setattr("headrace.client.dependencies.install", lambda _, packages, *__: packages.mkdir())
+    monkeypatch.setattr("headrace.client.dependencies.compileall.compile_dir", lambda *_, **__: None)
     disk = FullDisk(pydoc.locate(writes), call)
     monkeypatch.setattr(writes, disk)
     ran = CliRunner().invoke(app, ["package", str(job), "-o", str(archive)])

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.client.progress import listener as listener_module
-from headrace.client.progress.job_progress import JobProgress, RateMeter, last_line, progress_line
-from headrace.client.progress.listener import LineListener, PanelListener, QuietListener, listener_for
-from headrace.client.progress.panel import panel
-from headrace.client.progress.wording import trend
+from headrace.client import displays
+from headrace.client.displays import LineListener, PanelListener, QuietListener, listener_for, panel
+from headrace.client.progress import JobProgress, RateMeter, last_line, progress_line
+from headrace.client.wording import trend
 from headrace.common.constants import MIN_WATERMARK
 from headrace.connectors.source import Pending
-from headrace.jobmanager.sources.progress import SourceProgress, SplitProgress, WatermarkProgress
+from headrace.jobmanager.progress import SourceProgress, SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import (
     CommitsAcknowledged,
     EpochFailed,
@@ -232,7 +231,7 @@ def test_lines_come_every_few_seconds(console: Console, clock: ManualClock) -> N
 def test_lines_become_rare_while_nothing_happens(
     console: Console, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_module, "_LOOK_SECONDS", 1e6)  # here the test looks
+    monkeypatch.setattr(displays, "_LOOK_SECONDS", 1e6)  # here the test looks
     listener = LineListener(console, clock)
     store = told_to(listener)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import headrace
-from headrace.client.progress.panel import LivePanel
+from headrace.client.displays import LivePanel
 from headrace.common import Configuration
 from headrace.datastream import StreamExecutionEnvironment
 

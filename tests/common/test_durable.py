@@ -252,7 +252,6 @@ MAY = {
     # What these write is made anew when it is lost or damaged.
     "broker.py",
     "client/dependencies.py",
-    "client/packaging.py",
     "runtime/spark/class_archive.py",
     "runtime/spark/shipping.py",
     "common/java.py",

@@ -259,6 +259,6 @@ def test_every_logger_knows_the_fields() -> None:
     """A module that asks ``logging`` itself would log records without them."""
     found = [path for path in SOURCE.rglob("*.py") if "logging.getLogger(" in path.read_text()]
     assert {path.relative_to(SOURCE).as_posix() for path in found} == {
-        "client/progress/panel.py",
+        "client/displays.py",
         "common/logs.py",
     }

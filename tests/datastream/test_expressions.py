@@ -19,7 +19,7 @@ from headrace.common.errors import BadRecordError, InvalidProgramError, InvalidT
 from headrace.datastream.aggregates import avg, count, first, max, sum
 from headrace.datastream.streams.keying import key_of
 from headrace.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from headrace.exchange.keying import keys_of
+from headrace.exchange.sender import keys_of
 from headrace.expressions import coalesce, col, concat, left, lit, when
 from headrace.graph import specs
 from headrace.testing import JobHarness

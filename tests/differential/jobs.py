@@ -22,8 +22,8 @@ from headrace.datastream.functions import (
 )
 from headrace.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.expressions import col, concat, when
-from headrace.time.generators import WatermarkGenerator, WatermarkOutput
 from headrace.time.watermark_strategy import WatermarkStrategy
+from headrace.time.watermarks import WatermarkGenerator, WatermarkOutput
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows
 from headrace.windowing.assigners.time import SlidingEventTimeWindows, TumblingEventTimeWindows
 from headrace.windowing.evictors import CountEvictor

@@ -17,7 +17,7 @@ from headrace.datastream import (
     CheckpointingMode,
     StreamExecutionEnvironment,
 )
-from headrace.jobmanager.failover.restart import ExponentialDelay
+from headrace.jobmanager.failover import ExponentialDelay
 from headrace.jobmanager.settings import RESTARTS_WITHOUT_CHECKPOINTS, restart_strategy
 from headrace.runtime.local import LocalRuntime
 from headrace.runtime.task.messages import EpochContext

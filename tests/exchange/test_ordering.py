@@ -14,8 +14,15 @@ from hypothesis import strategies as st
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
-from headrace.exchange.channel import ChannelStatus, ChannelSummary, SummaryBook, summaries_of
-from headrace.exchange.envelope import Envelope, Kind, sort_key
+from headrace.exchange.envelope import (
+    ChannelStatus,
+    ChannelSummary,
+    Envelope,
+    Kind,
+    SummaryBook,
+    sort_key,
+    summaries_of,
+)
 from headrace.exchange.receiver import STEP_BYTES, ExchangeError, ExchangeReceiver
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, KeySelection, Partitioning, Receivers

@@ -16,8 +16,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
 from headrace.exchange.envelope import Envelope, Kind, from_record_batch, to_record_batch
-from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import Decoder, decode, encode
+from headrace.exchange.sender import keys_of
 from headrace.graph.partitioning import KeySelection
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import RecordError

@@ -22,7 +22,7 @@ from headrace.operators.base import Operator
 from headrace.plan.job_plan import PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys import KeyCodec
-from headrace.testing.manual_source import ManualSource
+from headrace.testing.pushed import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.time import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition

@@ -22,7 +22,7 @@ from headrace.graph.stream_graph import Edge, Node, OutputSchema, StreamGraph
 from headrace.graph.window_specs import AggregatedWindowSpec
 from headrace.operators.base import Operator
 from headrace.state.keys import KeyCodec
-from headrace.testing.manual_source import ManualSource
+from headrace.testing.pushed import ManualSource
 from headrace.windowing.assigners.time import TumblingEventTimeWindows
 from headrace.windowing.definition import WindowDefinition
 from headrace.windowing.triggers import EventTimeTrigger

@@ -35,7 +35,7 @@ from headrace.connectors.source import (
 )
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.jobmanager.failover.restart import FixedDelay, NoRestart
+from headrace.jobmanager.failover import FixedDelay, NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime

@@ -17,7 +17,7 @@ from headrace.connectors.driver_sink import CollectSink
 from headrace.connectors.ranges import plan_range
 from headrace.connectors.source import Boundedness, ReadBudget, Source, SourceReader, SourceRecords, SplitEnumerator
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.failover.restart import NoRestart
+from headrace.jobmanager.failover import NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime

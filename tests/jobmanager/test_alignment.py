@@ -12,7 +12,7 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.sources.splits import FIRST_RECORDS
+from headrace.jobmanager.sources import FIRST_RECORDS
 from tests.draws import draws
 from tests.jobmanager.steady import TIMES, Driven, Steady
 

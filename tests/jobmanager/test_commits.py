@@ -17,7 +17,7 @@ from headrace.common.errors import (
     UserFunctionError,
 )
 from headrace.connectors.sink import Committer
-from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS, CommitCoordinator
+from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator
 
 
 class Recorder(Committer):
@@ -222,7 +222,7 @@ def test_nobody_can_tell_while_the_directory_cannot_be_read(sink: Recorder, slep
 def test_nobody_waits_for_a_sink_once_the_job_is_cancelled(
     sink: Recorder, wait: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headrace.jobmanager.sinks.commits.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.jobmanager.sinks.CLOSE_SECONDS", 0.05)
     cancelled = threading.Event()
     commits = coordinator(sink, cancelled=cancelled)
     sink.gate.clear()
@@ -267,7 +267,7 @@ def test_a_sink_that_is_tried_again_does_not_hold_up_the_end(sink: Recorder) -> 
 
 def test_nothing_follows_a_sink_that_was_left_behind(sink: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sinks of one epoch: the first one hangs until the job is over, the second one is never asked."""
-    monkeypatch.setattr("headrace.jobmanager.sinks.commits.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("headrace.jobmanager.sinks.CLOSE_SECONDS", 0.05)
     second = Recorder()
     commits = CommitCoordinator({"files": sink, "more": second}, frozenset({"files", "more"}), {})
     sink.gate.clear()

@@ -22,7 +22,7 @@ from headrace.datastream import (
 from headrace.datastream.aggregates import max
 from headrace.datastream.state import ListStateDescriptor, ValueStateDescriptor
 from headrace.datastream.window import CountTrigger, GlobalWindows
-from headrace.jobmanager.checkpoints.recovery import check_declared
+from headrace.jobmanager.recovery import check_declared
 from headrace.state.run_entries import RunHead
 from headrace.state_processor import SavepointWriter
 

@@ -11,8 +11,7 @@ import pytest
 
 from headrace.common import Configuration
 from headrace.common.errors import InfrastructureError, WorkerDiedError
-from headrace.jobmanager.failover.handler import FailureHandler, FailureRules
-from headrace.jobmanager.failover.restart import FixedDelay
+from headrace.jobmanager.failover import FailureHandler, FailureRules, FixedDelay
 from headrace.jobmanager.settings import job_settings
 from headrace.time.clock import SystemClock
 

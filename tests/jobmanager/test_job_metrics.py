@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.checkpoint.manifest import Manifest
 from headrace.jobmanager.metrics import MetricKey, by_shown_name, counters_of
-from headrace.metrics.measurements import PARTS, Rate
+from headrace.metrics.registry import PARTS, Rate
 
 SPAN = 60_000
 

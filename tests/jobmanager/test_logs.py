@@ -114,7 +114,7 @@ def test_threads_of_the_job_say_whose_they_are(caplog: pytest.LogCaptureFixture,
 
     monkeypatch.setattr(_PrintCommitter, "commit", flaky)
     run({})
-    (record,) = [record for record in caplog.records if record.name == "headrace.jobmanager.sinks.commits"]
+    (record,) = [record for record in caplog.records if record.name == "headrace.jobmanager.sinks"]
     assert record.threadName == "headrace-committer"
     assert (vars(record)["job"], vars(record)["epoch"]) == ("sums", 1)
 

@@ -16,8 +16,8 @@ from headrace.common.typeinfo import Types
 from headrace.connectors.source import ReadBudget
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.epochs.size import EpochSizer
-from headrace.jobmanager.failover.restart import FixedDelay, NoRestart, Restarts
+from headrace.jobmanager.epoch_size import EpochSizer
+from headrace.jobmanager.failover import FixedDelay, NoRestart, Restarts
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime

@@ -22,7 +22,7 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.typeinfo import Types
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.checkpoints.recovery import check_compatible, partition_contexts
+from headrace.jobmanager.recovery import check_compatible, partition_contexts
 from headrace.plan.job_plan import JobPlan, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.state.keys.groups import range_of_partition

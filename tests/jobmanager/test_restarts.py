@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.jobmanager.failover.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Restarts
+from headrace.jobmanager.failover import ExponentialDelay, FailureRate, FixedDelay, NoRestart, Restarts
 from headrace.time.clock import ManualClock
 
 STEADY = ExponentialDelay(initial=1_000, maximum=5_000, multiplier=2.0, jitter=0.0, reset_after=80_000)

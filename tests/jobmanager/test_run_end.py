@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.common.errors import JobCancelledError, JobExecutionError, JobSupersededError
-from headrace.jobmanager.run_end import RunEnd
+from headrace.jobmanager import job_manager
 from headrace.jobmanager.settings import Retention
 
 
@@ -42,16 +41,12 @@ class Checkpoints:
         self.is_discarded = True
 
 
-def end(
-    checkpoints: Checkpoints, retention: Retention = Retention.RETAIN_ON_CANCELLATION, *, cancelled: bool = False
-) -> RunEnd:
-    supervisor: Any = SimpleNamespace(
-        checkpoints=checkpoints, plan=SimpleNamespace(name="orders"), settings=SimpleNamespace(retention=retention)
-    )
-    event = threading.Event()
-    if cancelled:
-        event.set()
-    return RunEnd(supervisor, event)
+def explained(checkpoints: Any, failure: BaseException, *, cancelled: bool = False) -> BaseException:
+    return job_manager.explained(failure, checkpoints, "orders", is_cancelled=cancelled)
+
+
+def discard(checkpoints: Any, retention: Retention, error: Exception | None = None, *, has_run: bool = True) -> None:
+    job_manager.discard_checkpoints(checkpoints, retention, "orders", error, has_run=has_run)
 
 
 SUPERSEDED = JobSupersededError("another job manager has taken over")
@@ -59,15 +54,15 @@ SUPERSEDED = JobSupersededError("another job manager has taken over")
 
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_who_was_superseded_failed_for_that_reason(cancelled: bool) -> None:
-    run = end(Checkpoints(SUPERSEDED), cancelled=cancelled)
-    assert run.explained(FileNotFoundError("a state file")) is SUPERSEDED
+    checkpoints = Checkpoints(SUPERSEDED)
+    assert explained(checkpoints, FileNotFoundError("a state file"), cancelled=cancelled) is SUPERSEDED
     own = JobSupersededError("found out by itself")
-    assert run.explained(own) is own
+    assert explained(checkpoints, own, cancelled=cancelled) is own
 
 
 @pytest.mark.parametrize("owner", [None, OSError("the storage is away")])
 def test_what_fails_while_a_job_is_cancelled_fails_for_that_reason(owner: OSError | None) -> None:
-    told = end(Checkpoints(owner), cancelled=True).explained(ValueError("torn down"))
+    told = explained(Checkpoints(owner), ValueError("torn down"), cancelled=True)
     assert isinstance(told, JobCancelledError)
     assert str(told) == "job 'orders' was cancelled after epoch 10"
 
@@ -75,11 +70,11 @@ def test_what_fails_while_a_job_is_cancelled_fails_for_that_reason(owner: OSErro
 @pytest.mark.parametrize("owner", [None, OSError("the storage is away")])
 def test_every_other_failure_is_the_reason_itself(owner: OSError | None) -> None:
     failure = ValueError("a bug")
-    assert end(Checkpoints(owner)).explained(failure) is failure
+    assert explained(Checkpoints(owner), failure) is failure
 
 
 def test_an_exit_of_the_users_code_is_a_failure() -> None:
-    told = end(Checkpoints()).explained(SystemExit(3))
+    told = explained(Checkpoints(), SystemExit(3))
     assert isinstance(told, JobExecutionError)
     assert "raised SystemExit: 3; it has to raise an exception instead" in str(told)
 
@@ -101,7 +96,7 @@ def test_checkpoints_go_after_the_ends_that_the_configuration_names(retention: R
     def is_discarded(how: Any, *, has_run: bool = True) -> bool:
         checkpoints = Checkpoints(finished=how == FINISHED)
         error = how if isinstance(how, Exception) else None
-        end(checkpoints, retention).discard_checkpoints(error, has_run=has_run)
+        discard(checkpoints, retention, error, has_run=has_run)
         return checkpoints.is_discarded
 
     assert [how for how in ALL if is_discarded(how)] == deletes
@@ -110,5 +105,5 @@ def test_checkpoints_go_after_the_ends_that_the_configuration_names(retention: R
 
 def test_checkpoints_that_cannot_be_deleted_hide_nothing(caplog: pytest.LogCaptureFixture) -> None:
     checkpoints = Checkpoints(finished=True, broken=OSError("the storage is away"))
-    end(checkpoints, Retention.NO_EXTERNALIZED_CHECKPOINTS).discard_checkpoints(None, has_run=True)
+    discard(checkpoints, Retention.NO_EXTERNALIZED_CHECKPOINTS)
     assert "job 'orders': deleting its checkpoints failed" in caplog.text

@@ -19,8 +19,8 @@ from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import FileSource, StreamFormat
-from headrace.jobmanager.checkpoints.recovery import check_compatible, without_unclaimed
-from headrace.jobmanager.sources.coordinator import identity_of
+from headrace.jobmanager.recovery import check_compatible, without_unclaimed
+from headrace.jobmanager.sources import identity_of
 from headrace.plan.job_plan import JobPlan, PlannedOperator, PlanSettings
 from headrace.plan.planner import plan_job
 from headrace.testing import JobHarness

@@ -13,10 +13,10 @@ from headrace.connectors.hybrid import HybridSource
 from headrace.connectors.ranges import NumberSequenceSource
 from headrace.connectors.source import Pending
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.epochs.size import EpochLimits, EpochSizer
+from headrace.jobmanager.epoch_size import EpochLimits, EpochSizer
 from headrace.jobmanager.metrics import by_shown_name
+from headrace.jobmanager.progress import LastRead, ReadingHistory, SourceProgress
 from headrace.jobmanager.settings import job_settings
-from headrace.jobmanager.sources.progress import LastRead, ReadingHistory, SourceProgress
 from headrace.jobmanager.status import EpochStatistics
 from headrace.testing import JobHarness
 from tests.jobmanager.steady import TIMES, Driven, Steady

@@ -12,10 +12,10 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.connectors.source import EnumeratorContext, ReadBudget, SplitEnumerator
 from headrace.datastream.functions import KeyedProcessFunction
-from headrace.jobmanager.sources.coordinator import SourceCoordinator
+from headrace.jobmanager.sources import SourceCoordinator
 from headrace.storage.folder import posix_folder
 from headrace.testing import JobHarness
-from headrace.testing.manual_source import Feed, ManualSource
+from headrace.testing.pushed import Feed, ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

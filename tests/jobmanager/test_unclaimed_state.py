@@ -86,17 +86,15 @@ def test_it_is_refused_unless_it_may_be_left_behind(
         refused.run_epoch()
     refused.close()
     with (
-        caplog.at_level(logging.WARNING, "headrace.jobmanager.checkpoints.recovery"),
+        caplog.at_level(logging.WARNING, "headrace.jobmanager.recovery"),
         go_on(gone, held, parallelism, **IGNORE) as job,
     ):
         push(job)
         job.run_epoch()
         assert sorted(job.take("first")) == sorted((f"key {number}", 2) for number in range(50))
-        assert [
-            record.getMessage()
-            for record in caplog.records
-            if record.name == "headrace.jobmanager.checkpoints.recovery"
-        ] == [f"{options.IGNORE_UNCLAIMED_STATE.key} is set, so the job leaves behind {what}"]
+        assert [record.getMessage() for record in caplog.records if record.name == "headrace.jobmanager.recovery"] == [
+            f"{options.IGNORE_UNCLAIMED_STATE.key} is set, so the job leaves behind {what}"
+        ]
         later = job.checkpoint()
     with go_on(gone, later, parallelism) as job:  # without the option: nothing is left that nobody takes
         push(job)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.client.progress.job_progress import JobProgress
+from headrace.client.progress import JobProgress
 from headrace.common import Configuration, Types, WatermarkStrategy
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.jobmanager.metrics import by_shown_name
-from headrace.jobmanager.sources.progress import SplitProgress, WatermarkProgress
+from headrace.jobmanager.progress import SplitProgress, WatermarkProgress
 from headrace.jobmanager.status import EpochStatistics, JobStatusStore
 from tests.jobmanager.steady import SHARE, TIMES, Driven, Steady
 

@@ -14,8 +14,7 @@ import pytest
 
 from headrace.common.errors import InvalidTypeError
 from headrace.metrics import Counter, Distribution, MetricGroup
-from headrace.metrics.measurements import Measurements, Summary
-from headrace.metrics.registry import MetricRegistry
+from headrace.metrics.registry import Measurements, MetricRegistry, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from headrace.connectors.source import Source
 from headrace.datastream import KeyedProcessFunction, ProcessFunction, StreamExecutionEnvironment
 from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.testing.manual_source import ManualSource
+from headrace.testing.pushed import ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.global_windows import CountTumblingWindowAssigner
 from headrace.windowing.assigners.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows

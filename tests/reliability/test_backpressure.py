@@ -21,7 +21,7 @@ from headrace.common.batch import Batch
 from headrace.connectors.sink import Committer, CommitterContext, Sink, SinkWriter, WriterContext
 from headrace.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.state import ValueStateDescriptor
-from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS, CommitCoordinator
+from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS, CommitCoordinator
 from headrace.jobmanager.status import EpochStatistics, JobEvent, JobSnapshot
 
 RECORDS, EACH, SUBTASKS = 2_000, 50, 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.jobmanager.sinks.commits import MAX_PENDING_EPOCHS
+from headrace.jobmanager.sinks import MAX_PENDING_EPOCHS
 from tests.reliability.support.file_sinks import KINDS_AND_MARKS, Kind, contents
 from tests.reliability.support.outputs import hidden_files
 from tests.reliability.support.small_jobs import COUNT, EPOCHS, SPLITS, CrashError, SmallJob, WatchedSink, expected

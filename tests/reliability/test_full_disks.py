@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import HeadraceError
-from headrace.jobmanager.sinks import commits
+from headrace.jobmanager import sinks
 from headrace.storage import file_system
 from tests.reliability.support.file_sinks import KINDS, KINDS_AND_MARKS, Kind
 from tests.reliability.support.full_disk import FullDisk
@@ -30,7 +30,7 @@ def test_the_disk_of_a_sink_is_full(kind: Kind, room: int, tmp_path: Path, monke
     disk = FullDisk(lambda path: path.startswith(str(output)), room)
     monkeypatch.setattr(os, "write", disk.write)
     monkeypatch.setattr(file_system, "_BUFFER_BYTES", 256)
-    monkeypatch.setattr(commits, "_LAST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(sinks, "_LAST_RETRY_SECONDS", 0.01)
     job = SmallJob(tmp_path, WatchedSink(kind.make(output)), NO_RESTARTS)
     with pytest.raises((OSError, HeadraceError), match="No space left"):
         job.run()

@@ -26,7 +26,7 @@ from headrace.connectors.file_system.source import FileSource
 from headrace.connectors.ranges import RangeEnumerator
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import StreamFormat
-from headrace.jobmanager.checkpoints import compaction
+from headrace.jobmanager import checkpoints
 from headrace.jobmanager.status import EpochFailed, JobEvent, JobSnapshot
 from headrace.runtime.local import LocalRuntime
 from headrace.state import hashmap_backend
@@ -142,7 +142,7 @@ def strike(point: Point, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Fau
 
 @pytest.fixture(autouse=True)
 def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 2)
+    monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 2)
     for module in ("compaction", "runs.merging"):
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
 
@@ -173,7 +173,7 @@ def test_without_a_checkpoint_directory(name: str, tmp_path: Path, monkeypatch: 
         "commit": FileCommitter,
     }
     monkeypatch.setattr(submission, "open_store", lambda configuration: TemporaryStore())
-    monkeypatch.setattr("headrace.jobmanager.sinks.commits._ATTEMPTS", 1)
+    monkeypatch.setattr("headrace.jobmanager.sinks._ATTEMPTS", 1)
     kind, output = KINDS[1], tmp_path / "output"
     faults = strike(Point(where[name], name), monkeypatch, after=True)
     SmallJob(tmp_path, kind.make(output), PATIENT).run()
@@ -234,8 +234,8 @@ def test_what_only_the_living_driver_can_show_is_shown_once(
 def test_a_commit_that_fails_for_long_makes_the_job_begin_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.jobmanager.sinks.commits._ATTEMPTS", 2)
-    monkeypatch.setattr("headrace.jobmanager.sinks.commits._FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr("headrace.jobmanager.sinks._ATTEMPTS", 2)
+    monkeypatch.setattr("headrace.jobmanager.sinks._FIRST_RETRY_SECONDS", 0.001)
     kind, output = KINDS[1], tmp_path / "output"
     faults = strike(Point(FileCommitter, "commit", frozenset(range(3, 8))), monkeypatch, after=False)
     SmallJob(tmp_path, kind.make(output), PATIENT).run()

@@ -19,7 +19,7 @@ from headrace.datastream import (
     StreamExecutionEnvironment,
 )
 from headrace.datastream.state import ListStateDescriptor
-from headrace.jobmanager.checkpoints import compaction
+from headrace.jobmanager import checkpoints
 from headrace.runtime.local import LocalRuntime
 from headrace.state.task_state import HashMapTaskStates
 from tests.reliability.support.file_sinks import KINDS
@@ -91,7 +91,7 @@ def run(folder: Path, parallelism: int, stop_after: int | None, *, is_spread: bo
 def test_each_number_comes_out_once_or_waits(
     point: Point, is_spread: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "EPOCHS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 1)
     faults = strike(point, monkeypatch, after=after)
     for parallelism, stop_after in STARTS:
         assert run(tmp_path, parallelism, stop_after, is_spread=is_spread).completed

@@ -27,7 +27,7 @@ from headrace.datastream.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from headrace.jobmanager.commands.savepoints import SavepointRequest
+from headrace.jobmanager.savepoints import SavepointRequest
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.stored_job import open_job

@@ -24,7 +24,7 @@ def _smallest_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(f"headrace.state.importing.{name}", 50)
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 1)
     monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", 2_000)
-    monkeypatch.setattr("headrace.jobmanager.checkpoints.compaction.EPOCHS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr("headrace.jobmanager.checkpoints.EPOCHS_BETWEEN_LOOKS", 1)
     return
 
 

@@ -19,7 +19,7 @@ from headrace.client import submission
 from headrace.common import Configuration
 from headrace.common.errors import InfrastructureError, SavepointError
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.jobmanager.commands.control import RequestWatch
+from headrace.jobmanager.control import RequestWatch
 from headrace.savepoint import requests
 from headrace.savepoint.requests import REQUESTS, JobAnswer, JobNotFoundError, JobRequest, RequestFolder, ask
 from headrace.savepoint.running_jobs import JobProcess, RunningMark, running

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.common.errors import ConfigurationError, HeadraceError, StateMigrationError
 from headrace.datastream.connectors.file_system import RollingPolicy
-from headrace.jobmanager.checkpoints import coordinator
+from headrace.jobmanager import checkpoints
 from headrace.state_processor import SavepointReader
 from tests.savepoint.jobs import DEADLINE, Place, start, wait_for_records
 
@@ -83,7 +83,7 @@ def test_whatever_fails_the_next_start_does_it_again(place: Place, monkeypatch: 
         def fails(*args: Any) -> None:
             raise HeadraceError("no space left")
 
-        patched.setattr(coordinator, "with_renamed_state", fails)
+        patched.setattr(checkpoints, "with_renamed_state", fails)
         mapping = settings | {MAP: "totals=sums"}
         with pytest.raises(HeadraceError, match="no space left"):
             goes_on(place, mapping, uid="sums").get_job_execution_result().result(DEADLINE)

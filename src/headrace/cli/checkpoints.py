@@ -1,30 +1,35 @@
-"""``headrace checkpoints``: shows what a checkpoint directory holds, without touching it, and converts it."""
+"""``headrace checkpoints`` and ``failures``: what a checkpoint directory holds, without touching it; its conversion."""
 
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
+from headrace.checkpoint.directory import has_begun
+from headrace.checkpoint.failure_history import FailureHistory
 from headrace.checkpoint.manifest import FORMAT_VERSION, Manifest, SplitSnapshot
 from headrace.checkpoint.manifest_folder import retained_manifests
-from headrace.cli.failures import FAILED, OK
-from headrace.cli.tables import new_table, output
-from headrace.client.progress import wording
-from headrace.client.progress.job_progress import skipped_files
+from headrace.cli.output import FAILED, OK, new_table, output
+from headrace.client import wording
+from headrace.client.progress import skipped_files
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import CheckpointError, HeadraceError
+from headrace.common.job_status import JobStatus
 from headrace.savepoint.upgrade import upgrade
 from headrace.storage.locations import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.table import Table
 
+    from headrace.common.job_execution_result import JobFailure
     from headrace.storage.folder import Folder
+
 
 _POSITION_WIDTH = 60
 
@@ -156,3 +161,61 @@ def _split_watermark(split: SplitSnapshot) -> int:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _POSITION_WIDTH else f"{text[: _POSITION_WIDTH - 1]}…"
+
+
+def run_failures(
+    location: str, options: Mapping[str, str], console: Console | None = None, now: float | None = None
+) -> int:
+    """Print the failures that a checkpoint directory knows of, the latest last.
+
+    Args:
+        location: the directory.
+        options: what the client of an object store is told.
+        console: where to print.
+        now: the time in milliseconds; that of the system when left out.
+
+    Returns:
+        The exit code: 1 when the directory cannot be read, or is none of checkpoints.
+    """
+    errors, console = console or Console(stderr=True), console or output()
+    now = time.time() * 1000 if now is None else now
+    try:
+        directory = open_storage(location, options=options)
+        failures = FailureHistory(directory).read()
+        is_any = bool(failures) or has_begun(directory)
+    except (CheckpointError, OSError) as error:
+        errors.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
+        return FAILED
+    if not is_any:
+        errors.print(Text(f"{directory} is no checkpoint directory: no job has begun there"), soft_wrap=True)
+        return FAILED
+    if not failures:
+        console.print(Text(f"{directory} knows of no failures"), soft_wrap=True)
+    for failure in failures:
+        waits = failure is failures[-1] and failure.time + (failure.restart_in or 0) * 1000 > now
+        console.print(_failure_line(failure, waits=waits), soft_wrap=True)
+        for line in _details(failure):
+            console.print(Text(f"  {line}"), soft_wrap=True)
+    return OK
+
+
+def _failure_line(failure: JobFailure, *, waits: bool) -> Text:
+    if failure.restart_in is None:
+        what_then = "the job ended"
+    elif waits:
+        delay = wording.span(failure.restart_in)
+        what_then = f"{JobStatus.RESTARTING.name}: restart {failure.restarts + 1} of the run follows in {delay}"
+    else:
+        what_then = f"restart {failure.restarts + 1} of the run followed in {wording.span(failure.restart_in)}"
+    when = wording.point_in_time(failure.time)
+    return Text.assemble(
+        f"{failure.number}. {when}, epoch {failure.epoch}: ", (failure.error, "bold"), f"; {what_then}"
+    )
+
+
+def _details(failure: JobFailure) -> Iterator[str]:
+    yield from failure.message.splitlines()
+    if failure.origin is not None and failure.origin.executor is not None:
+        yield f"on {failure.origin.executor}"
+    for key, text in sorted(failure.labels.items()):
+        yield f"{key}: {text}"

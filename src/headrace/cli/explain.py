@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.console import Console
 
-from headrace.cli.failures import OK, report, without_job
+from headrace.cli.output import OK, report, without_job
 from headrace.cli.run import run_script
 from headrace.cli.settings import Format
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headrace.cli.failures import FAILED, OK, report
+from headrace.cli.output import FAILED, OK, report
 from headrace.common.errors import HeadraceError
 from headrace.common.java import cache_directory
 

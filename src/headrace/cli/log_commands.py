@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.failures import FAILED, INTERRUPTED, NOT_UNDERSTOOD, OK, report
+from headrace.cli.output import FAILED, INTERRUPTED, NOT_UNDERSTOOD, OK, new_table, output, report
 from headrace.cli.settings import job_settings
-from headrace.cli.tables import new_table, output
-from headrace.client.progress import wording
+from headrace.client import wording
 from headrace.client.running import PIPE_CLOSED
 from headrace.common import durable
 from headrace.common.configuration import Configuration

@@ -8,13 +8,13 @@ from __future__ import annotations
 import platform as machine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 import headrace
-from headrace.cli.checkpoints_app import checkpoints_app
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
 from headrace.cli.settings import Format, SavepointKind, job_settings, spark_settings
@@ -22,6 +22,24 @@ from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
 from headrace.common.errors import HeadraceError
+
+_SHOW: Final = "show"
+
+
+class _ShowsByDefault(TyperGroup):
+    """``headrace checkpoints DIR`` is ``headrace checkpoints show DIR``."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # click's own type
+        if args and args[0] not in self.commands and "--help" not in args:
+            args = [_SHOW, *args]
+        return super().parse_args(ctx, args)
+
+
+checkpoints_app = typer.Typer(
+    cls=_ShowsByDefault,
+    help="Show what a checkpoint directory DIR holds, or convert it from the format of an earlier version.",
+    no_args_is_help=True,
+)
 
 app = typer.Typer(
     help="Apache Flink's programming model and guarantees, in Python, on Spark.",
@@ -71,6 +89,7 @@ NonRestored = Annotated[
         "-n", "--allow-non-restored-state", help="Leave behind what the checkpoint holds of operators that are gone."
     ),
 ]
+Directory = Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")]
 Target = Annotated[
     str | None,
     typer.Argument(
@@ -180,7 +199,7 @@ def explain(  # noqa: PLR0913, PLR0917 - as above
 @app.command()
 def doctor(define: Definitions = None, properties_file: PropertiesFile = None, master: Master = None) -> None:
     """Look whether headrace can run here, and say what to do where it cannot."""
-    from headrace.cli.doctor import run_doctor
+    from headrace.cli.install import run_doctor
 
     settings = _settings(define, properties_file)
     raise typer.Exit(run_doctor(spark_settings(settings), master))
@@ -188,15 +207,14 @@ def doctor(define: Definitions = None, properties_file: PropertiesFile = None, m
 
 @app.command()
 def failures(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="The directory, or its URI on an object store.")],
+    directory: Directory,
     define: Definitions = None,
     properties_file: PropertiesFile = None,
 ) -> None:
     """Show what the job of a checkpoint directory has failed with."""
-    from headrace.cli.failure_history import run_failures
+    from headrace.cli.checkpoints import run_failures
 
-    configuration = Configuration.from_dict(_settings(define, properties_file))
-    raise typer.Exit(run_failures(directory, configuration.storage_options()))
+    raise typer.Exit(run_failures(directory, _storage_options(define, properties_file)))
 
 
 @app.command()
@@ -273,6 +291,29 @@ def rescale(
     raise typer.Exit(run_rescale(directory, parallelism, configuration, timeout))
 
 
+@checkpoints_app.command(_SHOW)
+def show(directory: Directory, define: Definitions = None, properties_file: PropertiesFile = None) -> None:
+    """Show what a checkpoint directory holds; `headrace checkpoints DIR` does as well."""
+    from headrace.cli.checkpoints import run_checkpoints
+
+    raise typer.Exit(run_checkpoints(directory, _storage_options(define, properties_file)))
+
+
+@checkpoints_app.command("upgrade")
+def upgrade_(
+    directory: Directory,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="How long a job that runs there has to say so.")
+    ] = 10.0,
+    define: Definitions = None,
+    properties_file: PropertiesFile = None,
+) -> None:
+    """Convert what earlier versions have written, so that this one and later ones read it."""
+    from headrace.cli.checkpoints import run_upgrade
+
+    raise typer.Exit(run_upgrade(directory, _storage_options(define, properties_file), timeout))
+
+
 @app.command("package")
 def package_(
     job: Annotated[
@@ -291,8 +332,8 @@ def package_(
     ] = None,
 ) -> None:
     """Put a job's modules, headrace and all packages that they need into one archive for a cluster without them."""
-    from headrace.cli.package import run_package
-    from headrace.client.packaging import TargetPython
+    from headrace.cli.install import run_package
+    from headrace.client.dependencies import TargetPython
 
     raise typer.Exit(run_package(job, output, extra or [], TargetPython(python, platform)))
 
@@ -324,10 +365,14 @@ def _settings(
             allow_non_restored_state=allow_non_restored_state,
         )
     except HeadraceError as error:
-        from headrace.cli.failures import NOT_UNDERSTOOD, report
+        from headrace.cli.output import NOT_UNDERSTOOD, report
 
         report(error, Console(stderr=True))
         raise typer.Exit(NOT_UNDERSTOOD) from None
+
+
+def _storage_options(define: list[str] | None, properties_file: Path | None) -> dict[str, str]:
+    return Configuration.from_dict(_settings(define, properties_file)).storage_options()
 
 
 def _version(package: str) -> str:

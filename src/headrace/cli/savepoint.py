@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.checkpoint.directory import has_begun, may_begin
-from headrace.cli.failures import FAILED, OK
+from headrace.cli.output import FAILED, OK
 from headrace.common import options
 from headrace.common.errors import ConfigurationError, HeadraceError, SavepointError
-from headrace.jobmanager.commands.savepoints import EMPTY_PLACE
+from headrace.jobmanager.savepoints import EMPTY_PLACE
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.requests import JobRequest, ask
 from headrace.storage.locations import open_storage

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from headrace.checkpoint.directory import folder_name
 from headrace.cli.log_commands import telling
+from headrace.cli.output import new_table, output
 from headrace.cli.settings import job_settings
-from headrace.cli.tables import new_table, output
-from headrace.client.progress import wording
+from headrace.client import wording
 from headrace.common import durable
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, SavepointError

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import StreamGraph
     from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.spark.java_process import EarlyJava
+    from headrace.runtime.spark.session_start import EarlyJava
 
 
 class GraphCaptured(BaseException):

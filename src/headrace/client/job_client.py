@@ -20,7 +20,7 @@ from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
 from headrace.common.notebooks import framed
 from headrace.common.public_module import public
-from headrace.jobmanager.commands.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
+from headrace.jobmanager.savepoints import EMPTY_PLACE, NO_PLACE, SavepointRequest
 from headrace.savepoint.metadata import savepoint_format
 from headrace.savepoint.queries import query
 from headrace.savepoint.stored_job import read_with_retries

@@ -214,14 +214,16 @@ def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
     Raises:
         ConfigurationError: when it is none of what can be asked for.
     """
-    asked = configuration.get(options.CHANGED_WINDOWS)
-    known = [each.value for each in ChangedWindows]
-    for uid, wanted in asked.items():
-        if wanted not in known:
+    found = {}
+    for uid, wanted in configuration.get(options.CHANGED_WINDOWS).items():
+        try:
+            found[uid] = ChangedWindows(wanted)
+        except ValueError:
+            known = ", ".join(each.value for each in ChangedWindows)
             raise ConfigurationError(
-                f"{options.CHANGED_WINDOWS.key}: {uid}={wanted}: windows can be told to {', '.join(known)}"
-            )
-    return {uid: ChangedWindows(wanted) for uid, wanted in asked.items()}
+                f"{options.CHANGED_WINDOWS.key}: {uid}={wanted}: windows can be told to {known}"
+            ) from None
+    return found
 
 
 def _state_backend(configuration: Configuration) -> StateBackend:
@@ -342,7 +344,7 @@ def _listener(configuration: Configuration) -> JobListener | None:
     if listener is not None:
         return listener
     if wanted is not False and is_notebook():
-        from headrace.client.progress.notebook import notebook_listener  # what draws takes a while to import
+        from headrace.client.progress import notebook_listener  # what draws takes a while to import
 
         return notebook_listener()
     if wanted is None:
@@ -350,7 +352,7 @@ def _listener(configuration: Configuration) -> JobListener | None:
         wanted = is_terminal and not hasattr(sys, "ps1")
     if not wanted:
         return None
-    from headrace.client.progress.listener import terminal_listener  # likewise
+    from headrace.client.displays import terminal_listener  # likewise
 
     return terminal_listener()
 

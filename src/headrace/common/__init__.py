@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from headrace.formats.avro.messages import AvroRowDeserializationSchema, AvroRowSerializationSchema
     from headrace.formats.csv.writer import CsvRowDeserializationSchema, CsvRowSerializationSchema
     from headrace.formats.json.schemas import JsonRowDeserializationSchema, JsonRowSerializationSchema
-    from headrace.time.generators import WatermarkGenerator, WatermarkOutput
     from headrace.time.watermark_strategy import IngestionTimeAssigner, TimestampAssigner, WatermarkStrategy
-    from headrace.time.watermarks import ColumnarWatermarkGenerator
+    from headrace.time.watermarks import ColumnarWatermarkGenerator, WatermarkGenerator, WatermarkOutput
 
 __all__ = [
     "AvroRowDeserializationSchema",
@@ -90,8 +89,8 @@ _ELSEWHERE: Final = {
     "JsonRowDeserializationSchema": "headrace.formats.json.schemas",
     "JsonRowSerializationSchema": "headrace.formats.json.schemas",
     "TimestampAssigner": "headrace.time.watermark_strategy",
-    "WatermarkGenerator": "headrace.time.generators",
-    "WatermarkOutput": "headrace.time.generators",
+    "WatermarkGenerator": "headrace.time.watermarks",
+    "WatermarkOutput": "headrace.time.watermarks",
     "WatermarkStrategy": "headrace.time.watermark_strategy",
 }
 

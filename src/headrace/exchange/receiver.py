@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
-from headrace.exchange.channel import ChannelStatus, ChannelSummary
+from headrace.exchange.envelope import ChannelStatus, ChannelSummary
 from headrace.exchange.payload import Decoder
 from headrace.operators.keyed import concat_keyed
 

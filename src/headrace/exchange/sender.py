@@ -1,27 +1,96 @@
-"""The sending end of an edge: collects what an operator emits, cuts it by target and seals it into envelopes."""
+"""The sending end of an edge: finds the keys of records, cuts them by target, and seals them into envelopes."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import EvaluationError, InvalidTypeError
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
-from headrace.exchange.keying import keys_of
 from headrace.exchange.payload import dumps, encode, has_key
+from headrace.expressions import evaluate
 from headrace.graph.partitioning import Sending
 from headrace.operators.keyed import KeyedBatch
+from headrace.operators.user_code import NO_RECORD, RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.common.batch import Batch
-    from headrace.exchange.channel import ChannelStatus, SummaryBook
+    from headrace.exchange.envelope import ChannelStatus, SummaryBook
+    from headrace.expressions import Bound
+    from headrace.graph.partitioning import KeySelection
     from headrace.plan.job_plan import PlannedEdge
     from headrace.state.keys import KeyColumn
+
+
+def keys_of(batch: Batch, key: KeySelection) -> KeyColumn:
+    """The keys of a batch.
+
+    Raises:
+        RecordError: when the user's key function raises, an expression has no value, a key is null or does not fit the
+            declared key type.
+    """
+    if key.is_attached:
+        assert isinstance(batch, KeyedBatch)
+        return batch.keys
+    # Taken from the columns, as the receiver does: rows that are not sent yet may have their fields in another order.
+    if key.fields is not None and key.is_single and batch.type.is_composite:
+        return _of_column(batch, key, batch.columns.column(batch.type.field_index(key.fields[0])))
+    if key.expression is not None:
+        return _of_column(batch, key, _computed(batch, key, key.expression))
+    selected = _selected(batch, key)
+    try:
+        return key.codec.encode(selected)
+    except InvalidTypeError as error:
+        raise RecordError(_record_of_misfit(batch, selected, key), key.call_site) from error
+
+
+def _record_of_misfit(batch: Batch, keys: list[Any], key: KeySelection) -> Any:
+    """The first record whose key does not fit the declared type."""
+    for record, found in zip(batch.rows, keys, strict=True):
+        try:
+            key.codec.encode([found])
+        except InvalidTypeError:
+            return record
+    return NO_RECORD
+
+
+def _of_column(batch: Batch, key: KeySelection, column: pa.Array) -> KeyColumn:
+    if column.null_count:
+        row = pc.index(column.is_null(), pa.scalar(True)).as_py()
+        raise RecordError(batch.slice(row, row + 1).rows[0], key.call_site) from InvalidTypeError(
+            f"the key {key.label} of key_by ({key.call_site}) is null: leave such records out with filter(...), "
+            "or give them a key with coalesce(...)"
+        )
+    return key.codec.from_array(column)
+
+
+def _computed(batch: Batch, key: KeySelection, expression: Bound) -> pa.Array:
+    columns = batch.columns
+    try:
+        return evaluate((expression,), columns)[0]
+    except EvaluationError as error:
+        raise RecordError(batch.slice(error.row, error.row + 1).rows[0], key.call_site) from error
+
+
+def _selected(batch: Batch, key: KeySelection) -> list[Any]:
+    keys: list[Any] = []
+    append, select = keys.append, key.selector
+    row = None
+    try:
+        for row in batch.rows:
+            append(select(row))
+    except BaseException as error:
+        raise RecordError(row, key.call_site) from error
+    return keys
+
 
 ROUTING_ROWS = 1 << 16
 """Rows routed at a time: a sort of this many one-byte partition numbers stays in the cache (measured)."""
@@ -46,6 +115,10 @@ class EdgeSender:
         summaries: is told how each channel ended.
         guard: is around everything that calls the user's code (key functions) or shows that a record does not fit its
             type, so that an error names the operator.
+
+    Attributes:
+        edge: as above.
+        divert: takes records, ready to be sent by a sender of the same kind, while they have to wait for others.
     """
 
     def __init__(
@@ -56,6 +129,7 @@ class EdgeSender:
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.edge = edge
+        self.divert: Callable[[EdgeSender, Batch], None] | None = None
         self._outbox = outbox
         self._summaries = summaries
         self._guard = guard
@@ -75,15 +149,16 @@ class EdgeSender:
 
     def send(self, batch: Batch) -> None:
         """Send records; they may wait for more."""
-        if not len(batch):
+        if self.divert is not None:
+            self.divert(self, self._prepared(batch))
             return
         self._pending.append(batch)
         self._pending_rows += len(batch)
         if self._pending_rows >= COALESCE_ROWS:
             self.flush()
 
-    def prepared(self, batch: Batch) -> Batch:
-        """The records with their keys found and their columns made, so that another sender may send them.
+    def _prepared(self, batch: Batch) -> Batch:
+        """The records with their keys found and their columns made.
 
         Whatever is wrong about them is told of the operator that made them, which is this sender's.
         """

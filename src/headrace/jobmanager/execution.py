@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Self
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import JobCancelledError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.coordinator import next_manifest
-from headrace.jobmanager.epochs.planner import EpochPlanner
-from headrace.jobmanager.epochs.run import (
+from headrace.jobmanager.checkpoints import next_manifest
+from headrace.jobmanager.epochs import (
+    EpochPlanner,
     EpochRun,
     check_broadcast_state,
     committables_by_sink,
     raise_reported,
     records_read,
 )
-from headrace.jobmanager.sinks.commits import CommitCoordinator
-from headrace.jobmanager.sources.coordinator import SourceCoordinator, restore_sources
-from headrace.jobmanager.sources.progress import WatermarkProgress
+from headrace.jobmanager.progress import WatermarkProgress
+from headrace.jobmanager.sinks import CommitCoordinator
+from headrace.jobmanager.sources import SourceCoordinator, restore_sources
 from headrace.jobmanager.status import EpochStatistics
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, PendingCommit
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
-    from headrace.jobmanager.checkpoints.compaction import CompactionCoordinator
-    from headrace.jobmanager.checkpoints.coordinator import CheckpointCoordinator
-    from headrace.jobmanager.epochs.planner import EpochPlan
-    from headrace.jobmanager.epochs.size import EpochSizer
+    from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
+    from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.epochs import EpochPlan
     from headrace.jobmanager.metrics import FunctionMetrics
+    from headrace.jobmanager.progress import SourceProgress
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.sinks.job_sinks import JobSinks
-    from headrace.jobmanager.sources.progress import SourceProgress
+    from headrace.jobmanager.sinks import JobSinks
     from headrace.plan.job_plan import JobPlan
     from headrace.runtime.task.messages import TaskReport
     from headrace.time.clock import Clock
@@ -131,7 +130,7 @@ class JobExecution:
             sources = []
             for source in restore_sources(job.plan, manifest, job.store, job.storage_options, job.now()):
                 sources.append(source)
-                failed.callback(source.close)
+                failed.callback(source.enumerator.close)
             committers = {}
             for uid, committer in job.sinks.committers(manifest):
                 committers[uid] = committer
@@ -228,8 +227,10 @@ class JobExecution:
         """Where event time is, as of the newest manifest."""
         splits = tuple(split for source in self.sources for split in source.progress())
         waiting = {node for split in splits for node in split.watermarks}
-        going_on = {node for source in self.sources if not source.is_complete() for node in source.watermark_operators}
-        made = {node for source in self.sources for node in source.watermark_operators}
+        going_on = {
+            node for source in self.sources if not source.enumerator.is_complete() for node in source.timestamps
+        }
+        made = {node for source in self.sources for node in source.timestamps}
         return WatermarkProgress(self.job.plan, manifest, splits, frozenset(made - waiting - going_on))
 
     def _checkpoint(self, planned: EpochPlan, reports: list[TaskReport], read: int) -> Manifest:
@@ -334,6 +335,6 @@ class JobExecution:
         """Close the enumerators; what they fail with is logged."""
         for source in self.sources:
             try:
-                source.close()
+                source.enumerator.close()
             except Exception:
                 logger.warning("closing source %r failed", source.planned.node.name, exc_info=True)

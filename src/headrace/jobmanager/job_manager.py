@@ -11,15 +11,21 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from headrace.common.errors import JobCancelledError, JobSupersededError, SavepointError, UnsupportedOperationError
+from headrace.common.errors import (
+    EXITS,
+    JobCancelledError,
+    JobExecutionError,
+    JobSupersededError,
+    SavepointError,
+    UnsupportedOperationError,
+)
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import LogFields, get_logger, logging_of
 from headrace.jobmanager import status as events
-from headrace.jobmanager.checkpoints.recovery import holds_state
-from headrace.jobmanager.commands.control import CommandQueue, RequestWatch, SlotWatcher
-from headrace.jobmanager.commands.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
+from headrace.jobmanager.control import CommandQueue, RequestWatch, SlotWatcher
 from headrace.jobmanager.metrics import by_shown_name, counters_of
-from headrace.jobmanager.run_end import RunEnd
+from headrace.jobmanager.recovery import holds_state
+from headrace.jobmanager.savepoints import LOOK_SECONDS, SavepointCoordinator, recover, too_late
 from headrace.jobmanager.status import JobEnd, JobStatusStore
 from headrace.jobmanager.supervisor import ExecutionSupervisor
 from headrace.savepoint.stored_job import StoredJob
@@ -32,26 +38,30 @@ if TYPE_CHECKING:
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.common.completable_future import CompletableFuture
-    from headrace.jobmanager.commands.savepoints import SavepointRequest
+    from headrace.jobmanager.checkpoints import CheckpointCoordinator
     from headrace.jobmanager.metrics import MetricKey
+    from headrace.jobmanager.progress import WatermarkProgress
     from headrace.jobmanager.runtime import Runtime
-    from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan
-    from headrace.jobmanager.sources.coordinator import SourceCoordinator
-    from headrace.jobmanager.sources.progress import WatermarkProgress
+    from headrace.jobmanager.savepoints import SavepointRequest
+    from headrace.jobmanager.settings import JobSettings, PlannedJob, Replan, Retention
+    from headrace.jobmanager.sources import SourceCoordinator
     from headrace.jobmanager.status import EpochStatistics, JobSnapshot
     from headrace.plan.job_plan import JobPlan
     from headrace.time.clock import Clock
 
-T = TypeVar("T")
 
 logger = get_logger(__name__)
+
+
+T = TypeVar("T")
+
 
 ACKNOWLEDGE_SECONDS = 0.25
 """After so long without an epoch, whose manifest would say it, one of its own says what has been committed."""
 
 
 class JobManager:
-    """Runs one job, and is its :class:`~headrace.jobmanager.commands.control.JobControl`.
+    """Runs one job, and is its :class:`~headrace.jobmanager.control.JobControl`.
 
     Args:
         job: the job.
@@ -87,7 +97,6 @@ class JobManager:
             job, runtime, store, self._status, clock, stop=self._stop, cancelled=self._cancelled
         )
         self._checkpoints = self._supervisor.checkpoints
-        self._end = RunEnd(self._supervisor, self._cancelled)
         self._savepoints = SavepointCoordinator(self._status.publish)
         self._last_savepoint = ""
         self._requests = RequestWatch(store.storage, job.settings.savepoint_directory)
@@ -217,7 +226,8 @@ class JobManager:
         restored_epoch = None if restored is None else restored.epoch
         self._log_fields.job_id, self._log_fields.epoch = manifest.job_id, restored_epoch
         self._status.publish(events.JobStart.of(self.plan, manifest, restored_epoch))
-        self._requests.begin(manifest.generation)
+        if self._store.outlasts_job:  # else nobody knows the directory in which requests are left
+            self._requests.begin(manifest.generation)
         # Without a manifest it is not fenced off from one that began before, which may still write the first.
         self._supervisor.begin(recovers=restored is not None)
 
@@ -289,10 +299,11 @@ class JobManager:
             self.open()
             self._loop()
             if self._cancelled.is_set() and not self._checkpoints.known().finished:
-                raise self._end.cancellation()
+                raise cancellation(self.plan.name, self.manifest)
             return self._checkpoints.known()
         except BaseException as failure:
-            error = self._end.explained(failure)
+            is_cancelled = self._cancelled.is_set()
+            error = explained(failure, self._checkpoints, self.plan.name, is_cancelled=is_cancelled)
             if self._job_end(error).status is JobStatus.FAILED:
                 self._status.publish(events.JobFailing())
             if error is failure:
@@ -304,7 +315,8 @@ class JobManager:
             self._savepoints.close(is_superseded=isinstance(error, JobSupersededError))
             self._requests.close(error)
             self.close()
-            self._end.discard_checkpoints(error, has_run=self.status().latest is not None)
+            retention, has_run = self._supervisor.settings.retention, self._status.snapshot.latest is not None
+            discard_checkpoints(self._checkpoints, retention, self.plan.name, error, has_run=has_run)
             end = self._job_end(error)
             self._log_fields.epoch = end.epoch or 0
             self._status.publish(end)
@@ -405,3 +417,54 @@ def _slot_watcher(settings: JobSettings, runtime: Runtime) -> SlotWatcher | None
     if follows is None:
         return None
     return SlotWatcher(runtime.slots, SystemClock(0), follows.stable_millis, follows.cooldown_millis)
+
+
+def explained(
+    failure: BaseException, checkpoints: CheckpointCoordinator, name: str, *, is_cancelled: bool
+) -> BaseException:
+    """Why a run really ended.
+
+    A job manager that was superseded may fail before its next manifest, since its state files are being deleted. And
+    what fails while a job is being cancelled fails for that reason.
+    """
+    try:
+        checkpoints.check_owner()
+    except JobSupersededError as superseded:
+        return failure if isinstance(failure, JobSupersededError) else superseded
+    except OSError:
+        logger.info("whether job %r has been taken over cannot be told", name, exc_info=True)
+    if is_cancelled:
+        return cancellation(name, checkpoints.newest)
+    if isinstance(failure, EXITS):
+        return JobExecutionError(
+            f"job {name!r}: the driver's half of a source or a sink raised {type(failure).__name__}: {failure}; it has "
+            "to raise an exception instead"
+        )
+    return failure
+
+
+def cancellation(name: str, newest: Manifest | None) -> JobCancelledError:
+    """The error of a run that was given up."""
+    return JobCancelledError(f"job {name!r} was cancelled after epoch {0 if newest is None else newest.epoch}")
+
+
+def discard_checkpoints(
+    checkpoints: CheckpointCoordinator, retention: Retention, name: str, error: BaseException | None, *, has_run: bool
+) -> None:
+    """Delete the checkpoints of a job, when the configuration wants that after such an end.
+
+    Args:
+        checkpoints: the chain of its manifests.
+        retention: after which ends they are deleted.
+        name: the job's name.
+        error: why the run has ended; None where nothing failed.
+        has_run: whether it has completed an epoch.
+    """
+    finished = error is None and checkpoints.known().finished
+    status = JobEnd(None, finished, error).status  # without the savepoint of a stop, which may refer to them
+    # A job that fails before its first epoch may have failed because they are another's.
+    if retention.deletes(status) and (has_run or status is not JobStatus.FAILED):
+        try:
+            checkpoints.discard()
+        except Exception:
+            logger.warning("job %r: deleting its checkpoints failed", name, exc_info=True)

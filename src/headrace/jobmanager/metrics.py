@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from headrace.metrics.measurements import EVENTS, Rate, Summary
 from headrace.metrics.own_names import RECORDS_IN
+from headrace.metrics.registry import EVENTS, Rate, Summary
 
 if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorCounters

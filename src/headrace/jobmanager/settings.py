@@ -10,10 +10,10 @@ from headrace.common import options
 from headrace.common.errors import CheckpointStorageError, ConfigurationError
 from headrace.common.job_status import JobStatus
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.savepoint_start import SavepointStart
-from headrace.jobmanager.epochs.size import EpochLimits
-from headrace.jobmanager.failover.restart import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
+from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.failover import ExponentialDelay, FailureRate, FixedDelay, NoRestart, RestartStrategy
 from headrace.jobmanager.failure_enricher import load_enrichers
+from headrace.jobmanager.savepoint_start import SavepointStart
 from headrace.plan.window_paths import BY_COLUMNS, is_join, path_of, spills
 from headrace.savepoint.uid_mapping import SAME_UIDS, UidMapping
 

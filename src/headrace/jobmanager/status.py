@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest, OperatorCounters
     from headrace.common.job_execution_result import JobFailure
     from headrace.jobmanager.metrics import FunctionMetrics, MetricKey
-    from headrace.jobmanager.sources.progress import SourceProgress, WatermarkProgress
+    from headrace.jobmanager.progress import SourceProgress, WatermarkProgress
     from headrace.plan.job_plan import JobPlan
 
 logger = get_logger(__name__)
@@ -387,18 +387,16 @@ class JobStatusStore:
 
     Args:
         name: the job's name.
+
+    Attributes:
+        snapshot: all that is known now.
     """
 
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()
         self._clock = SystemClock(0)
         self._listeners: list[JobListener] = [_log]
-        self._snapshot = JobSnapshot(name, uuid.uuid4().hex, (StatusChange(JobStatus.CREATED, self._clock.now()),))
-
-    @property
-    def snapshot(self) -> JobSnapshot:
-        """What is known now."""
-        return self._snapshot
+        self.snapshot = JobSnapshot(name, uuid.uuid4().hex, (StatusChange(JobStatus.CREATED, self._clock.now()),))
 
     def subscribe(self, listener: JobListener) -> None:
         """Have a listener told of every event from now on, after those that were there before."""
@@ -407,9 +405,9 @@ class JobStatusStore:
     def publish(self, event: JobEvent) -> None:
         """Something has happened; from any thread. Behind the end of the job nobody is told any more."""
         with self._lock:
-            if self._snapshot.status.is_terminal_state():
+            if self.snapshot.status.is_terminal_state():
                 return
-            snapshot = self._snapshot = self._snapshot.after(event, self._clock.now())
+            snapshot = self.snapshot = self.snapshot.after(event, self._clock.now())
         for listener in self._listeners:
             listener(event, snapshot)
 

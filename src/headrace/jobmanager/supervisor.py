@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.checkpoint.failure_history import FailureHistory
 from headrace.common.errors import CheckpointFailedError, InfrastructureError
-from headrace.jobmanager.checkpoints.compaction import CompactionCoordinator
-from headrace.jobmanager.checkpoints.coordinator import CheckpointCoordinator
-from headrace.jobmanager.checkpoints.recovery import check_compatible
-from headrace.jobmanager.epochs.size import EpochSizer
+from headrace.jobmanager.checkpoints import CheckpointCoordinator, CompactionCoordinator
+from headrace.jobmanager.epoch_size import EpochSizer
 from headrace.jobmanager.execution import JobExecution, JobServices
-from headrace.jobmanager.failover.handler import FailureHandler, FailureRecorder, FailureRules
+from headrace.jobmanager.failover import FailureHandler, FailureRecorder, FailureRules
 from headrace.jobmanager.metrics import FunctionMetrics
+from headrace.jobmanager.recovery import check_compatible
 from headrace.jobmanager.runtime import run_in_tasks
-from headrace.jobmanager.sinks.job_sinks import JobSinks
+from headrace.jobmanager.sinks import JobSinks
 from headrace.jobmanager.status import JobRestart
 from headrace.time.clock import SystemClock
 
@@ -244,7 +243,7 @@ class ExecutionSupervisor:
 
     def _new_recorder(self, manifest: Manifest, clock: Clock) -> FailureRecorder:
         limit = self.settings.exception_history_size
-        history = FailureHistory(self._store.storage, limit)
+        history = FailureHistory(self._store.storage, limit) if self._store.outlasts_job else None
         return FailureRecorder(history, self.settings.enrichers, manifest, clock.now, limit, self._status.publish)
 
     def _new_failures(self, clock: Clock, seed: str, recorder: FailureRecorder | None = None) -> FailureHandler:

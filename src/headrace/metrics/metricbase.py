@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from headrace.common.arguments import expect, refused, shown
 from headrace.common.errors import InvalidTypeError
 from headrace.common.public_module import public_module
-from headrace.metrics.kinds import Counter, Distribution, Meter, Metric
 from headrace.metrics.own_names import OWN_NAMES
+from headrace.metrics.registry import Counter, Distribution, Meter, Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable

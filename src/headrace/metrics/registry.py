@@ -1,25 +1,335 @@
-"""``MetricRegistry``: the metrics of one operator in one subtask, by name."""
+"""The metrics of one operator in one subtask: their kinds, their names, and what they have come to in an epoch."""
 
 from __future__ import annotations
 
+import math
 import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from numbers import Integral, Real
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from headrace.common.arguments import refused, with_article
-from headrace.metrics.kinds import Counter, Distribution, Gauge, Meter, Metric
-from headrace.metrics.measurements import EVENTS, OF_DISTRIBUTIONS, Measurements
+import numpy as np
+
+from headrace.common.arguments import refused, shown, with_article
+from headrace.common.call_site import of_function
+from headrace.common.errors import InvalidTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+
+EVENTS: Final = ".count"
+"""What the number of a meter's events is shown as, behind the meter's name; its rate has the name itself."""
+
+OF_DISTRIBUTIONS: Final = (".count", ".sum", ".mean", ".min", ".max")
+"""What a distribution is shown as, behind its name."""
+
+PARTS: Final = 1000
+"""Events that are no further apart than this part of a time span are kept as one number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The values that a distribution was given.
+
+    Attributes:
+        count: how many.
+        total: their sum.
+        least: the smallest one; NaN where there is one among them.
+        greatest: the largest one, likewise.
+    """
+
+    count: int
+    total: float
+    least: float
+    greatest: float
+
+    @property
+    def mean(self) -> float:
+        """Their mean."""
+        return self.total / self.count
+
+    def and_of(self, other: Summary) -> Summary:
+        """That of both."""
+        return Summary(
+            self.count + other.count,
+            self.total + other.total,
+            lesser(self.least, other.least),
+            greater(self.greatest, other.greatest),
+        )
+
+    def shown(self, name: str) -> dict[str, float]:
+        """What is shown of a distribution of this name."""
+        told = (self.count, self.total, self.mean, self.least, self.greatest)
+        return {f"{name}{what}": number for what, number in zip(OF_DISTRIBUTIONS, told, strict=True)}
+
+
+def lesser(one: float, other: float) -> float:
+    """The smaller number of two; NaN where one of them is: with ``min`` it would depend on their order."""
+    return one if one < other else other if other <= one else math.nan
+
+
+def greater(one: float, other: float) -> float:
+    """The larger number of two, likewise."""
+    return one if one > other else other if other >= one else math.nan
+
+
+def as_number(value: object) -> float | None:
+    """What a program gave, as a number of Python; None for what is none."""
+    if isinstance(value, Integral | np.bool_):
+        return int(value)
+    if isinstance(value, Real | Decimal):
+        return float(value)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The events of a meter in the last so many milliseconds, at most ``PARTS`` and one numbers of them.
+
+    Attributes:
+        millis: over how long it is the mean.
+        events: numbers of events, each with the reading of the clock when the first of them came.
+    """
+
+    millis: int
+    events: tuple[tuple[int, int], ...] = ()
+
+    def after(self, now: int, count: int) -> Rate:
+        """So many events have come by a reading of the clock."""
+        kept = self._kept(now)
+        if kept and (now - kept[-1][0]) * PARTS < self.millis:
+            since, before = kept[-1]
+            return Rate(self.millis, (*kept[:-1], (since, before + count)))
+        return Rate(self.millis, (*kept, (now, count)))
+
+    def per_second(self, now: int) -> float:
+        """The rate at a reading of the clock."""
+        return sum(count for _, count in self._kept(now)) * 1000 / self.millis
+
+    def _kept(self, now: int) -> tuple[tuple[int, int], ...]:
+        start = next((n for n, (since, _) in enumerate(self.events) if since > now - self.millis), len(self.events))
+        return self.events[start:]
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """All metrics of an operator in a subtask; names have the names of their groups before them, with dots.
+
+    What has counted nothing is told once, when it is new.
+
+    Attributes:
+        counters: what counters have counted in the epoch.
+        meters: how many events meters were told in the epoch, and over how many seconds their rate is.
+        gauges: what gauges gave at the end of the epoch.
+        distributions: the values of the epoch.
+    """
+
+    counters: Mapping[str, int] = field(default_factory=dict)
+    meters: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    distributions: Mapping[str, Summary] = field(default_factory=dict)
+
+
+class Metric:
+    """What a function tells about its work. Groups of metrics make them.
+
+    Examples:
+        >>> from headrace.metrics import Counter, Metric
+        >>> isinstance(Counter(), Metric)
+        True
+    """
+
+
+class Counter(Metric):
+    """A number that goes up and down.
+
+    What a job shows of it is the sum over all subtasks since the job's first start. It is part of the checkpoint, so a
+    record counts once, whatever fails.
+
+    Examples:
+        >>> from headrace.datastream import MapFunction
+        >>> from headrace.testing import JobHarness
+        >>> class Parse(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.empty = runtime_context.get_metrics_group().counter("empty")
+        ...     def map(self, value):
+        ...         if not value:
+        ...             self.empty.inc()
+        ...         return len(value)
+        >>> def job(harness):
+        ...     lengths = harness.add_source("words", str).map(Parse(), output_type=int).name("parse")
+        ...     harness.add_sink("lengths", lengths)
+        >>> with JobHarness(job) as harness:
+        ...     harness.push_all("words", ["tea", "", ""])
+        ...     harness.run_epoch()
+        ...     print(harness.metrics()["parse.empty"])
+        2
+    """
+
+    __slots__ = ("_count", "_taken")
+
+    def __init__(self) -> None:
+        self._count = self._taken = 0
+
+    def inc(self, n: int = 1) -> None:
+        """Adds to it."""
+        amount = n if type(n) is int else _whole(n, "inc")  # before the counter is read: other threads may count too
+        self._count += amount
+
+    def dec(self, n: int = 1) -> None:
+        """Takes from it."""
+        amount = n if type(n) is int else _whole(n, "dec")
+        self._count -= amount
+
+    def get_count(self) -> int:
+        """What this instance of the function has counted, since it was opened."""
+        return self._count
+
+    def take(self) -> int:
+        """What has come since the last call."""
+        count = self._count
+        new, self._taken = count - self._taken, count
+        return new
+
+
+class Meter(Metric):
+    """How many events there are in a second, of all subtasks together.
+
+    Args:
+        time_span_in_seconds: the time over which it is the mean.
+
+    Examples:
+        >>> from headrace.metrics import Meter
+        >>> meter = Meter(60)
+        >>> meter.mark_event(3)
+        >>> meter.get_count()
+        3
+    """
+
+    __slots__ = ("_events", "time_span_in_seconds")
+
+    def __init__(self, time_span_in_seconds: int) -> None:
+        self.time_span_in_seconds = time_span_in_seconds
+        self._events = Counter()
+
+    def mark_event(self, value: int = 1) -> None:
+        """So many events have happened."""
+        self._events.inc(value if type(value) is int else _whole(value, "mark_event"))
+
+    def get_count(self) -> int:
+        """How many events this instance of the function has told of, since it was opened."""
+        return self._events.get_count()
+
+    def take(self) -> int:
+        """What has come since the last call."""
+        return self._events.take()
+
+
+class Distribution(Metric):
+    """How values are spread: how many there are, their sum and mean, the smallest and the largest one.
+
+    Examples:
+        >>> from headrace.metrics import Distribution
+        >>> sizes = Distribution()
+        >>> sizes.update(7)
+        >>> sizes.update(9)
+        >>> sizes.take()
+        Summary(count=2, total=16, least=7, greatest=9)
+    """
+
+    __slots__ = ("_count", "_greatest", "_least", "_total")
+
+    def __init__(self) -> None:
+        self._count: int = 0
+        self._total: float = 0
+        self._least: float = 0
+        self._greatest: float = 0
+
+    def update(self, value: float) -> None:
+        """One value more.
+
+        Raises:
+            InvalidTypeError: when it is no number.
+        """
+        number = value if type(value) is int or type(value) is float else _number(value)
+        if self._count:
+            self._least, self._greatest = lesser(self._least, number), greater(self._greatest, number)
+        else:
+            self._least = self._greatest = number
+        self._total += number
+        self._count += 1
+
+    def take(self) -> Summary | None:
+        """That of the values since the last call; None where there were none."""
+        if not self._count:
+            return None
+        taken = Summary(self._count, self._total, self._least, self._greatest)
+        self._count = 0
+        self._total = 0
+        return taken
+
+
+class Gauge(Metric):
+    """A value that is asked for at the end of each epoch.
+
+    Args:
+        name: its name with those of its groups, for messages.
+        value: gives it.
+    """
+
+    __slots__ = ("_name", "_value")
+
+    def __init__(self, name: str, value: Callable[[], Any]) -> None:
+        self._name = name
+        self._value = value
+
+    def value(self) -> float:
+        """What it is now.
+
+        Raises:
+            InvalidTypeError: when it is no number.
+        """
+        try:
+            given = self._value()
+        except Exception as error:
+            error.add_note(f"raised by the gauge {self._name!r}, which is asked at the end of each epoch")
+            raise
+        number = as_number(given)
+        if number is None:
+            place = of_function(self._value)
+            made_at = f"\n  at {place}" if place else ""
+            raise InvalidTypeError(f"the gauge {self._name!r} has to give a number, not {shown(given)}{made_at}")
+        return number
+
+
+def _whole(n: object, method: str) -> int:
+    if isinstance(n, Integral) and not isinstance(n, bool):
+        return index(n)
+    raise refused(f"{method} takes an integer, not {shown(n)}", InvalidTypeError)
+
+
+def _number(value: object) -> float:
+    number = as_number(value)
+    if number is None:
+        raise refused(f"Distribution.update: expected a number, got {shown(value)}", InvalidTypeError)
+    return number
+
 
 M = TypeVar("M", bound=Metric)
 
 
 class MetricRegistry:
-    """The metrics of one operator in one subtask, by the names of their groups and their own."""
+    """The metrics of one operator in one subtask.
+
+    Attributes:
+        by_name: the metrics by the names of their groups and their own.
+    """
 
     def __init__(self) -> None:
-        self._metrics: dict[str, Metric] = {}
+        self.by_name: dict[str, Metric] = {}
         self._shown: dict[str, str] = {}
         self._told: set[str] = set()
 
@@ -29,10 +339,10 @@ class MetricRegistry:
         Raises:
             InvalidProgramError: when there is one of another kind, or one that would be shown under the same name.
         """
-        known = self._metrics.get(name)
+        known = self.by_name.get(name)
         if known is None:
             self._take_names(name, kind)
-            known = self._metrics.setdefault(name, make())
+            known = self.by_name.setdefault(name, make())
         if not isinstance(known, kind):
             raise refused(f"there is {_described(known, name)} already: give the {kind.__name__} another name")
         return known
@@ -45,13 +355,11 @@ class MetricRegistry:
         """
         gauge = Gauge(name, value)
         self.registered(name, Gauge, lambda: gauge)
-        self._metrics[name] = gauge
+        self.by_name[name] = gauge
 
-    def take(self) -> Measurements | None:
-        """What has come since the last call, and what gauges give now; None where there are no metrics."""
-        if not self._metrics:
-            return None
-        metrics = list(self._metrics.items())  # requests that were given up may still make some, in another thread
+    def take(self) -> Measurements:
+        """What has come since the last call, and what gauges give now."""
+        metrics = list(self.by_name.items())  # requests that were given up may still make some, in another thread
         new = {name for name, _ in metrics} - self._told
         self._told |= new
         return Measurements(
@@ -71,7 +379,7 @@ class MetricRegistry:
         if (other := next((self._shown[each] for each in wanted if each in self._shown), None)) is not None:
             raise refused(
                 f"the {kind.__name__} {name!r} would be shown under the same name as "
-                f"{_described(self._metrics[other], other)}: give one of them another name"
+                f"{_described(self.by_name[other], other)}: give one of them another name"
             )
         self._shown.update(dict.fromkeys(wanted, name))
 

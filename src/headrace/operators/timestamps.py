@@ -15,9 +15,14 @@ from headrace.operators.base import Operator
 from headrace.operators.columns import computed
 from headrace.operators.functions import method_of
 from headrace.operators.user_code import calling_user_code, record_text, user_error
-from headrace.time.generators import GeneratorPerSplit, WatermarkGenerator, WatermarkOutput, stored_state
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, IngestionTimeAssigner
-from headrace.time.watermarks import ColumnarWatermarkGenerator
+from headrace.time.watermarks import (
+    ColumnarWatermarkGenerator,
+    GeneratorPerSplit,
+    WatermarkGenerator,
+    WatermarkOutput,
+    stored_state,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch, Stamps
     from headrace.expressions import Bound
     from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.time.generators import Json
     from headrace.time.watermark_strategy import WatermarkStrategy
+    from headrace.time.watermarks import Json
 
 
 class RecordWatermarks:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import combinations, starmap
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.options import CHECKPOINT_INLINE_THRESHOLD
-from headrace.graph.specs import InputSchema, OperatorParameters, TimestampsSpec
-from headrace.operators.checkpointed import checkpointed
+from headrace.graph.specs import OperatorParameters, TimestampsSpec
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.bootstrap_window import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND
 from headrace.state.hashmap_backend import HashMapStateBackend
-from headrace.state.kinds import WITHOUT_KEYS, StateKind
+from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.partitioning import KeySelection, Partitioning, Receivers
-    from headrace.graph.specs import TaskParameters
+    from headrace.graph.specs import InputSchema, TaskParameters
     from headrace.graph.stream_graph import Node
     from headrace.operators.base import Operator
+    from headrace.operators.checkpointed import CheckpointedFunction
     from headrace.state.backend import StateBackend
     from headrace.state.kinds import StateKinds
     from headrace.state.renamed_fields import RenamedFields
@@ -77,6 +78,10 @@ class PlannedOperator:
         max_parallelism: how many key groups its state has; the job's number unless the user gave it its own.
         inputs: the edges that it reads.
         outputs: the edges that read from it.
+        schemas: what reaches each of its inputs.
+        objects: the user's own objects among its functions.
+        checkpointed: those of them that keep state of the subtask.
+        state_kinds: the kinds of state that it may hold: its own, and those of its functions.
     """
 
     node: Node
@@ -87,17 +92,15 @@ class PlannedOperator:
     max_parallelism: int
     inputs: tuple[PlannedEdge, ...]
     outputs: tuple[PlannedEdge, ...]
+    schemas: tuple[InputSchema, ...]
+    objects: tuple[object, ...]
+    checkpointed: tuple[CheckpointedFunction, ...]
+    state_kinds: StateKinds
 
     @property
     def label(self) -> str:
         """Name and uid, as errors show them."""
         return f"{self.node.name!r} (uid {self.uid})"
-
-    @property
-    def state_kinds(self) -> StateKinds:
-        """The kinds of state that it may hold: its own, and those of its functions."""
-        spec = self.node.spec
-        return spec.state_kinds | WITHOUT_KEYS if checkpointed(spec.functions) else spec.state_kinds
 
     @property
     def shares_broadcast_state(self) -> bool:
@@ -108,12 +111,6 @@ class PlannedOperator:
     def renamed_fields(self) -> RenamedFields:
         """Which fields of the records that it keeps have other names than in what is stored, and where these are."""
         return self.node.spec.renamed_in_state(self.node.renamed_fields)
-
-    @property
-    def side_types_read(self) -> dict[str, TypeInformation]:
-        """The types of those of its side outputs that something reads, by tag id."""
-        read = {edge.side_output for edge in self.outputs}
-        return {tag_id: type_ for tag_id, type_ in self.node.outputs.side_types.items() if tag_id in read}
 
     @property
     def key(self) -> KeySelection:
@@ -128,23 +125,17 @@ class PlannedOperator:
     def create_operator(self, task: TaskParameters) -> Operator:
         """Creates the operator of one of its subtasks, which is not open."""
         node = self.node
-        inputs = [self.input_schema(index) for index in range(len(node.spec.inputs))]
+        read = {edge.side_output for edge in self.outputs}
+        side_types = {tag_id: type_ for tag_id, type_ in node.outputs.side_types.items() if tag_id in read}
         # Windows that are filled for another job do not fire by the clock either.
         of_task = replace(task, is_batch=True) if node.keeps_windows_open else task
         place = OperatorPlace(node.name, self.uid, task.subtask, node.call_site)
-        parameters = OperatorParameters(
-            of_task, place, self.parallelism, inputs, self.side_types_read, self.renamed_fields
-        )
+        parameters = OperatorParameters(of_task, place, self.parallelism, self.schemas, side_types, self.renamed_fields)
         operator = node.spec.create_operator(parameters)
         if node.keeps_windows_open:
             operator = BootstrapWindowOperator(operator)
-        operator.why_insertions_only = node.spec.why_insertions_only(inputs)
+        operator.why_insertions_only = node.spec.why_insertions_only(self.schemas)
         return operator
-
-    def input_schema(self, index: int) -> InputSchema:
-        """What reaches one of its inputs."""
-        edge = next(edge for edge in self.inputs if edge.input_index == index)
-        return InputSchema(edge.record_type, edge.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +146,15 @@ class Stage:
         index: position in the chain, from 0.
         parallelism: how many tasks.
         operators: in an order in which producers come before consumers.
+        forks: the outputs whose records may reach one operator by several branches.
+        holds_state: whether any of its operators may hold state.
     """
 
     index: int
     parallelism: int
     operators: tuple[PlannedOperator, ...]
-
-    @property
-    def holds_state(self) -> bool:
-        """Whether any of its operators may hold state."""
-        return any(operator.state_kinds for operator in self.operators)
+    forks: tuple[PlannedFork, ...]
+    holds_state: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +263,12 @@ class PlannedFork:
         return any(len({self.watermarks_from[edge.id] for edge in edges}) > 1 for edges in self.merges)
 
 
-def forks_of(stage: Stage) -> Iterator[PlannedFork]:
-    """The forks of a stage."""
-    for planned in stage.operators:
+def forks_of(operators: Sequence[PlannedOperator]) -> Iterator[PlannedFork]:
+    """The forks of the operators of a stage."""
+    for planned in operators:
         if _may_fork(planned):
             for side_output in sorted({edge.side_output for edge in planned.outputs}, key=str):
-                fork = _fork(stage, planned, side_output)
+                fork = _fork(operators, planned, side_output)
                 if fork.merges:
                     yield fork
 
@@ -287,31 +277,48 @@ def _may_fork(planned: PlannedOperator) -> bool:
     return not planned.inputs or any(edge.is_exchange for edge in planned.inputs)
 
 
-def _fork(stage: Stage, root: PlannedOperator, side_output: str | None) -> PlannedFork:
+def _fork(operators: Sequence[PlannedOperator], root: PlannedOperator, side_output: str | None) -> PlannedFork:
     found = {edge.id: frozenset({FORK}) for edge in root.outputs if edge.side_output == side_output}
-    for planned in stage.operators:
+    for planned in operators:
         reached = [found[edge.id] for edge in planned.inputs if edge.id in found]
         if reached and not _may_fork(planned):
             makes_watermarks = isinstance(planned.node.spec, TimestampsSpec)
             made_by = frozenset({planned.node.id}) if makes_watermarks else frozenset().union(*reached)
             found |= {edge.id: made_by for edge in planned.outputs}
-    return PlannedFork(root.node.id, side_output, found, tuple(_merges(stage, found)))
+    return PlannedFork(root.node.id, side_output, found, tuple(_merges(operators, found)))
 
 
-def _merges(stage: Stage, reached: Mapping[int, frozenset[int]]) -> Iterator[tuple[PlannedEdge, ...]]:
-    """Within the chain and in front of a shuffle: wherever several edges lead into one operator."""
-    for planned in stage.operators:
-        yield from _several(edge for edge in planned.inputs if edge.id in reached and not edge.is_exchange)
+def _merges(
+    operators: Sequence[PlannedOperator], reached: Mapping[int, frozenset[int]]
+) -> Iterator[tuple[PlannedEdge, ...]]:
+    """The edges that lead into one operator: within the chain, and in front of a shuffle.
+
+    Behind a shuffle edges are merged by watermark. So records have to wait in front of it only where edges are as one,
+    or where their watermarks are made by different operators.
+    """
     leaving: dict[int, list[PlannedEdge]] = {}
-    for planned in stage.operators:
+    for planned in operators:
+        chained = tuple(edge for edge in planned.inputs if edge.id in reached and not edge.is_exchange)
+        if len(chained) > 1:
+            yield chained
         for edge in planned.outputs:
             if edge.is_exchange and edge.id in reached:
                 leaving.setdefault(edge.target, []).append(edge)
     for edges in leaving.values():
-        yield from _several(edges)
+        have_one_watermark = len({reached[edge.id] for edge in edges}) == 1
+        if not have_one_watermark or any(starmap(send_alike, combinations(edges, 2))):
+            yield tuple(edges)
 
 
-def _several(edges: Iterable[PlannedEdge]) -> Iterator[tuple[PlannedEdge, ...]]:
-    found = tuple(edges)
-    if len(found) > 1:
-        yield found
+def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
+    """Whether it makes no difference by which of two edges into one operator a record goes."""
+    if one.id == other.id:
+        return True
+    if (one.input_index, one.record_type) != (other.input_index, other.record_type):
+        return False
+    if one.key is None or other.key is None:
+        return one.key is other.key
+    if one.key.is_attached or other.key.is_attached:
+        return False
+    same_function = one.key.selector is other.key.selector and one.key.expression == other.key.expression
+    return same_function and one.key.fields == other.key.fields

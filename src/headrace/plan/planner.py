@@ -21,10 +21,11 @@ from headrace.graph import specs
 from headrace.graph.join_specs import IntervalJoinSpec
 from headrace.graph.partitioning import ForwardByKey, Receivers
 from headrace.graph.process_specs import AsyncSpec, CoProcessSpec, KeyedProcessSpec, LookupSpec, ProcessSpec
-from headrace.graph.specs import SinkSpec, TimestampsSpec
+from headrace.graph.specs import InputSchema, SinkSpec, TimestampsSpec
 from headrace.graph.window_specs import TriggeredWindowSpec
-from headrace.operators.functions import has_own
-from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage
+from headrace.operators.checkpointed import CheckpointedFunction
+from headrace.operators.functions import has_own, objects_of
+from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator, Stage, forks_of
 from headrace.plan.rewrites import (
     check_clock,
     with_batch_windows,
@@ -34,6 +35,7 @@ from headrace.plan.rewrites import (
     with_uids,
 )
 from headrace.plan.window_paths import is_join, path_of
+from headrace.state.kinds import NO_STATE, WITHOUT_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -260,7 +262,11 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
     stages: list[list[PlannedOperator]] = [[] for _ in range(1 + max(stage_of.values()))]
     for node in graph:
         assert node.uid is not None, "planning begins with the uids"
-        size = _size(node)
+        size, entering = _size(node), inputs[node.id]
+        first = {edge.input_index: edge for edge in reversed(entering)}
+        schemas = [InputSchema(first[index].record_type, first[index].key) for index in range(len(node.spec.inputs))]
+        objects = objects_of(node.spec.functions)
+        functions = tuple(each for each in objects if isinstance(each, CheckpointedFunction))
         planned = PlannedOperator(
             node=node,
             uid=node.uid,
@@ -268,11 +274,21 @@ def _stages(graph: StreamGraph, stage_of: Mapping[int, int], explicit: Collectio
             stage=stage_of[node.id],
             parallelism=size.parallelism,
             max_parallelism=size.max_parallelism,
-            inputs=tuple(inputs[node.id]),
+            inputs=tuple(entering),
             outputs=tuple(outputs[node.id]),
+            schemas=tuple(schemas),
+            objects=tuple(objects),
+            checkpointed=functions,
+            state_kinds=node.spec.state_kinds | (WITHOUT_KEYS if functions else NO_STATE),
         )
         stages[planned.stage].append(planned)
-    return tuple(Stage(index, max(op.parallelism for op in ops), tuple(ops)) for index, ops in enumerate(stages))
+    return tuple(_stage(index, tuple(operators)) for index, operators in enumerate(stages))
+
+
+def _stage(index: int, operators: tuple[PlannedOperator, ...]) -> Stage:
+    parallelism = max(operator.parallelism for operator in operators)
+    holds_state = any(operator.state_kinds for operator in operators)
+    return Stage(index, parallelism, operators, tuple(forks_of(operators)), holds_state)
 
 
 def _check_partitioned(graph: StreamGraph, stage_of: Mapping[int, int]) -> None:

@@ -42,16 +42,24 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.graph.specs import SourceSpec, TimestampsSpec
 from headrace.graph.stream_graph import Edge
-from headrace.jobmanager.epochs.size import EpochLimits
-from headrace.jobmanager.failover.restart import NoRestart
+from headrace.jobmanager.epoch_size import EpochLimits
+from headrace.jobmanager.failover import NoRestart
 from headrace.jobmanager.job_manager import JobManager
 from headrace.jobmanager.metrics import by_shown_name
 from headrace.jobmanager.settings import PlannedJob, job_settings
 from headrace.runtime.local import LocalRuntime
 from headrace.storage.folder import posix_folder
 from headrace.storage.locations import options_for_tasks
-from headrace.testing.manual_source import ManualSource
-from headrace.testing.pushed import PushedInput, RecordingSink, Records, check_millis, check_new, stamped, unknown
+from headrace.testing.pushed import (
+    ManualSource,
+    PushedInput,
+    RecordingSink,
+    Records,
+    check_millis,
+    check_new,
+    stamped,
+    unknown,
+)
 from headrace.testing.stored_state import Checkpoint, StoredState, temporary_folder
 from headrace.time.clock import ManualClock
 from headrace.time.watermark_strategy import WatermarkStrategy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError
 from headrace.connectors.source import KeptClients
-from headrace.jobmanager.checkpoints.recovery import partition_contexts
+from headrace.jobmanager.recovery import partition_contexts
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.window.general.window_operator import WindowOperator
 from headrace.operators.window.stored_windows import StoredWindow, WindowStateReader

@@ -13,8 +13,14 @@ from headrace.common.errors import InvalidProgramError
 from headrace.common.time import to_millis
 from headrace.common.type_variables import T, T_contra
 from headrace.expressions import Column, Expression
-from headrace.time.generators import GeneratorPerSplit, WatermarkGenerator, is_generator
-from headrace.time.watermarks import BoundedOutOfOrderness, ColumnarWatermarkGenerator, NoWatermarks
+from headrace.time.watermarks import (
+    BoundedOutOfOrderness,
+    ColumnarWatermarkGenerator,
+    GeneratorPerSplit,
+    NoWatermarks,
+    WatermarkGenerator,
+    is_generator,
+)
 
 if TYPE_CHECKING:
     from datetime import timedelta

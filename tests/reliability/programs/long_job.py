@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import headrace.jobmanager.checkpoints.compaction
+import headrace.jobmanager.checkpoints
 import headrace.state.compaction
 import headrace.state.runs.merging
 from headrace.client.defaults import submission_defaults
@@ -40,7 +40,7 @@ from headrace.datastream.state import (
     ValueStateDescriptor,
 )
 from headrace.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
-from headrace.jobmanager.commands import control
+from headrace.jobmanager import control
 from tests.reliability.support.canonical import row_sink
 from tests.reliability.support.file_sinks import A_FILE_AN_EPOCH, ROLLED_BY_SIZE
 from tests.reliability.support.kill_points import KillPoint
@@ -177,7 +177,7 @@ def main(given: str) -> None:
     settings = json.loads(given)
     for module in (headrace.state.compaction, headrace.state.runs.merging):
         module.INLINE_ROWS = 0
-    headrace.jobmanager.checkpoints.compaction.EPOCHS_BETWEEN_LOOKS = 3
+    headrace.jobmanager.checkpoints.EPOCHS_BETWEEN_LOOKS = 3
     control._LOOK_SECONDS = 0.02
     env = StreamExecutionEnvironment.get_execution_environment(configuration(settings))
     build(env, settings)

@@ -12,7 +12,7 @@ from headrace.connectors.source import EnumeratorContext, SplitEnumerator
 from headrace.datastream.aggregates import count
 from headrace.datastream.streams.data_stream import DataStream
 from headrace.testing import JobHarness
-from headrace.testing.manual_source import Feed, ManualSource
+from headrace.testing.pushed import Feed, ManualSource
 from headrace.time.watermark_strategy import WatermarkStrategy
 from headrace.windowing.assigners.time import TumblingEventTimeWindows
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 import headrace
-from headrace.cli.doctor import checks_table, run_doctor
+from headrace.cli.install import checks_table, run_doctor
 from headrace.runtime.spark import diagnosis
 from headrace.runtime.spark.diagnosis import Check, check_java, check_packages, check_settings, check_workers, diagnose
 from headrace.runtime.spark.executors import WorkerReport, ask_workers

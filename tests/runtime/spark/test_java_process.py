@@ -17,9 +17,8 @@ import pytest
 
 from headrace.common.configuration import Configuration
 from headrace.common.errors import ConfigurationError, JobExecutionError
-from headrace.runtime.spark import java_process
-from headrace.runtime.spark.java_process import EarlyJava, JavaProcess
-from headrace.runtime.spark.session_start import SessionRequest, SessionStart
+from headrace.runtime.spark import session_start
+from headrace.runtime.spark.session_start import EarlyJava, JavaProcess, SessionRequest, SessionStart
 
 LISTENS = """
 printf '\\0\\0\\1\\2\\0\\0\\0\\6secret' > $_PYSPARK_DRIVER_CONN_INFO_PATH.new
@@ -127,8 +126,8 @@ class Started:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     fake = Started()
-    monkeypatch.setattr(java_process, "JavaProcess", fake)
-    monkeypatch.setattr(java_process, "prepare", lambda request, given: SessionStart(request.settings, {}))
+    monkeypatch.setattr(session_start, "JavaProcess", fake)
+    monkeypatch.setattr(session_start, "prepare", lambda request, given: SessionStart(request.settings, {}))
     return fake
 
 
@@ -172,7 +171,7 @@ def test_an_early_one_that_is_not_wanted_before_it_starts_never_does(
         assert goes_on.wait(60)
         return SessionStart({}, {})
 
-    monkeypatch.setattr(java_process, "prepare", prepare)
+    monkeypatch.setattr(session_start, "prepare", prepare)
     early = EarlyJava(REQUEST)
     early.discard()
     goes_on.set()
@@ -188,7 +187,7 @@ def test_an_early_one_that_cannot_start_leaves_the_error_to_the_session(
     def prepare(request: SessionRequest, given: Any) -> SessionStart:
         raise error
 
-    monkeypatch.setattr(java_process, "prepare", prepare)
+    monkeypatch.setattr(session_start, "prepare", prepare)
 
     assert EarlyJava(REQUEST).take(REQUEST) is None
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from headrace.runtime.spark.java_process import StderrRelay, destination
+from headrace.runtime.spark.session_start import StderrRelay, destination
 
 
 class Terminal(io.StringIO):

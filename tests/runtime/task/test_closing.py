@@ -34,8 +34,7 @@ from headrace.datastream import (
 )
 from headrace.datastream.state import MapStateDescriptor
 from headrace.testing import JobHarness
-from headrace.testing.manual_source import ManualSource
-from headrace.testing.pushed import RecordingSink
+from headrace.testing.pushed import ManualSource, RecordingSink
 from headrace.windowing.assigners.global_windows import CountTumblingWindowAssigner
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from headrace.common.errors import FunctionRefusedError, StateCorruptedError, St
 from headrace.common.time import Time
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.datastream.window import TumblingEventTimeWindows
-from headrace.runtime.task.failures import TaskFailure
+from headrace.runtime.task.messages import TaskFailure
 from headrace.testing import JobHarness
 from tests.first_epochs import first_epoch
 

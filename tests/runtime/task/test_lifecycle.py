@@ -16,8 +16,7 @@ from headrace.connectors.source import SourceReader, SourceRecords
 from headrace.datastream.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from headrace.datastream.state import ValueStateDescriptor
 from headrace.testing import JobHarness
-from headrace.testing.manual_source import ManualSource
-from headrace.testing.pushed import RecordingSink
+from headrace.testing.pushed import ManualSource, RecordingSink
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 SIDE = OutputTag("side", PAIR)

@@ -103,25 +103,22 @@ def test_an_idle_input_has_no_say(valve: WatermarkValve) -> None:
     assert told(valve) == [("a timer of an idle input", 10), 10, ("b", 12), 30, 30]
 
 
-class Branch:
+class Branch(ChainingOutput):
     """A branch whose watermarks are the timestamps of its records so far."""
 
     def __init__(self, valve: WatermarkValve, number: int) -> None:
+        super().__init__(valve, edge(number), CONTEXT)
         self.log = WatermarkLog(lambda: self.watermark)
         self.watermark = 0
-        self.output = ChainingOutput(valve, edge(number), CONTEXT)
 
-    def accept(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
         stamps = []
         for row in batch.rows:
             stamps.append(self.watermark)
-            self.watermark = max(self.watermark, int(row.split(":")[self.output.edge.id]))
+            self.watermark = max(self.watermark, int(row.split(":")[self.edge.id]))
         stamped = batch.with_watermarks(np.array(stamps))
         self.log.add(stamped)
-        self.output.accept(stamped)
-
-    def advance(self, watermark: int) -> None:
-        self.output.advance(watermark)
+        super().send(stamped)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])
@@ -129,7 +126,7 @@ def test_branches_that_merge_go_by_what_all_had_reached_at_each_record(valve: Wa
     """However the records are cut into batches."""
     output = BroadcastingOutput(CONTEXT)
     branches = [Branch(valve, 0), Branch(valve, 1)]
-    merge = ChainMerge(valve, {branch.output: [branch.log] for branch in branches})
+    merge = ChainMerge(valve, {branch: [branch.log] for branch in branches})
     output.forks[None] = Fork(WatermarkLog(lambda: 0), [branch.log for branch in branches], [merge])
     for branch in branches:
         output.add(None, branch)
@@ -144,11 +141,11 @@ def test_branches_that_merge_go_by_what_all_had_reached_at_each_record(valve: Wa
     assert valve.records == len(each)
 
 
-class Target:
+class Target(ChainingOutput):
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def accept(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
         self.told.extend(batch.rows)
 
     def advance(self, watermark: int) -> None:

@@ -214,10 +214,10 @@ class SparkRuntime:
         return make_folder(context._temp_dir)  # in spark.local.dir
 
     def _ship_context(self, context: EpochContext, files: ShippedFiles) -> Parts:
-        whole = Parts(here=context.to_bytes())
+        whole = Parts(here=pickle.dumps(context, protocol=5))
         if len(whole.to_text()) * sum(self._parallelism) <= SENT_WITH_TASKS_BYTES:
             return whole
-        return files.write_parts([part.to_bytes() for part in context.for_sources()])
+        return files.write_parts([pickle.dumps(part, protocol=5) for part in context.for_sources()])
 
     def _query(self, context: Parts) -> DataFrame:
         """The epoch's query: the one that was analysed once, with another context.

@@ -20,10 +20,10 @@ from headrace.common.errors import ConfigurationError
 from headrace.common.logs import get_logger
 from headrace.runtime.spark.executors import NO_CONNECT
 from headrace.runtime.spark.faults import SPARK_ERRORS, not_started
-from headrace.runtime.spark.java_process import JavaProcess
 from headrace.runtime.spark.session_start import (
     GATEWAY_PORT,
     PYTHON,
+    JavaProcess,
     SessionRequest,
     given_to_spark,
     prepare,
@@ -43,8 +43,7 @@ from headrace.runtime.spark.worker_daemon import start_early
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from headrace.runtime.spark.java_process import EarlyJava
-    from headrace.runtime.spark.session_start import SessionStart
+    from headrace.runtime.spark.session_start import EarlyJava, SessionStart
 
 logger = get_logger(__name__)
 

@@ -140,7 +140,7 @@ class SourceStage:
         contexts = Parts.from_text(self._setting())
         for batch in batches:
             for subtask in batch.column(0).to_pylist():
-                context = EpochContext.from_bytes(contexts.part(subtask, runner.blob.shipped))
+                context: EpochContext = pickle.loads(contexts.part(subtask, runner.blob.shipped))
                 yield from _batched(runner.run_source_task(subtask, context), self._job.payloads)
 
     def _setting(self) -> str:

@@ -1,22 +1,31 @@
-"""What the driver tells the tasks: the job, and each epoch; and what they tell the driver."""
+"""What the driver tells the tasks: the job, and each epoch; and what they tell the driver, failures too.
+
+A user function that failed fails again when the task is run again, so Spark must not be asked to try: it is reported.
+What a machine may do better next time (a read error, a lost file, a lost envelope) is raised.
+"""
 
 from __future__ import annotations
 
-import pickle
+import os
+import socket
+import traceback
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common import errors
 from headrace.common.constants import MIN_WATERMARK
+from headrace.common.errors import program_lines, shows_all
 from headrace.common.logs import UNCONFIGURED, LogSettings
+from headrace.operators.user_code import RecordError, text_of
 from headrace.runtime.task.dependencies import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.common.errors import FailureOrigin
     from headrace.graph.stream_graph import Node
-    from headrace.metrics.measurements import Measurements
+    from headrace.metrics.registry import Measurements
     from headrace.runtime.task.dependencies import Dependencies
-    from headrace.runtime.task.failures import TaskFailure
     from headrace.state.backend import CompactionOutcome
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -144,16 +153,6 @@ class EpochContext:
     is_last: bool = False
     goes_on_from: int | None = None
 
-    def to_bytes(self) -> bytes:
-        """The context as a pickle, as it travels to tasks."""
-        return pickle.dumps(self, protocol=5)
-
-    @staticmethod
-    def from_bytes(payload: bytes) -> EpochContext:
-        """What :meth:`to_bytes` wrote."""
-        context: EpochContext = pickle.loads(payload)
-        return context
-
     def for_sources(self) -> list[EpochContext]:
         """For each task of stage 0, only what it needs: what it reads, its state, and what it tells later tasks."""
         handed_on: list[dict[tuple[int, int], PartitionContext]] = [{} for _ in self.assignments]
@@ -245,3 +244,77 @@ class TaskReport:
     def watermark_of(self, node: int) -> int:
         """The event time that an operator has reached."""
         return self.watermarks.get(node, MIN_WATERMARK)
+
+
+REPORTED = (
+    errors.UserFunctionError,
+    errors.InvalidProgramError,
+    errors.BadRecordError,
+    errors.SourceChangedError,
+    errors.StateMigrationError,
+    errors.StateCorruptedError,
+    errors.UnsupportedOperationError,
+    ArithmeticError,
+    SystemExit,  # of user code that is called where no operator can tell: a __reduce__, say
+)
+"""Errors that running the task again cannot repair."""
+
+_HOW_TO_REPAIR: Final = (
+    " (in {}). Put it back as it was, and the job goes on; where there is no intact copy, start with a fresh "
+    "checkpoint directory and a fresh output"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """A failure of the user's code or input, on its way to the driver.
+
+    Attributes:
+        error: name of the class in :mod:`headrace.common.errors`.
+        message: what was wrong, where, and what to do.
+        details: the traceback inside the task.
+        program: the part of it that is the program's own, when that says more than the message.
+        origin: what failed, where that is known, with the process of the task.
+    """
+
+    error: str
+    message: str
+    details: str
+    program: str
+    origin: FailureOrigin | None = None
+
+    @staticmethod
+    def of(error: BaseException, state: Folder) -> TaskFailure:
+        """An error in a form that travels.
+
+        Args:
+            error: what was raised.
+            state: where the state files are, which errors know by their names only.
+        """
+        kind = next((cls.__name__ for cls in type(error).__mro__ if hasattr(errors, cls.__name__)), "JobExecutionError")
+        details = "".join(traceback.format_exception(error))
+        message = text_of(error) or type(error).__name__
+        if isinstance(error, errors.StateCorruptedError):
+            message += _HOW_TO_REPAIR.format(state)
+        program = details
+        if isinstance(error, errors.HeadraceError):
+            cause = error.__cause__
+            raised = cause.__cause__ if isinstance(cause, RecordError) else cause
+            program = program_lines(raised) if raised else ""
+        return TaskFailure(kind, message, details, program, _here(getattr(error, "origin", None)))
+
+    def to_error(self) -> errors.HeadraceError:
+        """The error, to be raised in the driver."""
+        error: errors.HeadraceError = getattr(errors, self.error)(self.message)
+        error.origin = self.origin
+        note = self.details if shows_all() else self.program
+        if note:
+            error.add_note(f"in the task:\n{note.rstrip()}")
+        return error
+
+
+def _here(origin: FailureOrigin | None) -> FailureOrigin | None:
+    """Where a failure came from, with this process."""
+    if origin is None:
+        return None
+    return replace(origin, executor=f"{socket.gethostname()}, process {os.getpid()}")

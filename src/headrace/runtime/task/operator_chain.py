@@ -16,23 +16,18 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import CheckpointFailedError, StateMigrationError
 from headrace.common.logs import get_logger
 from headrace.connectors.source import ReaderContext
-from headrace.exchange.channel import SummaryBook
+from headrace.exchange.envelope import SummaryBook
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.specs import SourceSpec, TaskParameters
 from headrace.operators.base import EpochScope, OperatorContext, cannot_go_on
-from headrace.operators.checkpointed import checkpointed, initialize, snapshot
-from headrace.operators.functions import close_all, objects_of
+from headrace.operators.checkpointed import initialize, snapshot
+from headrace.operators.functions import close_all
 from headrace.operators.sink import SinkOperator
 from headrace.operators.timestamps import TimestampsOperator
 from headrace.operators.user_code import NamingSource, calling_user_code
 from headrace.operators.window.changed_windows import drop_changed
 from headrace.runtime.task.messages import StateReport, TaskReport
-from headrace.runtime.task.outputs import (
-    BroadcastingOutput,
-    ChainingOutput,
-    ExchangeOutput,
-    wire_forks,
-)
+from headrace.runtime.task.outputs import BroadcastingOutput, ChainingOutput, wire_forks
 from headrace.runtime.task.watermark_valve import WatermarkValve
 from headrace.state.backend import StateOwner
 from headrace.state.kinds import StateKind
@@ -43,14 +38,12 @@ if TYPE_CHECKING:
 
     from headrace.connectors.source import KeptClients, SourceReader
     from headrace.exchange.envelope import Envelope
-    from headrace.metrics.measurements import Measurements
+    from headrace.metrics.registry import Measurements
     from headrace.operators.base import Operator, ProcessLocalCache
-    from headrace.operators.checkpointed import CheckpointedFunction
-    from headrace.plan.job_plan import JobPlan, PlannedEdge, PlannedOperator
+    from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import EpochContext, PartitionContext, SerializedJob
+    from headrace.runtime.task.outputs import EdgeOutput
     from headrace.state.backend import TaskStates
-    from headrace.state.protocols import OperatorStates
-    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -112,17 +105,12 @@ class ChainedOperator(ChainNode):
     Attributes:
         operator: the operator.
         valve: what its input comes through.
-        checkpointed: those of its functions that keep state of the subtask.
+        timestamps: the operator if it makes watermarks; others have that of their inputs.
     """
 
     operator: Operator
     valve: WatermarkValve
-    checkpointed: Sequence[CheckpointedFunction]
-
-    @property
-    def timestamps(self) -> TimestampsOperator | None:
-        """The operator if it makes watermarks; others have that of their inputs."""
-        return self.operator if isinstance(self.operator, TimestampsOperator) else None
+    timestamps: TimestampsOperator | None
 
 
 class OperatorChain:
@@ -177,6 +165,8 @@ class OperatorChain:
                 watermark = MIN_WATERMARK if start is None else start.event_time_of(planned.node)
                 self.members[planned.node.id] = self._member(planned, task, watermark)
         self._closing += [source.close for source in self.sources.values()]
+        contexts = (member.context for member in self.members.values())
+        self._states = [context.optional_state for context in contexts if context.optional_state is not None]
         self._wire()
 
     def _source(self, planned: PlannedOperator, reader_context: ReaderContext) -> ChainedSource:
@@ -199,7 +189,7 @@ class OperatorChain:
             output=BroadcastingOutput(context, operator.maker),
             operator=operator,
             valve=WatermarkValve(operator, planned.node.spec.event_time_lag),
-            checkpointed=checkpointed(planned.node.spec.functions),
+            timestamps=operator if isinstance(operator, TimestampsOperator) else None,
         )
 
     def open(self) -> None:
@@ -211,23 +201,20 @@ class OperatorChain:
                 self._closing.append(member.operator.close)
 
     def _open(self, member: ChainedOperator) -> None:
-        try:
-            if member.checkpointed:
-                initialize(member.checkpointed, member.context, self._goes_on_from)
-            self._open_operator(member)
-        except StateMigrationError as error:
-            raise cannot_go_on(member.context, error) from error
-
-    @staticmethod
-    def _open_operator(member: ChainedOperator) -> None:
         """Open an operator; what windows hold that it cannot go on with is dropped where that was asked for."""
+        context = member.context
         try:
-            member.operator.open(member.context, member.output)
+            if member.planned.checkpointed:
+                initialize(member.planned.checkpointed, context, self._goes_on_from)
+            try:
+                member.operator.open(context, member.output)
+            except StateMigrationError as error:
+                if context.changed_windows is not ChangedWindows.DROP:
+                    raise
+                drop_changed(context, error)
+                member.operator.open(context, member.output)
         except StateMigrationError as error:
-            if member.context.changed_windows is not ChangedWindows.DROP:
-                raise
-            drop_changed(member.context, error)
-            member.operator.open(member.context, member.output)
+            raise cannot_go_on(context, error) from error
 
     def begin_epoch(self, context: EpochContext, watermarks: dict[int, int]) -> None:
         """Tell every operator what is fixed for the epoch; their state is what the epoch starts from."""
@@ -261,13 +248,11 @@ class OperatorChain:
                 member.operator.finish()
         for member in self.members.values():
             member.operator.end_epoch()
-            if member.checkpointed:
-                snapshot(member.checkpointed, member.context, context.epoch, context.processing_time)
+            if member.planned.checkpointed:
+                snapshot(member.planned.checkpointed, member.context, context.epoch, context.processing_time)
 
     def drain(self) -> Sequence[Envelope]:
         """What was sent since the last call."""
-        if not self._outbox:
-            return ()
         envelopes = self._outbox[:]
         self._outbox.clear()
         return envelopes
@@ -293,38 +278,29 @@ class OperatorChain:
                 **{node: member.valve.records for node, member in members},
                 **{node: source.records for node, source in sources if source.records},
             },
-            metrics={node: measured for node, member in members if (measured := _measured(member.context))},
+            metrics={node: _measured(member.context) for node, member in members if member.context.metrics.by_name},
         )
 
     def _snapshot(self, context: EpochContext) -> StateReport:
         """End the epoch of all state, and write what has changed."""
         if self.state is None:
             return StateReport()
-        kept = self._operator_states()
-        for state in kept:
+        for state in self._states:
             state.end_epoch()
-        version = self._write_state(self.state, context)
-        times = [state.earliest_processing_time() for state in kept]
+        try:
+            version = self.state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
+        except OSError as error:
+            raise CheckpointFailedError(f"the state of epoch {context.epoch} cannot be written: {error}") from error
+        times = [state.earliest_processing_time() for state in self._states]
         times += [member.operator.wake_up_time() for member in self.members.values()]
         timers = [time for time in times if time is not None]
         # In batch mode timers wait for the end of the input, so there is no time to look for them.
         earliest = None if self.plan.settings.is_batch else min(timers, default=None)
         return StateReport(version, earliest, self.state.size_in_bytes())
 
-    def _write_state(self, state: TaskStates, context: EpochContext) -> VersionRef:
-        try:
-            return state.snapshot(context.epoch, context.generation, self.plan.inline_bytes)
-        except OSError as error:
-            raise CheckpointFailedError(f"the state of epoch {context.epoch} cannot be written: {error}") from error
-
-    def _operator_states(self) -> list[OperatorStates]:
-        """The state of each operator that has some."""
-        states = (member.context.optional_state for member in self.members.values())
-        return [state for state in states if state is not None]
-
     def stands_at(self, start: PartitionContext | None) -> bool:
         """Whether what it holds in memory is what an epoch starts from."""
-        if start is None or self.state is None or not self._operator_states():
+        if start is None or self.state is None or not self._states:
             return True
         return start.versions == (self.state.ref,)
 
@@ -350,31 +326,28 @@ class OperatorChain:
 
     def _wire(self) -> None:
         """Connects the outputs with the operators and senders behind them."""
-        edges: dict[int, ChainingOutput | ExchangeOutput] = {}
+        edges: dict[int, EdgeOutput] = {}
         chained: dict[int, ChainNode] = {**self.sources, **self.members}
         for each in chained.values():
             for edge in each.planned.outputs:
                 if edge.is_exchange:
-                    edges[edge.id] = self._exchange_output(each, edge)
+                    guard = partial(calling_user_code, each.context)
+                    sender = edges[edge.id] = EdgeSender(edge, self._outbox.append, self._summaries, guard)
+                    each.senders.append(sender)
                 elif edge.target in self.members:
                     edges[edge.id] = ChainingOutput(self.members[edge.target].valve, edge, each.context)
                 else:
                     continue
                 each.output.add(edge.side_output, edges[edge.id])
-        wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
-
-    def _exchange_output(self, chained: ChainNode, edge: PlannedEdge) -> ExchangeOutput:
-        guard = partial(calling_user_code, chained.context)
-        sender = EdgeSender(edge, self._outbox.append, self._summaries, guard)
-        chained.senders.append(sender)
-        return ExchangeOutput(sender)
+        if self.stage.forks:
+            wire_forks(self.stage, self.members, {node: each.output for node, each in chained.items()}, edges)
 
 
 def _with_own_functions(operators: Sequence[PlannedOperator], pickled: bytes) -> Iterator[PlannedOperator]:
     """The operators, no two with the same object of the user: it has the fields, and the state, of one of them."""
     taken: set[int] = set()
     for planned in operators:
-        own = {id(function) for function in objects_of(planned.node.spec.functions)}
+        own = set(map(id, planned.objects))
         if own.isdisjoint(taken):
             taken |= own
             yield planned
@@ -411,8 +384,8 @@ def open_state(plan: JobPlan, stage: int, partition: int, storage: Folder, start
     )
 
 
-def _measured(context: OperatorContext) -> Measurements | None:
-    """What the functions of an operator have measured; None where they have no metrics."""
+def _measured(context: OperatorContext) -> Measurements:
+    """The measurements of an operator's functions."""
     with calling_user_code(context):  # gauges
         return context.metrics.take()
 

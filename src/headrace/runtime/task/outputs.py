@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.exchange.keying import keys_of
 from headrace.exchange.receiver import merged
+from headrace.exchange.sender import EdgeSender, keys_of
 from headrace.graph.partitioning import ForwardByKey
 from headrace.operators.collector import OperatorRecordOrigin
 from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code
-from headrace.plan.job_plan import FORK, forks_of
+from headrace.plan.job_plan import FORK, send_alike
 from headrace.state.copying import copy_value
 
 if TYPE_CHECKING:
@@ -28,23 +29,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
-    from headrace.exchange.sender import EdgeSender
     from headrace.operators.base import OperatorContext
     from headrace.plan.job_plan import PlannedEdge, PlannedFork, Stage
     from headrace.runtime.task.operator_chain import ChainedOperator
     from headrace.runtime.task.watermark_valve import WatermarkValve
 
     Longs = npt.NDArray[np.int64]
-
-
-class Target(Protocol):
-    """Takes what an operator emits."""
-
-    def accept(self, batch: Batch) -> None:
-        """Takes records, in the order of the stream."""
-
-    def advance(self, watermark: int) -> None:
-        """Nothing at or below ``watermark`` follows."""
 
 
 class ChainingOutput:
@@ -57,55 +47,31 @@ class ChainingOutput:
 
     Attributes:
         edge: the edge.
-        merge: where records have to wait before the operator sees them.
+        divert: takes records while they have to wait for others before the operator sees them.
     """
 
     def __init__(self, valve: WatermarkValve, edge: PlannedEdge, context: OperatorContext) -> None:
         self._valve = valve
         self.edge = edge
-        self.merge: Merge | None = None
+        self.divert: Callable[[ChainingOutput, Batch], None] | None = None
         self._context = context
 
-    def accept(self, batch: Batch) -> None:
+    def send(self, batch: Batch) -> None:
+        """Hand records on, in the order of the stream."""
         if self.edge.key is not None:
             with calling_user_code(self._context):
                 keys = keys_of(batch, self.edge.key)
                 if isinstance(self.edge.partitioning, ForwardByKey):
                     self.edge.partitioning.check(batch, keys, self._context.subtask, self.edge.receivers)
                 batch = KeyedBatch.of(batch, keys)
-        if self.merge is None:
+        if self.divert is None:
             self._valve.accept(self.edge.id, self.edge, batch)
         else:
-            self.merge.wait(self, batch)
+            self.divert(self, batch)
 
     def advance(self, watermark: int) -> None:
+        """Nothing at or below ``watermark`` follows."""
         self._valve.advance(self.edge.id, watermark)
-
-
-class ExchangeOutput:
-    """Hands records to the exchange.
-
-    Args:
-        sender: the sending end of the edge.
-
-    Attributes:
-        edge: the edge.
-        merge: where records have to wait before they are sent.
-    """
-
-    def __init__(self, sender: EdgeSender) -> None:
-        self.sender = sender
-        self.edge = sender.edge
-        self.merge: Merge | None = None
-
-    def accept(self, batch: Batch) -> None:
-        if self.merge is None:
-            self.sender.send(batch)
-        else:
-            self.merge.wait(self, self.sender.prepared(batch))
-
-    def advance(self, watermark: int) -> None:
-        """The last watermark travels with the summary at the end of the epoch."""
 
 
 class BroadcastingOutput:
@@ -126,10 +92,10 @@ class BroadcastingOutput:
         self.watermark = MIN_WATERMARK
         self.log: WatermarkLog | None = None
         self.forks: dict[str | None, Fork] = {}
-        self._main: list[Target] = []
-        self._sides: dict[str, list[Target]] = {}
+        self._main: list[EdgeOutput] = []
+        self._sides: dict[str, list[EdgeOutput]] = {}
 
-    def add(self, side_output: str | None, target: Target) -> None:
+    def add(self, side_output: str | None, target: EdgeOutput) -> None:
         """Let ``target`` read from the main output or from a side output."""
         targets = self._main if side_output is None else self._sides.setdefault(side_output, [])
         targets.append(target)
@@ -147,28 +113,33 @@ class BroadcastingOutput:
             self._hand_on(batch, self._sides.get(tag_id, ()), self.forks.get(tag_id))
 
     def advance_watermark(self, watermark: int) -> None:
-        self.watermark = watermark
-        for target in self._main:
-            target.advance(watermark)
-        for targets in self._sides.values():
-            for target in targets:
+        self.watermark = watermark  # crosses shuffles with the summary of the channel at the end of the epoch
+        for target in chain(self._main, *self._sides.values()):
+            if isinstance(target, ChainingOutput):
                 target.advance(watermark)
 
-    def _hand_on(self, batch: Batch, targets: Sequence[Target], fork: Fork | None) -> None:
+    def _hand_on(self, batch: Batch, targets: Sequence[EdgeOutput], fork: Fork | None) -> None:
         if batch.blame is None:  # else it is passed through as it came
             batch.blame = self._blame
         if fork is not None:
             batch = fork.begin(batch)
-        # Who reads them in this task may change them, so they are the last one's own; what is sent may wait.
-        owner = next((target for target in reversed(targets) if isinstance(target, ChainingOutput)), None)
-        given = [batch if owner in (None, target) else batch.unshared(copy_value) for target in targets]
-        for target, own in zip(targets, given, strict=True):
-            target.accept(own)
+        if len(targets) == 1:
+            targets[0].send(batch)
+        else:
+            _send_to_all(batch, targets)
         if fork is not None:
             fork.end()
 
 
-EdgeOutput: TypeAlias = ChainingOutput | ExchangeOutput
+def _send_to_all(batch: Batch, targets: Sequence[EdgeOutput]) -> None:
+    # Who reads them in this task may change them, so they are the last one's own; what is sent may wait.
+    owner = next((target for target in reversed(targets) if isinstance(target, ChainingOutput)), None)
+    given = [batch if owner in (None, target) else batch.unshared(copy_value) for target in targets]
+    for target, own in zip(targets, given, strict=True):
+        target.send(own)
+
+
+EdgeOutput: TypeAlias = ChainingOutput | EdgeSender
 
 
 class WatermarkLog:
@@ -213,7 +184,7 @@ class Merge(ABC):
         """A batch leaves the fork: what comes has to wait."""
         self._waiting = []
         for output in self._logs:
-            output.merge = self
+            output.divert = self.wait
 
     def wait(self, output: EdgeOutput, batch: Batch) -> None:
         """Records have come by one of the branches."""
@@ -222,7 +193,7 @@ class Merge(ABC):
     def close(self) -> None:
         """The batch has gone by all branches: pass on what waits, in the order in which records left the fork."""
         for output in self._logs:
-            output.merge = None
+            output.divert = None
         if not self._waiting:
             return
         counting = {log for output, logs in self._logs.items() if self._counts(output) for log in logs}
@@ -281,7 +252,7 @@ class ExchangeMerge(Merge):
 
     def __init__(
         self,
-        senders: Mapping[ExchangeOutput, ExchangeOutput],
+        senders: Mapping[EdgeSender, EdgeSender],
         logs: Mapping[EdgeOutput, Sequence[WatermarkLog]],
     ) -> None:
         super().__init__(logs)
@@ -293,7 +264,7 @@ class ExchangeMerge(Merge):
 
     def _pass_on(self, batches: Iterator[tuple[int, Batch]]) -> None:
         for edge, batch in batches:
-            self._senders[edge].sender.send_prepared(batch)
+            self._senders[edge].send_prepared(batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,20 +309,6 @@ def slowest_at(logs: Iterable[WatermarkLog], batch: Batch) -> Longs:
     return slowest
 
 
-def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
-    """Whether it makes no difference by which of two edges into one operator a record goes."""
-    if one.id == other.id:
-        return True
-    if (one.input_index, one.record_type) != (other.input_index, other.record_type):
-        return False
-    if one.key is None or other.key is None:
-        return one.key is other.key
-    if one.key.is_attached or other.key.is_attached:
-        return False
-    same_function = one.key.selector is other.key.selector and one.key.expression == other.key.expression
-    return same_function and one.key.fields == other.key.fields
-
-
 def wire_forks(
     stage: Stage,
     operators: Mapping[int, ChainedOperator],
@@ -366,7 +323,7 @@ def wire_forks(
         outputs: by node id, the outputs of operators and sources.
         edges: by edge, where its records go; edges between operators that are not all in this task are missing.
     """
-    for planned in forks_of(stage):
+    for planned in stage.forks:
         if planned.node in outputs:
             _ForkWiring(planned, operators, outputs, edges).wire()
 
@@ -399,15 +356,15 @@ class _ForkWiring:
             if len(senders) > len(set(senders.values())) or len(set(makers.values())) > 1:
                 yield ExchangeMerge(senders, of_outputs)
 
-    def _senders(self, edges: Sequence[PlannedEdge]) -> dict[ExchangeOutput, ExchangeOutput]:
+    def _senders(self, edges: Sequence[PlannedEdge]) -> dict[EdgeSender, EdgeSender]:
         """Where each edge enters the exchange, and where one does that sends for it."""
         senders = {edge.id: next(first for first in edges if send_alike(first, edge)).id for edge in edges}
-        return {self._exchange(edge): self._exchange(sender) for edge, sender in senders.items()}
+        return {self._sender(edge): self._sender(sender) for edge, sender in senders.items()}
 
-    def _exchange(self, edge: int) -> ExchangeOutput:
-        output = self.edges[edge]
-        assert isinstance(output, ExchangeOutput)
-        return output
+    def _sender(self, edge: int) -> EdgeSender:
+        sender = self.edges[edge]
+        assert isinstance(sender, EdgeSender)
+        return sender
 
     def _log_of(self, node: int) -> WatermarkLog:
         """That of an operator that makes watermarks."""

@@ -1,27 +1,132 @@
-"""The entry point of a task on every runtime: envelopes in, envelopes out."""
+"""The entry point of a task on every runtime: envelopes in, envelopes out; chains are kept from epoch to epoch."""
 
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
+from headrace.connectors.source import KeptClients
 from headrace.exchange.envelope import Envelope, Kind
 from headrace.operators.interruption import EpochCancelledError
-from headrace.runtime.task.chain_cache import ChainCache
-from headrace.runtime.task.failures import REPORTED, TaskFailure
-from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport, hands_on
+from headrace.runtime.task.messages import REPORTED, EpochContext, SerializedJob, TaskFailure, TaskReport, hands_on
+from headrace.runtime.task.operator_chain import OperatorChain
 from headrace.runtime.task.source_task import SourceTask
 from headrace.runtime.task.stage_task import StageTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from headrace.operators.base import ProcessLocalCache
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.operator_chain import OperatorChain
     from headrace.storage.folder import Folder
+
+    Task = tuple[int, int]
+    """A stage, and a task of it."""
+
+    Mark = tuple[str, int, int]
+    """The epoch that a chain has done: the job's id, the generation, the epoch's number."""
+
+
+_MOST_LEARNT_BYTES: Final = 128 << 20
+"""So much is kept at most of what operators have learnt whose tasks have moved to another process."""
+
+
+class ChainCache:
+    """The chains of one process, each with the epoch that it did last.
+
+    An epoch is known by its number, yet it may have been run more than once: what a task here did may be superseded by
+    what the same task did elsewhere, and functions need not be deterministic. So a chain has to hold the very state
+    that the next epoch begins with.
+
+    Connections of readers and writers outlast their chains, but not the generation: what comes after a failure has its
+    own. What operators have learnt outlasts their chains, as it changes no result: tasks of one machine change places
+    between its processes again and again. Of a chain that has failed it is dropped, since it may be in disorder.
+
+    Args:
+        blob: the job.
+        keeps: whether chains are kept; else every epoch has new ones.
+    """
+
+    def __init__(self, blob: SerializedJob, *, keeps: bool) -> None:
+        self._blob = blob
+        self._keeps = keeps
+        self._chains: dict[Task, tuple[OperatorChain, Mark]] = {}
+        self._taken: set[OperatorChain] = set()
+        self._learnt: dict[Task, dict[str, dict[str, ProcessLocalCache]]] = {}
+        self._clients = KeptClients()
+        self._clients_of: tuple[str, int] | None = None
+
+    def take(self, stage: int, partition: int, context: EpochContext) -> OperatorChain:
+        """The chain that can go on with an epoch of a task, or a new one, which is to be opened."""
+        run = (context.job_id, context.generation)
+        before = (*run, context.previous)
+        self._close_stale({before, (*run, context.epoch)})
+        if self._clients_of != run:  # the connections of another run of the job may still do what is not its own
+            self._clients.close()
+            self._clients_of = run
+        start = context.partitions.get((stage, partition))
+        chain, mark = self._chains.pop((stage, partition), (None, None))
+        if chain is not None:
+            if mark == before and chain.stands_at(start):
+                self._taken.add(chain)
+                return chain
+            self._retire((stage, partition), chain)
+        learnt = self._learnt.pop((stage, partition), {})
+        chain = OperatorChain(self._blob, context, stage, partition, learnt, self._clients)
+        self._taken.add(chain)
+        return chain
+
+    def put_back(self, chain: OperatorChain, context: EpochContext) -> None:
+        """Takes back a chain that has done an epoch; it is closed when there is nothing more for it to do."""
+        if self._keeps and not context.is_last:
+            self._chains[chain.stage.index, chain.partition] = (
+                chain,
+                (context.job_id, context.generation, context.epoch),
+            )
+        else:
+            chain.close()
+        self._taken.discard(chain)
+        if context.is_last:
+            self._clients.close()
+
+    def drop(self, chain: OperatorChain) -> None:
+        """Close a chain that has not done its epoch."""
+        chain.drop()
+        self._taken.discard(chain)
+
+    def drop_taken(self) -> None:
+        """The same with all whose tasks were interrupted."""
+        for chain in tuple(self._taken):
+            self.drop(chain)
+
+    def close(self) -> None:
+        """Close them all; nobody waits for them any more."""
+        chains, self._chains = self._chains, {}
+        for chain, _ in chains.values():
+            chain.drop()
+        self._clients.close()
+
+    def _close_stale(self, current: set[Mark]) -> None:
+        """Close what did neither this epoch nor the one before: its task has moved to another process since."""
+        for task, (chain, mark) in list(self._chains.items()):
+            if mark not in current:
+                del self._chains[task]
+                self._retire(task, chain)
+
+    def _retire(self, task: Task, chain: OperatorChain) -> None:
+        """Drop a chain that has done its epoch; what it has learnt stays, as long as that is not too much."""
+        chain.drop()
+        self._learnt[task] = chain.learnt
+        while sum(map(_size_of, self._learnt.values())) > _MOST_LEARNT_BYTES:
+            del self._learnt[next(iter(self._learnt))]
+
+
+def _size_of(learnt: Mapping[str, Mapping[str, ProcessLocalCache]]) -> int:
+    return sum(each.nbytes for of_operator in learnt.values() for each in of_operator.values())
+
 
 _CONTEXT_EDGE = -1
 
@@ -39,6 +144,7 @@ class TaskRunner:
 
     def __init__(self, blob: SerializedJob) -> None:
         self.blob = blob
+        self._state = blob.state
         plan: JobPlan = pickle.loads(blob.plan)
         self.job = plan.name
         self._parallelism = [stage.parallelism for stage in plan.stages]
@@ -53,14 +159,14 @@ class TaskRunner:
         """
         with gc_relaxed():
             yield from self._contexts(subtask, context)
-            attempt = _Attempt(self._cache, self.blob.state, 0)
+            attempt = _Attempt(self._cache, self._state, 0)
             yield from attempt.run(_source_work(attempt, subtask, context))
             yield from self._results(attempt)
 
     def run_stage_task(self, stage: int, envelopes: Iterable[Envelope]) -> Iterator[Envelope]:
         """One task of a later stage; what is for stages beyond passes through."""
         with gc_relaxed():
-            attempt, rest = _Attempt(self._cache, self.blob.state, stage), iter(envelopes)
+            attempt, rest = _Attempt(self._cache, self._state, stage), iter(envelopes)
             yield from attempt.run(_stage_work(attempt, stage, rest))
             yield from (envelope for envelope in rest if envelope.stage != stage)  # some are left where it has failed
             yield from self._results(attempt)
@@ -76,7 +182,7 @@ class TaskRunner:
     def _contexts(self, subtask: int, context: EpochContext) -> Iterator[Envelope]:
         for stage, partition in context.partitions:
             if stage and hands_on(partition, self._parallelism[0]) == subtask:
-                payload = context.for_partition(stage, partition).to_bytes()
+                payload = pickle.dumps(context.for_partition(stage, partition), protocol=5)
                 yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
 
     def _results(self, attempt: _Attempt) -> Iterator[Envelope]:
@@ -179,7 +285,7 @@ def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) ->
             attempt.give_up()
             return
         elif envelope.kind == Kind.CONTEXT:
-            context = EpochContext.from_bytes(bytes(envelope.payload))
+            context: EpochContext = pickle.loads(envelope.payload)
             chain = attempt.open(envelope.partition, context)
             task = StageTask(chain, context)
         elif task is None or chain is None:

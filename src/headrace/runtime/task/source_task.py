@@ -10,7 +10,7 @@ import numpy as np
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import HeadraceError
-from headrace.exchange.channel import ChannelStatus
+from headrace.exchange.envelope import ChannelStatus
 from headrace.operators.user_code import name_source, user_error
 from headrace.runtime.task.messages import ChannelReport, SplitAssignment, TaskReport
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.connectors.source import SourceRecords
-    from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext
     from headrace.runtime.task.operator_chain import ChainedOperator, ChainedSource, ChainNode, OperatorChain
 
@@ -125,18 +124,21 @@ class _SourcePath:
     """
 
     def __init__(self, source: ChainedSource, members: Mapping[int, ChainedOperator]) -> None:
-        self._source = source.planned.node.id
-        self._reached: dict[int, ChainNode] = {self._source: source}
+        self._source = source
+        self._reached: dict[int, ChainNode] = {source.planned.node.id: source}
         self._members: dict[int, ChainedOperator] = {}
+        self._inputs: dict[int, dict[int, int]] = {}  # by operator and edge that the records can come by, the producer
         for node, member in members.items():
-            if any(edge.source in self._reached for edge in member.planned.inputs):
+            inputs = {edge.id: edge.source for edge in member.planned.inputs if edge.source in self._reached}
+            if inputs:
                 self._reached[node] = self._members[node] = member
+                self._inputs[node] = inputs
 
     def begin(self, assignment: SplitAssignment, epoch: int) -> None:
         """What follows is this piece: set every watermark to where the piece starts."""
-        self._reached[self._source].output.watermark = MIN_WATERMARK
+        self._source.output.watermark = MIN_WATERMARK
         for node, member in self._members.items():
-            inputs = {edge.id: self._reached[edge.source].output.watermark for edge in self._inputs(member)}
+            inputs = {edge: self._reached[source].output.watermark for edge, source in self._inputs[node].items()}
             start = min(inputs.values())
             member.valve.begin(inputs, start, MIN_WATERMARK)
             if (timestamps := member.timestamps) is not None:
@@ -150,9 +152,14 @@ class _SourcePath:
 
     def end(self, assignment: SplitAssignment) -> Iterator[ChannelReport]:
         """The piece is over: close the channels and say how far it came."""
+        idle = set(assignment.idle)  # the operators that make watermarks; others when all are that they read from
+        for node, member in self._members.items():
+            if member.timestamps is None and idle.issuperset(self._inputs[node].values()):
+                idle.add(node)
         for node, chained in self._reached.items():
+            status = ChannelStatus.IDLE if node in idle else ChannelStatus.ACTIVE
             for sender in chained.senders:
-                sender.end_channel(chained.output.watermark, self._status(node, assignment))
+                sender.end_channel(chained.output.watermark, ChannelStatus.FINISHED if assignment.ends else status)
         for node, member in self._members.items():
             if (timestamps := member.timestamps) is not None:
                 yield ChannelReport(
@@ -163,21 +170,3 @@ class _SourcePath:
                     timestamps.generator_state(),
                     timestamps.event_time,
                 )
-
-    def _status(self, node: int, assignment: SplitAssignment) -> ChannelStatus:
-        if assignment.ends:
-            return ChannelStatus.FINISHED
-        return ChannelStatus.IDLE if self._is_idle(node, assignment) else ChannelStatus.ACTIVE
-
-    def _is_idle(self, node: int, assignment: SplitAssignment) -> bool:
-        """Whether the nearest watermark-making operators before ``node`` are all idle."""
-        if node == self._source:
-            return False
-        member = self._members[node]
-        if member.timestamps is not None:
-            return node in assignment.idle
-        return all(self._is_idle(edge.source, assignment) for edge in self._inputs(member))
-
-    def _inputs(self, member: ChainedOperator) -> Iterator[PlannedEdge]:
-        """The edges that the source's records can come by."""
-        return (edge for edge in member.planned.inputs if edge.source in self._reached)

@@ -6,17 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.exchange.channel import ChannelStatus, summaries_of
-from headrace.exchange.envelope import Kind
+from headrace.exchange.envelope import ChannelStatus, Kind, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.watermark_valve import EXCHANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from headrace.exchange.envelope import Envelope
-    from headrace.plan.job_plan import PlannedEdge
     from headrace.runtime.task.messages import EpochContext, TaskReport
     from headrace.runtime.task.operator_chain import ChainedOperator, OperatorChain
 
@@ -35,17 +31,15 @@ class StageTask:
         self._start = context.partitions.get((chain.stage.index, chain.partition), PartitionContext())
         self._receivers: dict[int, ExchangeReceiver] = {}
         self._of_edge: dict[int, ExchangeReceiver] = {}
+        self._statuses: dict[int, ChannelStatus] = {}
         self._has_begun = False
         for node, member in chain.members.items():
             edges = [edge for edge in member.planned.inputs if edge.is_exchange]
             if edges:
-                receiver = self._receivers[node] = self._receiver(node, member, edges)
-                self._of_edge.update((edge.id, receiver) for edge in edges)
-
-    def _receiver(self, node: int, member: ChainedOperator, edges: Sequence[PlannedEdge]) -> ExchangeReceiver:
-        deliver = partial(member.valve.accept, EXCHANGE)
-        is_stalled = node in self._context.stalled
-        return ExchangeReceiver(edges, self._start.watermark_of(node), deliver, is_stalled=is_stalled)
+                deliver, is_stalled = partial(member.valve.accept, EXCHANGE), node in context.stalled
+                receiver = ExchangeReceiver(edges, self._start.watermark_of(node), deliver, is_stalled=is_stalled)
+                self._receivers[node] = receiver
+                self._of_edge.update(dict.fromkeys([edge.id for edge in edges], receiver))
 
     def take(self, envelope: Envelope) -> None:
         """Records; or, before the first of these, how channels fare."""
@@ -65,7 +59,7 @@ class StageTask:
         self._chain.end_epoch(self._context)
         for node, member in self._chain.members.items():
             for sender in member.senders:
-                sender.end_channel(member.output.watermark, self._status_of(node))
+                sender.end_channel(member.output.watermark, self._statuses[node])
         self._chain.seal_summaries()
 
     def report(self) -> TaskReport:
@@ -92,7 +86,7 @@ class StageTask:
         for node, member in chain.members.items():
             reached, output = start.watermark_of(node), start.output_of(node)
             watermarks[node] = start.event_time_of(member.planned.node)
-            member.valve.begin(self._inputs(member, reached), reached, watermarks[node])
+            member.valve.begin(self._inputs(node, member, reached), reached, watermarks[node])
             if (timestamps := member.timestamps) is not None:
                 watermarks[node] = output
                 timestamps.restore_generator(start.generators.get(node))
@@ -101,36 +95,29 @@ class StageTask:
                 sender.begin_channel(chain.partition, 0, output, self._context.epoch)
         chain.begin_epoch(self._context, watermarks)
 
-    def _inputs(self, member: ChainedOperator, reached: int) -> dict[int, int]:
+    def _inputs(self, node: int, member: ChainedOperator, reached: int) -> dict[int, int]:
         """The operator's inputs that are not idle, each with what it has reached; all of them when all are idle.
 
-        A chained producer of lower parallelism is not in every task; where it is missing it has no say.
+        A chained producer of lower parallelism is not in every task; where it is missing it has no say. The operator is
+        finished when all inputs are, and idle when nothing but idle and finished inputs is left.
         """
         inputs: dict[int, int] = {}
         active: dict[int, int] = {}
+        statuses: set[ChannelStatus] = set()
         for edge in member.planned.inputs:
             if edge.is_exchange:
-                key, watermark = EXCHANGE, reached
-                status = self._receivers[member.planned.node.id].status
-            elif edge.source not in self._chain.members:
+                key, watermark, status = EXCHANGE, reached, self._receivers[node].status
+            elif edge.source not in self._statuses:
                 continue
             else:
-                key, watermark = edge.id, self._start.output_of(edge.source)
-                status = self._status_of(edge.source)
+                key, watermark, status = edge.id, self._start.output_of(edge.source), self._statuses[edge.source]
             inputs[key] = watermark
+            statuses.add(status)
             if status is not ChannelStatus.IDLE:
                 active[key] = watermark
+        if statuses == {ChannelStatus.FINISHED}:
+            self._statuses[node] = ChannelStatus.FINISHED
+        else:
+            is_active = ChannelStatus.ACTIVE in statuses or member.timestamps is not None
+            self._statuses[node] = ChannelStatus.ACTIVE if is_active else ChannelStatus.IDLE
         return active or inputs
-
-    def _status_of(self, node: int) -> ChannelStatus:
-        """Finished when all inputs are; idle when nothing but idle and finished inputs is left."""
-        member = self._chain.members[node]
-        chained = (edge.source for edge in member.planned.inputs if not edge.is_exchange)
-        states = {self._status_of(source) for source in chained if source in self._chain.members}
-        if node in self._receivers:
-            states.add(self._receivers[node].status)
-        if states == {ChannelStatus.FINISHED}:
-            return ChannelStatus.FINISHED
-        if ChannelStatus.ACTIVE in states or member.timestamps is not None:
-            return ChannelStatus.ACTIVE
-        return ChannelStatus.IDLE

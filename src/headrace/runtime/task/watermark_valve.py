@@ -13,7 +13,7 @@ from headrace.graph.specs import CHANGES
 from headrace.operators.user_code import record_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     import numpy.typing as npt
 
@@ -24,33 +24,6 @@ if TYPE_CHECKING:
 
 EXCHANGE: Final = -1
 """Stands for all exchanged edges of an operator together: the receiver has merged them."""
-
-
-class Inputs:
-    """The inputs of one operator, as far as they are not idle."""
-
-    def __init__(self) -> None:
-        self._reached: dict[int, int] = {}
-
-    def begin(self, reached: Mapping[int, int]) -> None:
-        """Start of an epoch, or of a piece of a split: every input has come so far."""
-        self._reached = dict(reached)
-
-    def __contains__(self, source: int) -> bool:
-        return source in self._reached
-
-    def advance(self, source: int, watermark: int) -> None:
-        """One input has come so far; an idle one has no say."""
-        if source in self._reached:
-            self._reached[source] = max(watermark, self._reached[source])
-
-    def slowest(self) -> int:
-        """The watermark that all have reached."""
-        return min(self._reached.values())
-
-    def slowest_but(self, sources: Container[int]) -> int | None:
-        """What all others have reached; None where there are no others."""
-        return min((reached for source, reached in self._reached.items() if source not in sources), default=None)
 
 
 class WatermarkValve:
@@ -73,8 +46,7 @@ class WatermarkValve:
         self.records = 0
         self._lag = lag
         self._event_time = MIN_WATERMARK
-        self._inputs = Inputs()
-        self._only: int | None = None
+        self._reached: dict[int, int] = {}  # by input; without those that are idle
 
     def begin(self, inputs: Mapping[int, int], watermark: int, event_time: int) -> None:
         """Start of an epoch, or of a piece of a split.
@@ -84,17 +56,16 @@ class WatermarkValve:
             watermark: what all inputs have reached.
             event_time: the event time that the operator has reached.
         """
-        self._inputs.begin(inputs)
-        self._only = None if len(inputs) > 1 else next(iter(inputs), None)
+        self._reached = dict(inputs)
         self.watermark = watermark
         self._event_time = event_time
 
     def accept(self, source: int, edge: PlannedEdge, batch: Batch) -> None:
         """Passes on records of one input, under no watermark that another input has not reached."""
         self.records += len(batch)
-        if source != self._only:
+        if len(self._reached) > 1 or source not in self._reached:
             limit = self._limit((source,))
-            self._inputs.advance(source, batch.last_watermark)
+            self._reach(source, batch.last_watermark)
             batch = self._limited(batch, limit)
         self._pass(edge.input_index, batch)
 
@@ -110,34 +81,36 @@ class WatermarkValve:
         """
         limit = self._limit(sources)
         for source, watermark in reached.items():
-            self._inputs.advance(source, watermark)
+            self._reach(source, watermark)
         for input_index, batch in batches:
             self.records += len(batch)
             self._pass(input_index, self._limited(batch, limit))
 
     def counts(self, source: int) -> bool:
         """Whether event time waits for an input; it does not for an idle one."""
-        return source in self._inputs
+        return source in self._reached
 
     def advance(self, source: int, watermark: int) -> None:
         """One input has reached ``watermark``; an idle one has no say."""
-        self._inputs.advance(source, watermark)
-        self.watermark = max(self._inputs.slowest(), self.watermark)
-        self.operator.advance_watermark(self._behind(self.watermark))
+        self._reach(source, watermark)
+        self.watermark = max(min(self._reached.values()), self.watermark)
+        self.operator.advance_watermark(self._behind(self.watermark) if self._lag else self.watermark)
+
+    def _reach(self, source: int, watermark: int) -> None:
+        if source in self._reached:
+            self._reached[source] = max(watermark, self._reached[source])
 
     def _pass(self, input_index: int, batch: Batch) -> None:
         self.watermark = batch.last_watermark
-        if self.operator.why_insertions_only:
-            _refuse_changes(batch, self.operator)
+        if self.operator.why_insertions_only and batch.kinds is not None:
+            raise _refusal(batch, batch.kinds, self.operator)
         if self._lag:
             batch = batch.with_watermarks(self._all_behind(batch.watermarks))
         self.operator.process(input_index, batch)
 
     def _behind(self, watermark: int) -> int:
         """The operator's event time where its inputs have reached a watermark."""
-        if not self._lag or watermark == MAX_WATERMARK:
-            return watermark
-        return max(watermark - self._lag, self._event_time)
+        return watermark if watermark == MAX_WATERMARK else max(watermark - self._lag, self._event_time)
 
     def _all_behind(self, watermarks: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The same of many watermarks."""
@@ -146,10 +119,10 @@ class WatermarkValve:
 
     def _limit(self, sources: Collection[int]) -> int | None:
         """What all inputs but these have reached; these come on their own, so it does not move meanwhile."""
-        if not any(source in self._inputs for source in sources):
+        if self._reached.keys().isdisjoint(sources):
             # What an idle input still has to say moves nothing.
             return self.watermark
-        return self._inputs.slowest_but(sources)
+        return min((reached for source, reached in self._reached.items() if source not in sources), default=None)
 
     def _limited(self, batch: Batch, limit: int | None) -> Batch:
         """The same records under no more than ``limit``, and no less than what was reached already."""
@@ -157,17 +130,10 @@ class WatermarkValve:
         return batch.with_watermarks(np.maximum(watermarks, self.watermark))
 
 
-def _refuse_changes(batch: Batch, operator: Operator) -> None:
-    """Refuse records that are more than insertions, before an operator that takes these alone.
-
-    Raises:
-        InvalidProgramError: naming the operator and the first such record.
-    """
-    kinds = batch.kinds
-    if kinds is None:
-        return
+def _refusal(batch: Batch, kinds: npt.NDArray[np.int8], operator: Operator) -> InvalidProgramError:
+    """The error that names the first record that is no insertion, before an operator that takes these alone."""
     row, context, why = int(np.flatnonzero(kinds)[0]), operator.context, operator.why_insertions_only
-    raise InvalidProgramError(
+    return InvalidProgramError(
         f"operator {context.name!r} (uid {context.uid}, subtask {context.subtask}) takes insertions alone "
         f"({why}), but a record is {symbols_of(kinds[row : row + 1])}; there may be {CHANGES}\n"
         f"  record: {record_text(batch.slice(row, row + 1).rows[0])}\n"

@@ -18,7 +18,7 @@ from headrace.common.errors import (
     StateCorruptedError,
 )
 from headrace.common.logs import get_logger
-from headrace.jobmanager.checkpoints.recovery import heads_of_manifest, heads_of_tables
+from headrace.jobmanager.recovery import heads_of_manifest, heads_of_tables
 from headrace.savepoint.disposal import dispose
 from headrace.savepoint.metadata import METADATA, SavepointMetadata, read_metadata
 from headrace.savepoint.running_jobs import CheckpointPlace, read_checkpoint

@@ -1,21 +1,19 @@
-"""The sources of a job as the driver sees them: splits, positions, watermarks, idleness."""
+"""The sources of a job in the driver: splits, positions, watermarks, idleness, alignment."""
 
 from __future__ import annotations
 
 import itertools
 import zlib
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.checkpoint.manifest import SourceIdentity, SourceSnapshot, SplitSnapshot
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.logs import get_logger
 from headrace.connectors.source import Boundedness, EnumeratorContext, ReadBudget
 from headrace.graph.specs import SourceSpec, TimestampsSpec
-from headrace.jobmanager.sources.progress import ReadingHistory, SourceProgress, SplitProgress
-from headrace.jobmanager.sources.splits import FIRST_RECORDS, Pace, Split, SplitPlan
+from headrace.jobmanager.progress import ReadingHistory, SourceProgress, SplitProgress
 from headrace.operators.user_code import NamingSource
-from headrace.plan.job_plan import forks_of
 from headrace.runtime.task.messages import SplitAssignment
 from headrace.storage.locations import usual_spelling
 
@@ -25,10 +23,187 @@ if TYPE_CHECKING:
     from headrace.checkpoint.manifest import Manifest
     from headrace.checkpoint.store import CheckpointStore
     from headrace.checkpoint.temporary_store import TemporaryStore
-    from headrace.connectors.source import Source
+    from headrace.connectors.source import Source, SplitRead
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.messages import ChannelReport, TaskReport
     from headrace.time.watermark_strategy import WatermarkAlignment, WatermarkStrategy
+
+
+@dataclass(slots=True)
+class Pace:
+    """How much event time a split has in a record, in milliseconds, as its last shares tell.
+
+    Attributes:
+        millis: milliseconds a record; None before two watermarks are known.
+    """
+
+    millis: float | None = None
+
+    def learn(self, before: int, after: int, records: int) -> None:
+        """So many records brought the watermark from ``before`` to ``after``; a slow stretch counts half."""
+        if records > 0 and before > MIN_WATERMARK and after < MAX_WATERMARK:
+            self.millis = max((after - before) / records, (self.millis or 0.0) / 2)
+
+
+@dataclass(slots=True)
+class Split:
+    """One split of one source.
+
+    Attributes:
+        split_id: the enumerator's id for it.
+        channel: its number within the job.
+        position: where the next epoch goes on.
+        watermarks: by node id of the operator that makes them.
+        generators: by node id of the operator, the memory of its generator, if that has one.
+        active_since: by node id, when that operator last saw a record, in milliseconds of the job's clock.
+        paces: by node id of the operators whose watermarks are aligned.
+        idle: the operators whose idleness the tasks have been told of.
+        finished: whether the tasks have been told that nothing will come any more.
+        is_held_back: whether it waited in the last epoch for others that it is aligned with.
+    """
+
+    split_id: str
+    channel: int
+    position: Any
+    watermarks: dict[int, int] = field(default_factory=dict)
+    generators: dict[int, Any] = field(default_factory=dict)
+    active_since: dict[int, int] = field(default_factory=dict)
+    paces: dict[int, Pace] = field(default_factory=dict)
+    idle: frozenset[int] = frozenset()
+    finished: bool = False
+    is_held_back: bool = False
+
+    @property
+    def watermark(self) -> int:
+        """The lowest watermark that was made of its records."""
+        return min(self.watermarks.values(), default=MIN_WATERMARK)
+
+    def reaches(self, operator: int, watermark: int) -> None:
+        """An operator has come so far with its records; it never goes back."""
+        self.watermarks[operator] = max(watermark, self.watermarks.get(operator, MIN_WATERMARK))
+
+    def has_read(self, records: int, before: Mapping[int, int]) -> None:
+        """So many records have brought the watermarks of aligned operators from ``before`` to where they are now."""
+        for node, pace in self.paces.items():
+            pace.learn(before.get(node, MIN_WATERMARK), self.watermarks.get(node, MIN_WATERMARK), records)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """What an epoch does with one split."""
+
+    split: Split
+    read: SplitRead | None
+    ends: bool
+    idle: frozenset[int]
+    is_held_back: bool = False
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether the split alone is a reason to run an epoch."""
+        return self.read is not None or self.ends or self.idle != self.split.idle
+
+
+FIRST_RECORDS: Final = 100
+"""So many records an epoch are read at most of a split of a group as long as its pace is not known: in two epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A split in one of its groups, and how far it comes with what is planned."""
+
+    split: Split
+    node: int
+    alignment: WatermarkAlignment
+    expected: int
+    counts: bool
+
+
+class WatermarkAligner:
+    """Watermark alignment: splits that run ahead of the others of their group wait for them.
+
+    What an epoch reads has fixed ends, so how far it brings event time is bounded before it runs: by the event time
+    that the last share of a split had for each record. A split that is further ahead than its group allows all the
+    same is not read.
+
+    Args:
+        alignments: by node id of the operators that make watermarks, those that are in a group.
+    """
+
+    def __init__(self, alignments: Mapping[int, WatermarkAlignment]) -> None:
+        self._alignments = alignments
+
+    def held_back(self, splits: Iterable[Split]) -> frozenset[int]:
+        """The channels of the splits that are too far ahead to be read; the slowest of a group never is.
+
+        Args:
+            splits: those of all sources from which something may still come.
+        """
+        members = [
+            _Member(split, node, self._alignments[node], _reached(split, node), node not in split.idle)
+            for split, node in self._pairs(splits)
+        ]
+        lowest = _lowest(members)
+        return frozenset(
+            member.split.channel
+            for member in members
+            if member.expected > lowest.get(member.alignment.group, MAX_WATERMARK) + member.alignment.max_drift
+        )
+
+    def limits(self, plans: Iterable[SplitPlan]) -> dict[int, int]:
+        """By channel, how many records are enough for the splits whose planned shares would lead too far ahead.
+
+        Args:
+            plans: what the epoch is to read of all splits.
+        """
+        planned = {plan.split.channel: plan for plan in plans}
+        members = [
+            _Member(
+                split,
+                node,
+                self._alignments[node],
+                _expected(planned[split.channel], node),
+                node not in planned[split.channel].idle and not planned[split.channel].ends,
+            )
+            for split, node in self._pairs(plan.split for plan in planned.values())
+        ]
+        lowest = _lowest(members)
+        found: dict[int, int] = {}
+        for member in members:
+            goal = lowest.get(member.alignment.group, MAX_WATERMARK) + member.alignment.max_drift
+            if planned[member.split.channel].read is not None and member.expected > goal:
+                pace = member.split.paces[member.node].millis
+                # One is ahead of the goal already where a split has come back that was idle, and is behind.
+                enough = max(1, int((goal - _reached(member.split, member.node)) / pace)) if pace else 1
+                found[member.split.channel] = min(enough, found.get(member.split.channel, enough))
+        return found
+
+    def _pairs(self, splits: Iterable[Split]) -> Iterator[tuple[Split, int]]:
+        for split in splits:
+            for node in split.paces:
+                yield split, node
+
+
+def _reached(split: Split, node: int) -> int:
+    return split.watermarks.get(node, MIN_WATERMARK)
+
+
+def _expected(plan: SplitPlan, node: int) -> int:
+    """Where a split is after what is planned; where it is now as long as its pace is not known."""
+    reached, pace = _reached(plan.split, node), plan.split.paces[node].millis
+    if plan.read is None or pace is None or reached == MIN_WATERMARK:
+        return reached
+    return reached + int(pace * plan.read.records)
+
+
+def _lowest(members: Iterable[_Member]) -> dict[str, int]:
+    """By group, how far the slowest of those that count comes."""
+    found: dict[str, int] = {}
+    for member in members:
+        if member.counts:
+            group = member.alignment.group
+            found[group] = min(member.expected, found.get(group, member.expected))
+    return found
 
 
 logger = get_logger(__name__)
@@ -44,6 +219,13 @@ class SourceCoordinator:
         snapshot: what an earlier manifest knew of it.
         channels: gives a number to each new split.
         now: the reading of the job's clock in milliseconds.
+
+    Attributes:
+        planned: as above.
+        enumerator: discovers its splits.
+        timestamps: by node id, the operators that make watermarks of its records before the first shuffle, with their
+            strategies.
+        alignments: those of them whose watermarks are aligned in a group.
     """
 
     def __init__(
@@ -60,15 +242,16 @@ class SourceCoordinator:
         self._source = planned.node.spec.source
         self._name = plan.shown_names()[planned.uid]
         self._identity = identity_of(self._source)
-        self._timestamps = timestamps_operators(plan, planned)
-        timeouts = ((node, strategy.idle_timeout) for node, strategy in self._timestamps.items())
-        self._idle_timeouts = {node: timeout for node, timeout in timeouts if timeout is not None}
-        self._uids = {node: plan.operator(node).uid for node in self._timestamps}
+        self.timestamps = timestamps_operators(plan, planned)
+        ways = self.timestamps.items()
+        self._idle_timeouts = {node: way.idle_timeout for node, way in ways if way.idle_timeout is not None}
+        self.alignments = {node: way.alignment for node, way in ways if way.alignment is not None}
+        self._uids = {node: plan.operator(node).uid for node in self.timestamps}
         self._is_read_whole = has_to_be_read_whole(plan, planned)
         self._channels = channels
         self._named_in_errors = NamingSource(planned.node.name, planned.node.call_site)
         with self._named_in_errors:
-            self._enumerator = self._source.create_enumerator(context)
+            self.enumerator = self._source.create_enumerator(context)
         self._history = ReadingHistory(now)
         self._told = MIN_WATERMARK
         self._splits: dict[str, Split] = {}
@@ -112,19 +295,9 @@ class SourceCoordinator:
         share = ReadBudget(records, max(1, planned.read.bytes), self._pieces())
         return self._plan_split(planned.split, share, now)
 
-    @property
-    def alignments(self) -> dict[int, WatermarkAlignment]:
-        """By node id, the operators that make watermarks of its records in a group."""
-        found = ((node, strategy.alignment) for node, strategy in self._timestamps.items())
-        return {node: alignment for node, alignment in found if alignment is not None}
-
     def unfinished(self) -> Iterator[Split]:
         """The splits from which something may still come."""
         return (split for split in self._splits.values() if not split.finished)
-
-    def is_complete(self) -> bool:
-        """Whether no further split will ever be discovered."""
-        return self._enumerator.is_complete()
 
     def completed(self, plans: Iterable[SplitPlan], reports: Iterable[ChannelReport], now: int) -> None:
         """An epoch has run: move on."""
@@ -138,7 +311,7 @@ class SourceCoordinator:
             planned.split.is_held_back = planned.is_held_back
         for report in reports:
             split = by_channel.get(report.channel)
-            if split is not None and report.operator in self._timestamps:
+            if split is not None and report.operator in self.timestamps:
                 split.reaches(report.operator, report.watermark)
                 if report.generator is not None:
                     split.generators[report.operator] = report.generator
@@ -151,7 +324,7 @@ class SourceCoordinator:
     def progress(self) -> Iterator[SplitProgress]:
         """How far each split has come."""
         for split in self.unfinished():
-            watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self._timestamps}
+            watermarks = {node: split.watermarks.get(node, MIN_WATERMARK) for node in self.timestamps}
             idle, held_back = split.idle, split.is_held_back
             yield SplitProgress(self._name, split.split_id, watermarks, idle, held_back, self.planned.uid)
 
@@ -174,7 +347,7 @@ class SourceCoordinator:
 
     def reading(self, now: int, backlog_lag: int | None) -> SourceProgress:
         """How far the source is behind; ``backlog_lag`` as in :meth:`is_processing_backlog`."""
-        splits = (self._enumerator.pending(split.split_id, split.position, now) for split in self.unfinished())
+        splits = (self.enumerator.pending(split.split_id, split.position, now) for split in self.unfinished())
         return SourceProgress(
             self._name,
             self._history.total(splits),
@@ -182,7 +355,7 @@ class SourceCoordinator:
             self._history.idle_since,
             self.is_processing_backlog(now, backlog_lag),
             self._history.last,
-            self._enumerator.gauges(),
+            self.enumerator.gauges(),
             self.planned.uid,
         )
 
@@ -194,20 +367,15 @@ class SourceCoordinator:
             backlog_lag: it does when its watermark is further behind the clock, in milliseconds; None: only the
                 enumerator says.
         """
-        if self._enumerator.is_processing_backlog(now):
+        if self.enumerator.is_processing_backlog(now):
             return True
         watermark = min((split.watermark for split in self._counting()), default=MAX_WATERMARK)
         return backlog_lag is not None and MIN_WATERMARK < watermark < now - backlog_lag
 
-    @property
-    def watermark_operators(self) -> Set[int]:
-        """The node ids of the operators that make watermarks of its records, before the first shuffle."""
-        return self._timestamps.keys()
-
     def snapshot(self) -> SourceSnapshot:
         """For the manifest."""
         return SourceSnapshot(
-            self._enumerator.snapshot(),
+            self.enumerator.snapshot(),
             tuple(
                 SplitSnapshot(
                     split.split_id,
@@ -225,7 +393,7 @@ class SourceCoordinator:
 
     def checkpoint_completed(self) -> None:
         """The manifest with the last snapshot exists; of splits that have finished by it, only the ids are kept."""
-        self._enumerator.checkpoint_completed({split.split_id: split.position for split in self._splits.values()})
+        self.enumerator.checkpoint_completed({split.split_id: split.position for split in self._splits.values()})
         for split_id in [split.split_id for split in self._splits.values() if split.finished]:
             del self._splits[split_id]
             self._finished[split_id] = None
@@ -239,13 +407,13 @@ class SourceCoordinator:
             self._told = min(split.watermark for split in counting)
         elif idle := list(self.unfinished()):
             self._told = max(split.watermark for split in idle)
-        elif self.is_complete():
+        elif self.enumerator.is_complete():
             return MAX_WATERMARK
         return self._told
 
     def is_idle(self) -> bool:
         """Whether nothing waits for its event time, for now or for good."""
-        return not self._counting() and (any(self.unfinished()) or self.is_complete())
+        return not self._counting() and (any(self.unfinished()) or self.enumerator.is_complete())
 
     def _counting(self) -> list[Split]:
         return [split for split in self.unfinished() if not split.idle]
@@ -256,7 +424,7 @@ class SourceCoordinator:
             self.discover(now)
         if split_id in self._finished:
             return
-        for node in self._timestamps:
+        for node in self.timestamps:
             self._splits[split_id].reaches(node, watermark)
 
     def next_idle_at(self) -> int | None:
@@ -269,14 +437,10 @@ class SourceCoordinator:
         ]
         return min(times, default=None)
 
-    def close(self) -> None:
-        """Close the enumerator."""
-        self._enumerator.close()
-
     def assignments(self, planned: SplitPlan) -> list[SplitAssignment]:
         """What tasks do with a split in an epoch: its pieces in order, or nothing to read."""
         split, node = planned.split, self.planned.node.id
-        starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self._timestamps}
+        starts = {operator: split.watermarks.get(operator, MIN_WATERMARK) for operator in self.timestamps}
         reads = () if planned.read is None else planned.read.pieces
         first = SplitAssignment(
             node, split.channel, 0, reads, starts, dict(split.generators), ends=planned.ends, idle=planned.idle
@@ -284,7 +448,7 @@ class SourceCoordinator:
         if len(reads) <= 1 or self._is_read_whole:
             return [first]
         # Nothing is known of the pieces before: the receivers lift what later pieces say to what earlier ones reached.
-        unknown = dict.fromkeys(self._timestamps, MIN_WATERMARK)
+        unknown = dict.fromkeys(self.timestamps, MIN_WATERMARK)
         return [
             replace(
                 first,
@@ -301,9 +465,9 @@ class SourceCoordinator:
 
     def _plan_split(self, split: Split, share: ReadBudget, now: int) -> SplitPlan:
         with self._named_in_errors:
-            read = self._enumerator.plan(split.split_id, split.position, share, now)
+            read = self.enumerator.plan(split.split_id, split.position, share, now)
             end = split.position if read is None else read.end
-            ends = self._enumerator.is_finished(split.split_id, end)
+            ends = self.enumerator.is_finished(split.split_id, end)
         idle = frozenset() if read is not None else self._idle(split, now)
         return SplitPlan(split, read, ends, idle)
 
@@ -317,16 +481,16 @@ class SourceCoordinator:
 
     def _held_back(self, split: Split, now: int) -> SplitPlan:
         """The plan of a split that waits for others: it is not silent, so it is as far from idle as at first."""
-        split.active_since = dict.fromkeys(self._timestamps, now)
-        ends = self._enumerator.is_finished(split.split_id, split.position)
+        split.active_since = dict.fromkeys(self.timestamps, now)
+        ends = self.enumerator.is_finished(split.split_id, split.position)
         return SplitPlan(split, None, ends, split.idle, is_held_back=True)
 
     def discover(self, now: int) -> None:
         """Look for new splits."""
         with self._named_in_errors:
-            listed = dict.fromkeys(self._enumerator.discover(now))
+            listed = dict.fromkeys(self.enumerator.discover(now))
             new = [each for each in listed if each not in self._splits and each not in self._finished]
-            positions = {split_id: self._enumerator.initial_position(split_id) for split_id in new}
+            positions = {split_id: self.enumerator.initial_position(split_id) for split_id in new}
         for split_id, position in positions.items():
             self._add(Split(split_id, next(self._channels), position), now)
         self._finished = {split_id: None for split_id in self._finished if split_id in listed}
@@ -336,14 +500,14 @@ class SourceCoordinator:
         generators = {
             node: snapshot.generators[uid]
             for node, uid in self._uids.items()
-            if uid in snapshot.generators and self._timestamps[node].has_memory
+            if uid in snapshot.generators and self.timestamps[node].has_memory
         }
         split = Split(snapshot.split_id, snapshot.channel, snapshot.position, watermarks, generators)
         split.finished = snapshot.finished
         self._add(split, now)
 
     def _add(self, split: Split, now: int) -> None:
-        split.active_since = dict.fromkeys(self._timestamps, now)
+        split.active_since = dict.fromkeys(self.timestamps, now)
         split.paces = {node: Pace() for node in self.alignments}
         self._splits[split.split_id] = split
 
@@ -383,8 +547,7 @@ def has_to_be_read_whole(plan: JobPlan, source: PlannedOperator) -> bool:
     again: where branches meet that have watermarks of their own, one number is not enough to lift what a later piece
     says; and where records meet what was made of them behind another shuffle, that has no pieces any more.
     """
-    found = forks_of(plan.stages[0])
-    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in found):
+    if any(fork.node == source.node.id and fork.has_several_watermarks for fork in plan.stages[0].forks):
         return True
     reached = {source.node.id}
     for planned in plan.operators():

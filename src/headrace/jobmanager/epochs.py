@@ -1,14 +1,18 @@
-"""Planning an epoch: what is read, by which task, and whether there is a reason to run at all."""
+"""An epoch: what is read and by which task, the run on a runtime, and what its tasks report."""
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from headrace.common import options
+from headrace.common.errors import CheckpointFailedError, InfrastructureError, JobCancelledError, UserFunctionError
+from headrace.common.logs import get_logger, with_fields
 from headrace.graph.process_specs import BroadcastProcessSpec
-from headrace.jobmanager.checkpoints.recovery import partition_contexts
-from headrace.jobmanager.sources.splits import WatermarkAligner
+from headrace.jobmanager.recovery import partition_contexts
+from headrace.jobmanager.sources import WatermarkAligner
 from headrace.operators.broadcast.broadcast_operator import BROADCAST
 from headrace.runtime.task.messages import EpochContext
 
@@ -17,13 +21,13 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.connectors.source import ReadBudget
-    from headrace.jobmanager.checkpoints.compaction import CompactionCoordinator
-    from headrace.jobmanager.epochs.size import EpochSizer
-    from headrace.jobmanager.sinks.job_sinks import JobSinks
-    from headrace.jobmanager.sources.coordinator import SourceCoordinator
-    from headrace.jobmanager.sources.splits import SplitPlan
+    from headrace.jobmanager.checkpoints import CompactionCoordinator
+    from headrace.jobmanager.epoch_size import EpochSizer
+    from headrace.jobmanager.runtime import Runtime
+    from headrace.jobmanager.sinks import JobSinks
+    from headrace.jobmanager.sources import SourceCoordinator, SplitPlan
     from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.messages import SplitAssignment
+    from headrace.runtime.task.messages import SplitAssignment, TaskReport
 
 
 _NO_EPOCH: Final = -1
@@ -73,8 +77,9 @@ class EpochPlanner:
         self._compaction = compaction
         self._plan = plan
         self._sources = sources
-        self._aligner = WatermarkAligner({node: way for source in sources for node, way in source.alignments.items()})
-        self._broadcast_order = BroadcastOrder(plan, sources)
+        alignments = {node: way for source in sources for node, way in source.alignments.items()}
+        self._aligner = WatermarkAligner(alignments) if alignments else None
+        self._waits_for = sources_to_wait_for(plan) if plan.settings.is_batch else {}
         self._sizer = sizer
         self._backlog_lag = backlog_lag
 
@@ -85,9 +90,11 @@ class EpochPlanner:
             source.discover(now)
         is_backlog = any(source.is_processing_backlog(now, self._backlog_lag) for source in self._sources)
         self._sizer.aim(is_backlog=is_backlog)
-        budget = self._sizer.budget(_seconds_to_next_timer(manifest, now))
+        # What is due already fires at the beginning of this epoch; for the next timer another one will be needed.
+        next_timer = min((timer for timer in _timers(manifest) if timer > now), default=None)
+        budget = self._sizer.budget(None if next_timer is None else (next_timer - now) / 1000)
         splits = self._splits(budget, now)
-        is_complete = all(source.is_complete() for source in self._sources)
+        is_complete = all(source.enumerator.is_complete() for source in self._sources)
         every = [planned for plans in splits.values() for planned in plans]
         is_last = is_complete and all(planned.ends for planned in every)
         is_due = any(time <= now for time in self._times(manifest))
@@ -122,10 +129,17 @@ class EpochPlanner:
 
     def _splits(self, budget: ReadBudget, now: int) -> dict[int, list[SplitPlan]]:
         """By node id of the source, what is read of each split; none runs away from others that it is aligned with."""
-        held_back = self._aligner.held_back(split for source in self._sources for split in source.unfinished())
-        held_back |= self._broadcast_order.held_back()
+        held_back = self._waiting_for_broadcast() if self._waits_for else frozenset()
+        if self._aligner is not None:
+            held_back |= self._aligner.held_back(split for source in self._sources for split in source.unfinished())
         splits = {source.planned.node.id: source.plan(budget, now, held_back) for source in self._sources}
-        limits = self._aligner.limits(planned for plans in splits.values() for planned in plans)
+        if self._aligner is not None:
+            self._shorten(splits, self._aligner, now)
+        return splits
+
+    def _shorten(self, splits: dict[int, list[SplitPlan]], aligner: WatermarkAligner, now: int) -> None:
+        """Let no split run too far ahead of others with what is planned."""
+        limits = aligner.limits(planned for plans in splits.values() for planned in plans)
         for source in self._sources if limits else ():
             node = source.planned.node.id
             splits[node] = [
@@ -134,7 +148,16 @@ class EpochPlanner:
                 else planned
                 for planned in splits[node]
             ]
-        return splits
+
+    def _waiting_for_broadcast(self) -> frozenset[int]:
+        """The channels of records that are not read before the streams that are broadcast to them have ended."""
+        going_on = {source.planned.node.id for source in self._sources if _may_bring_more(source)}
+        return frozenset(
+            split.channel
+            for source in self._sources
+            if self._waits_for.get(source.planned.node.id, frozenset()) & going_on
+            for split in source.unfinished()
+        )
 
     def epoch_completed(self, epoch: int) -> None:
         """The manifest of an epoch exists."""
@@ -160,7 +183,7 @@ class EpochPlanner:
         reached = {
             source.planned.node.id
             for source in self._sources
-            if not source.is_complete() and all(planned.ends for planned in splits[source.planned.node.id])
+            if not source.enumerator.is_complete() and all(planned.ends for planned in splits[source.planned.node.id])
         }
         for operator in self._plan.stages[0].operators if reached else ():
             if any(edge.source in reached for edge in operator.inputs):
@@ -179,13 +202,6 @@ class EpochPlanner:
         return {subtask: tuple(assignments) for subtask, assignments in enumerate(tasks)}
 
 
-def _seconds_to_next_timer(manifest: Manifest, now: int) -> float | None:
-    """How soon another epoch will be needed; what is due already fires at the beginning of this one."""
-    later = (timer for timer in _timers(manifest) if timer > now)
-    soonest = min(later, default=None)
-    return None if soonest is None else (soonest - now) / 1000
-
-
 def _timers(manifest: Manifest) -> list[int]:
     return [
         partition.earliest_timer
@@ -195,33 +211,8 @@ def _timers(manifest: Manifest) -> list[int]:
     ]
 
 
-class BroadcastOrder:
-    """Holds back the sources of records until those of the streams that are broadcast to them have ended.
-
-    Args:
-        plan: the job; outside batch mode nothing waits.
-        sources: its sources.
-    """
-
-    def __init__(self, plan: JobPlan, sources: Sequence[SourceCoordinator]) -> None:
-        self._sources = sources
-        self._waits_for = sources_to_wait_for(plan) if plan.settings.is_batch else {}
-
-    def held_back(self) -> frozenset[int]:
-        """The channels of the splits that are not to be read yet."""
-        if not self._waits_for:
-            return frozenset()
-        going_on = {source.planned.node.id for source in self._sources if _may_bring_more(source)}
-        return frozenset(
-            split.channel
-            for source in self._sources
-            if self._waits_for.get(source.planned.node.id, frozenset()) & going_on
-            for split in source.unfinished()
-        )
-
-
 def _may_bring_more(source: SourceCoordinator) -> bool:
-    return not source.is_complete() or any(source.unfinished())
+    return not source.enumerator.is_complete() or any(source.unfinished())
 
 
 def sources_to_wait_for(plan: JobPlan) -> Mapping[int, Set[int]]:
@@ -260,3 +251,132 @@ def _behind(source: int, waits_for: Mapping[int, Set[int]]) -> Set[int]:
         found |= new
         ahead.extend(new)
     return found
+
+
+logger = get_logger(__name__)
+
+_LOOK_SECONDS: Final = 0.05
+
+
+class EpochRun:
+    """Runs one epoch.
+
+    A runtime may be told to give up when the query has not really begun, which it does not notice: so it is told again
+    and again until it returns.
+
+    Args:
+        runtime: where.
+        timeout_seconds: an epoch that takes longer is given up.
+        cancelled: set when the job is cancelled.
+    """
+
+    def __init__(self, runtime: Runtime, timeout_seconds: float, cancelled: threading.Event) -> None:
+        self._runtime = runtime
+        self._timeout_seconds = timeout_seconds
+        self._cancelled = cancelled
+        self._over = threading.Event()
+        self._is_late = False
+
+    def run(self, planned: EpochPlan) -> list[TaskReport]:
+        """The reports of the epoch's tasks.
+
+        Raises:
+            JobCancelledError: when the job was cancelled before, or meanwhile.
+            CheckpointFailedError: when it took too long.
+            InfrastructureError: when it failed.
+            OSError: when it failed.
+        """
+        epoch = planned.context.epoch
+        if self._cancelled.is_set():
+            raise JobCancelledError(f"epoch {epoch} was not begun")
+        watchdog = threading.Thread(target=with_fields(self._watch), name=f"headrace-watchdog-{epoch}", daemon=True)
+        watchdog.start()
+        try:
+            reports = self._runtime.run_epoch(planned.context)
+        except InfrastructureError as error:
+            if self._is_late:
+                raise self._too_late(planned) from error
+            raise
+        finally:
+            self._over.set()
+            watchdog.join()  # what it still has to say must not hit the next epoch
+        if self._cancelled.is_set():
+            raise JobCancelledError(f"epoch {epoch} was given up")
+        return reports
+
+    def _watch(self) -> None:
+        end = time.monotonic() + self._timeout_seconds
+        while not self._over.wait(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()) or _LOOK_SECONDS)):
+            self._is_late = time.monotonic() >= end
+            if self._is_late or self._cancelled.is_set():
+                try:
+                    self._runtime.cancel()
+                except Exception:
+                    logger.warning("interrupting an epoch failed, it is tried again", exc_info=True)
+
+    def _too_late(self, planned: EpochPlan) -> CheckpointFailedError:
+        return CheckpointFailedError(
+            f"epoch {planned.context.epoch} ({planned.records} records) has not ended within "
+            f"{options.CHECKPOINT_TIMEOUT.key} ({self._timeout_seconds:g} s): raise it, or make epochs smaller, "
+            f"with {options.EPOCH_FIRST_RECORDS.key} and {options.EPOCH_MAX_RECORDS.key}"
+        )
+
+
+def raise_reported(reports: Sequence[TaskReport]) -> None:
+    """Raise what a task reported, the earliest stage first: later ones may only suffer from it.
+
+    Raises:
+        HeadraceError: the failure of the user's code or input.
+    """
+    failed = [report for report in reports if report.error is not None]
+    if failed:
+        first = min(failed, key=lambda report: (report.stage, report.partition))
+        assert first.error is not None
+        raise first.error.to_error()
+
+
+def records_read(plan: JobPlan, reports: Sequence[TaskReport]) -> int:
+    """How many records the sources gave; the enumerators' word for it is an estimate."""
+    sources = {planned.node.id for planned in plan.operators() if not planned.node.inputs}
+    return sum(count for report in reports for node, count in report.records.items() if node in sources)
+
+
+def committables_by_sink(plan: JobPlan, reports: Sequence[TaskReport]) -> dict[str, list[object]]:
+    """What the sinks of all tasks want committed, by uid, in the order of the tasks."""
+    found: dict[str, list[object]] = {}
+    for report in sorted(reports, key=lambda report: (report.stage, report.partition)):
+        for node, committables in report.committables.items():
+            found.setdefault(plan.operator(node).uid, []).extend(committables)
+    return found
+
+
+_ADVICE: Final = (
+    "process_broadcast_element has to do the same in each, so what it changes may follow from the record and the state "
+    "alone, not from the subtask, a clock, chance, fields of the function or the order of a set"
+)
+
+
+def check_broadcast_state(plan: JobPlan, reports: Sequence[TaskReport]) -> None:
+    """Refuse an epoch in which subtasks have changed their broadcast state in different ways.
+
+    What is too large for their versions the first subtask alone has written, and after a start all go on with what it
+    has.
+
+    Raises:
+        UserFunctionError: naming the operator and two of its subtasks.
+    """
+    sharing = [operator for operator in plan.operators() if operator.shares_broadcast_state]
+    for operator in sharing:
+        versions = {report.partition: report.state.version for report in reports if report.stage == operator.stage}
+        _check(operator, {task: dict(version.shared) if version else {} for task, version in versions.items()})
+
+
+def _check(operator: PlannedOperator, digests: Mapping[int, Mapping[str, str]]) -> None:
+    shared = [digests[task].get(operator.uid) for task in range(operator.parallelism)]
+    other = next((task for task, digest in enumerate(shared) if digest != shared[0]), None)
+    if other is not None:
+        node = operator.node
+        raise UserFunctionError(
+            f"the broadcast state of operator {node.name!r} (uid {operator.uid}) is not the same in subtasks 0 and "
+            f"{other}: {_ADVICE}\n  operator defined at {node.call_site}"
+        )

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from headrace.savepoint.metadata import SavepointFormat, TableFile
     from headrace.storage.folder import Folder
 
+
 logger = get_logger(__name__)
 
 LOOK_SECONDS: Final = 0.01

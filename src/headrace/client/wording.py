@@ -10,6 +10,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _BYTE_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

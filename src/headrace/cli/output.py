@@ -1,15 +1,18 @@
-"""How a program's end is told to the user, and as which exit code to the shell."""
+"""What commands print, and how the end of a program is told to the user, and as which exit code to the shell."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from headrace.client.running import PIPE_CLOSED
@@ -110,3 +113,22 @@ def _print_traceback(console: Console, error: BaseException, traceback: str) -> 
 
 def _print(console: Console, text: Text) -> None:
     console.print(text, soft_wrap=True, highlight=False)
+
+
+_NO_LIMIT: Final = 10_000
+"""So wide is what is no terminal, and says no width by ``COLUMNS``: nobody cuts what other programs are to read."""
+
+
+def output() -> Console:
+    """Where a command prints what it was asked for."""
+    console = Console()
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=_NO_LIMIT)
+
+
+def new_table(*columns: str) -> Table:
+    """A table without rows; what is too long for its column goes on in the next line, and is never cut.
+
+    Args:
+        columns: their headings, shown as they are, brackets included.
+    """
+    return Table(*(Column(Text(column), overflow="fold") for column in columns), box=SIMPLE_HEAD, pad_edge=False)

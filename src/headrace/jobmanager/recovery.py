@@ -18,7 +18,7 @@ from headrace.common.errors import InfrastructureError, StateCorruptedError, Sta
 from headrace.common.logs import get_logger
 from headrace.connectors.source import KeptClients
 from headrace.graph.specs import SinkSpec, SourceSpec
-from headrace.jobmanager.sources.coordinator import misplaced_positions, warn_of_moved_sources
+from headrace.jobmanager.sources import misplaced_positions, warn_of_moved_sources
 from headrace.operators.base import cannot_go_on
 from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.operator_chain import operator_context, task_parameters
@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest, OperatorSnapshot, PartitionSnapshot, StageSnapshot
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
-    from headrace.state.backend import CompactionOutcome
-    from headrace.state.version import VersionRef
-
-    Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
     from headrace.runtime.task.messages import SerializedJob
     from headrace.savepoint.metadata import TableFile
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import CompactionOutcome, StateBackend
+    from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
+
+    Adoptions = Mapping[tuple[int, int], tuple[CompactionOutcome, ...]]
 
 
 logger = get_logger(__name__)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from headrace.common.completable_future import CompletableFuture
 from headrace.common.errors import JobExecutionError
 from headrace.common.logs import get_logger
-from headrace.jobmanager.commands.savepoints import NO_PLACE, SavepointRequest
+from headrace.jobmanager.savepoints import NO_PLACE, SavepointRequest
 from headrace.savepoint.requests import REQUESTS, JobAnswer, RequestFolder
 from headrace.savepoint.running_jobs import STARTING, RunningMark
 

@@ -14,6 +14,7 @@ from headrace.connectors.source import ReadBudget
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+
 _GROWTH: Final = 8.0
 """An epoch has at most so many times the records of the one before: what was measured with few records says little
 about many."""

@@ -1,1 +1,0 @@
-"""What a terminal shows of a job while it runs."""

@@ -1,1 +1,0 @@
-"""Checkpoints: the chain of manifests, what a job starts from, compaction, and which of them stay."""

@@ -1,1 +1,0 @@
-"""What a running job can be asked for, between two epochs: savepoints, another parallelism, to stop."""

@@ -1,1 +1,0 @@
-"""Epochs: what is read, the run on a runtime, and what becomes of the reports of tasks."""

@@ -1,1 +1,0 @@
-"""What becomes of failures: restarts, and the history of what a job has failed with."""

@@ -1,1 +1,0 @@
-"""Sinks in the driver: what is committed with an epoch, and the second phase."""

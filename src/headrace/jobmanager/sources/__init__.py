@@ -1,1 +1,0 @@
-"""Sources in the driver: splits and positions, who waits for whom, how far behind they are."""
