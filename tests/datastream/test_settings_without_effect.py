@@ -24,7 +24,7 @@ from headrace.datastream import (
     SlotSharingGroup,
 )
 from headrace.datastream.checkpoint_config import CheckpointConfig
-from headrace.datastream.dependencies import FlinkSettings
+from headrace.datastream.dependencies import ConfiguredEnvironment
 from headrace.datastream.execution_config import ExecutionConfig
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def test_every_setter_is_in_the_table() -> None:
         "set_checkpoint_storage", "set_checkpoint_storage_dir", "set_default_local_parallelism",
         "set_externalized_checkpoint_retention", "set_min_pause_between_checkpoints",
         "set_tolerable_checkpoint_failure_number", "set_fail_on_checkpointing_errors",
-        "set_default_savepoint_directory",
+        "set_default_savepoint_directory", "set_python_requirements", "set_python_executable",
     }  # fmt: skip
     setters = {
         name
-        for cls in (ExecutionConfig, CheckpointConfig, FlinkSettings)
+        for cls in (ExecutionConfig, CheckpointConfig, ConfiguredEnvironment)
         for name in dir(cls)
         if name.startswith(("set_", "enable_", "disable_"))
     }

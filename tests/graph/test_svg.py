@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.graph.diagram import Arrow, Box, Diagram, Frame, draw_text, graph_diagram
-from headrace.graph.diagram_svg import LABEL_HEIGHT, Layout, draw_svg, laid_out
+from headrace.graph.diagram_svg import LABEL_HEIGHT, DiagramLayout, draw_svg, laid_out
 from headrace.graph.stream_graph import StreamGraph
 from headrace.plan.explain import plan_diagram
 
@@ -43,7 +43,7 @@ def diagrams(draw: st.DrawFn) -> Diagram:
     return Diagram(draw(NAMES), frames, arrows)
 
 
-def rectangles(layout: Layout) -> list[tuple[float, float, float, float]]:
+def rectangles(layout: DiagramLayout) -> list[tuple[float, float, float, float]]:
     """Left, top, right and bottom of boxes and labels."""
     boxes = [
         (box.top.x - box.width / 2, box.top.y, box.top.x + box.width / 2, box.top.y + box.height)

@@ -23,7 +23,7 @@ from headrace.common.public_module import (
 )
 from headrace.connectors.file_system import rolling, sink, source, writer
 from headrace.datastream import slot_sharing_group
-from headrace.datastream.dependencies import Dependencies, FlinkSettings
+from headrace.datastream.dependencies import ConfiguredEnvironment
 from headrace.formats.csv import schema
 from headrace.formats.json import schemas
 from headrace.state import ttl
@@ -88,7 +88,7 @@ def _is_part(base: type) -> bool:
     return (
         base.__module__.startswith("headrace.datastream.streams.")
         or base.__name__.endswith("Builder")
-        or base in (Dependencies, FlinkSettings)
+        or base is ConfiguredEnvironment
     )
 
 

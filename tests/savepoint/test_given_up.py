@@ -19,7 +19,7 @@ from headrace.savepoint.disposal import dispose, remove_uncompleted
 from headrace.savepoint.metadata import IN_PROGRESS, METADATA
 from headrace.savepoint.stored_job import open_job
 from headrace.savepoint.tasks import Export
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.version import VersionRef
 from headrace.state_processor import SavepointReader
 from headrace.storage.folder import Folder, posix_folder
@@ -153,7 +153,7 @@ def test_a_task_that_writes_at_any_moment_while_what_is_left_is_removed(
         folder = posix_folder(tmp_path / "savepoints" / f"savepoint-{moment}")
         folder.make()
         folder.create(IN_PROGRESS, b"")
-        export = Export(HashMapStateBackend("hashmap"), job.state, folder, 0)
+        export = Export(HashMapBackend("hashmap"), job.state, folder, 0)
         export(job.versions()[0])
         hook = _At(moment, lambda export=export: export(job.versions()[1]))
         with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ from headrace.state.runs import range_merging
 from tests.state.backends import BACKENDS
 
 if TYPE_CHECKING:
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import StateBackendPlugin
 
 
 @pytest.fixture
@@ -32,5 +32,5 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest, installed: None) -> StateBackend:
+def backend(request: pytest.FixtureRequest, installed: None) -> StateBackendPlugin:
     return STATE_BACKENDS.load(request.param).configured(Configuration())

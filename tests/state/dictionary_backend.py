@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import InvalidProgramError, StateCorruptedError, StateError, StateMigrationError
-from headrace.state.backend import StateBackend, StateOwner, TaskStates
+from headrace.state.backend import StateBackendPlugin, StateOwner, TaskStates
 from headrace.state.interfaces import MergingState
 from headrace.state.keyed.namespaces import KeyScope, Namespace, ordered_bytes
 from headrace.state.keys import KeyCodec, KeyColumn
@@ -87,7 +87,7 @@ class OperatorRecord:
                 self.logs.setdefault(name, []).extend(tables)
 
 
-class DictionaryStateBackend(StateBackend):
+class DictionaryStateBackend(StateBackendPlugin):
     """What ``state.backend.type`` calls ``dictionary``."""
 
     def open(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.common.typeinfo import Types
-from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackend, StateOwner
+from headrace.state.backend import DEFAULT_BACKEND, NewVersion, StateBackendPlugin, StateOwner
 from headrace.state.compaction import CompactionResult, CompactionTask
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapTaskStates
@@ -112,9 +112,9 @@ class Job:
         inline_threshold: int = 0,
         storage: Folder | None = None,
         keep: bool = False,
-        backend: StateBackend | None = None,
+        backend: StateBackendPlugin | None = None,
     ) -> None:
-        self.backend = backend or HashMapStateBackend(DEFAULT_BACKEND)
+        self.backend = backend or HashMapBackend(DEFAULT_BACKEND)
         self.codec = codec or KeyCodec.for_type(Types.LONG())
         self.parallelism = parallelism
         self.inline_threshold = inline_threshold

@@ -34,13 +34,13 @@ from tests.state.harness import UID, Job, MemoryFolder
 from tests.state.test_state_model import KEY_KINDS, Average, Checker
 
 if TYPE_CHECKING:
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import StateBackendPlugin
 
 pytestmark = pytest.mark.usefixtures("installed")
 
 
 @pytest.mark.parametrize("kind", ["integers", "strings", "tuples"])
-def test_keyed_states_are_as_their_model(kind: str, backend: StateBackend) -> None:
+def test_keyed_states_are_as_their_model(kind: str, backend: StateBackendPlugin) -> None:
     source = random.Random(kind)
     type_, key_of = KEY_KINDS[kind]
     job = Job(Job().codec.for_type(type_), inline_threshold=source.choice([0, 1 << 20]), backend=backend)
@@ -58,7 +58,7 @@ def test_keyed_states_are_as_their_model(kind: str, backend: StateBackend) -> No
             job.collect_garbage()
 
 
-def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackend) -> None:
+def test_states_of_a_key_and_a_namespace_are_kept_apart(backend: StateBackendPlugin) -> None:
     job = Job(backend=backend)
     count = ValueStateDescriptor("count", Types.LONG())
     model: dict[tuple[int, Any], int] = defaultdict(int)
@@ -110,7 +110,7 @@ MERGING: list[tuple[StateDescriptor, Any]] = [
 @pytest.mark.parametrize(("descriptor", "merged"), MERGING, ids=lambda given: getattr(given, "name", ""))
 @pytest.mark.parametrize("is_stored", [False, True])
 def test_what_namespaces_hold_is_made_one(
-    descriptor: StateDescriptor, merged: Any, is_stored: bool, backend: StateBackend
+    descriptor: StateDescriptor, merged: Any, is_stored: bool, backend: StateBackendPlugin
 ) -> None:
     job, pieces = Job(backend=backend), {(0, 5): ["be"], (5, 9): ["tea"], (9, 12): ["egg"]}
 
@@ -141,7 +141,7 @@ def test_what_namespaces_hold_is_made_one(
 
 
 @pytest.mark.parametrize("descriptor", [descriptor for descriptor, _ in MERGING], ids=lambda given: given.name)
-def test_all_keys_and_namespaces_of_a_state_are_told(descriptor: StateDescriptor, backend: StateBackend) -> None:
+def test_all_keys_and_namespaces_of_a_state_are_told(descriptor: StateDescriptor, backend: StateBackendPlugin) -> None:
     def fill(operator: Any, key: int, _: int) -> None:
         for operator.keyed.namespace in [(0, 5), 7, b"w"]:
             operator.keyed.namespaced_state(descriptor).add("tea")
@@ -160,7 +160,7 @@ def test_all_keys_and_namespaces_of_a_state_are_told(descriptor: StateDescriptor
 
 
 @pytest.mark.parametrize("descriptor", [ValueStateDescriptor("last"), MapStateDescriptor("seen")], ids=["value", "map"])
-def test_state_that_cannot_be_merged_is_refused(descriptor: StateDescriptor, backend: StateBackend) -> None:
+def test_state_that_cannot_be_merged_is_refused(descriptor: StateDescriptor, backend: StateBackendPlugin) -> None:
     def merge(operator: Any, key: int, _: int) -> None:
         operator.keyed.namespace = 1
         with pytest.raises(InvalidProgramError, match=descriptor.name):
@@ -207,7 +207,7 @@ def test_timers_are_as_their_model(name: str, epochs: list[tuple[list[Any], int,
         job.watermark = reached
 
 
-def test_a_time_to_live(backend: StateBackend) -> None:
+def test_a_time_to_live(backend: StateBackendPlugin) -> None:
     """Of values, elements and entries; prolonged by reading where that is asked for, seen once where that is."""
     job = Job(backend=backend)
     lives = StateTtlConfig.new_builder(Time.milliseconds(100))
@@ -252,7 +252,7 @@ def test_a_time_to_live(backend: StateBackend) -> None:
     assert seen[4][2] == gone
 
 
-def test_a_range_of_the_entries_of_a_map(backend: StateBackend) -> None:
+def test_a_range_of_the_entries_of_a_map(backend: StateBackendPlugin) -> None:
     job = Job(backend=backend)
     times, names = MapStateDescriptor("times", Types.LONG(), Types.LONG()), MapStateDescriptor("names", str, int)
     keys = [5, -(1 << 63), 0, (1 << 63) - 1, -7, 12]
@@ -275,7 +275,7 @@ def test_a_range_of_the_entries_of_a_map(backend: StateBackend) -> None:
     ]
 
 
-def test_a_state_under_another_type_or_declared_twice_is_refused(backend: StateBackend) -> None:
+def test_a_state_under_another_type_or_declared_twice_is_refused(backend: StateBackendPlugin) -> None:
     job = Job(backend=backend)
     whole, text = ValueStateDescriptor("value", Types.LONG()), ValueStateDescriptor("value", Types.STRING())
     job.on_keys(job.begin(), [1], lambda operator, _, __: operator.keyed.state(whole).update(1))
@@ -287,7 +287,7 @@ def test_a_state_under_another_type_or_declared_twice_is_refused(backend: StateB
 
 
 @pytest.mark.parametrize("damage", ["gone", "flipped"])
-def test_a_damaged_file_is_an_error_that_names_it(damage: str, backend: StateBackend) -> None:
+def test_a_damaged_file_is_an_error_that_names_it(damage: str, backend: StateBackendPlugin) -> None:
     storage = MemoryFolder()
     job = Job(backend=backend, storage=storage)
     count = ValueStateDescriptor("count", Types.LONG())
@@ -300,7 +300,7 @@ def test_a_damaged_file_is_an_error_that_names_it(damage: str, backend: StateBac
         job.on_keys(job.begin(), [1], lambda operator, _, __: operator.keyed.state(count).value())
 
 
-def test_what_has_not_changed_is_not_written_again(backend: StateBackend) -> None:
+def test_what_has_not_changed_is_not_written_again(backend: StateBackendPlugin) -> None:
     job = Job(backend=backend, keep=True)
     count = ValueStateDescriptor("count", Types.LONG())
     job.on_keys(job.begin(), [1], lambda operator, key, _: operator.keyed.state(count).update(key))

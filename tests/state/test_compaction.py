@@ -13,7 +13,7 @@ from headrace.common.typeinfo import Types
 from headrace.runtime.task.background import compact
 from headrace.state.compaction import CompactionResult, CompactionTask, plan_compaction, run_compaction
 from headrace.state.descriptors import ValueStateDescriptor
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.runs import ALL_HASHES, RunStore, merging
 from headrace.state.runs.merging import merge_runs, register_merger
 from headrace.state.version import VersionRef
@@ -179,7 +179,7 @@ def store_of(meta: dict[str, Any]) -> RunStore:
 def test_what_this_process_cannot_merge_is_left_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     """And what other tasks have is merged all the same."""
 
-    class Backend(HashMapStateBackend):
+    class Backend(HashMapBackend):
         def run_compaction(self, storage: Folder, work: CompactionTask) -> CompactionResult:
             merge_runs(store_of({"kind": "theirs", "sort": []}).runs, is_oldest=True, now=0)
             raise AssertionError("it is merged")

@@ -11,7 +11,7 @@ import pytest
 from headrace.common.typeinfo import Types
 from headrace.state.compaction import CompactionTask
 from headrace.state.descriptors import ListStateDescriptor, ValueStateDescriptor
-from headrace.state.rocksdb.backend import RocksDBStateBackend
+from headrace.state.rocksdb.backend import RocksDBBackend
 from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import HashRange, Run
 from headrace.state.state_file import CompactedName
@@ -36,7 +36,7 @@ def job_in(folder: Path, backend: str = "hashmap") -> Job:
     state = posix_folder(folder / "state")
     state.make()
     small = RocksDBSettings(local_dir=str(folder / "local"), smallest_table=0, largest_columns=0)
-    chosen = RocksDBStateBackend("rocksdb", small) if backend == "rocksdb" else None
+    chosen = RocksDBBackend("rocksdb", small) if backend == "rocksdb" else None
     return Job(storage=state, inline_threshold=0, backend=chosen)
 
 

@@ -15,7 +15,7 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.datastream.functions import KeyedProcessFunction, RuntimeContext
 from headrace.datastream.state import StateTtlConfig, ValueStateDescriptor
-from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackend
+from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS, StateBackendPlugin
 from headrace.state.compaction import plan_compaction
 from headrace.testing import JobHarness
 from headrace.time.watermark_strategy import WatermarkStrategy
@@ -85,7 +85,7 @@ class Transitions:
         ahead: by how much the clock is ahead of event time.
     """
 
-    def __init__(self, make: Callable[[], Any], backend: StateBackend, ahead: int) -> None:
+    def __init__(self, make: Callable[[], Any], backend: StateBackendPlugin, ahead: int) -> None:
         self.make, self.job, self.ahead = make, Job(backend=backend), ahead
         self.expiries: dict[int, tuple[bool, int] | None] = {}
 

@@ -16,7 +16,7 @@ from headrace.savepoint.metadata import IN_PROGRESS, TableFile
 from headrace.savepoint.tables import read_table, write_table
 from headrace.state.backend import NewVersion
 from headrace.state.exported import ExportedTable
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.runs import Run
 from headrace.state.runs.merge_input import concat
 from headrace.state.runs.merging import describe_run, merge_runs
@@ -31,7 +31,7 @@ from tests.draws import draws
 from tests.state.harness import UID, MemoryFolder
 from tests.state.large_tables import META, OWNERS, STORES, batch_of, stored
 
-BACKEND = HashMapStateBackend("hashmap")
+BACKEND = HashMapBackend("hashmap")
 SMALL = 300_000
 """Bytes of a piece that is just too large to be held in memory when it has been written."""
 

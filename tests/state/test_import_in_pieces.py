@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from headrace.common import Types
 from headrace.common.errors import StateError
-from headrace.state.backend import NewVersion, StateBackend, StateOwner
+from headrace.state.backend import NewVersion, StateBackendPlugin, StateOwner
 from headrace.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from headrace.state.exported import ExportedTable
-from headrace.state.rocksdb.backend import RocksDBStateBackend
+from headrace.state.rocksdb.backend import RocksDBBackend
 from headrace.state.rocksdb.table import RocksDBSettings
 from headrace.state.runs import Run
 from headrace.state.runs.run import starts_of_levels
@@ -79,7 +79,7 @@ def reordered(table: ExportedTable, source: random.Random, rows_of_batch: int) -
     return ExportedTable(table.uid, table.store, table.about, table.schema, batches)
 
 
-def taken_in(tables: list[ExportedTable], backend: StateBackend) -> tuple[MemoryFolder, Any]:
+def taken_in(tables: list[ExportedTable], backend: StateBackendPlugin) -> tuple[MemoryFolder, Any]:
     storage = MemoryFolder()
     return storage, backend.import_tables(storage, tables, NewVersion(1, 0, 3, 1, 0), OWNERS)
 
@@ -203,7 +203,7 @@ def test_a_job_goes_on_from_pieces_rescales_and_compacts(
     monkeypatch.setattr("headrace.state.compaction.INLINE_ROWS", 10)
     monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", 4_000)
     small = RocksDBSettings(local_dir=str(tmp_path / "local"), smallest_table=0, largest_columns=0)
-    backend = RocksDBStateBackend("rocksdb", small) if name == "rocksdb" else None
+    backend = RocksDBBackend("rocksdb", small) if name == "rocksdb" else None
     source, (type_, key_of) = random.Random(kind), KEY_KINDS[kind]
     job = Job(Job().codec.for_type(type_), backend=backend, storage=folder(tmp_path / "state"))
     checker, keys = Checker(source), [key_of(n) for n in range(40)]

@@ -24,7 +24,7 @@ from headrace.datastream import StreamExecutionEnvironment
 from headrace.state.descriptors import ListStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from headrace.state.keys import KeyCodec, KeyColumn
 from headrace.state.rocksdb import local_tables
-from headrace.state.rocksdb.backend import RocksDBStateBackend
+from headrace.state.rocksdb.backend import RocksDBBackend
 from headrace.state.rocksdb.table import RocksDBSettings, TableWriter
 from headrace.state.rocksdb.table_section import RowCodec, row_keys
 from headrace.state.runs import range_merging
@@ -53,7 +53,7 @@ def settings(folder: Path, **others: Any) -> RocksDBSettings:
 
 def job_in(folder: Path, **others: Any) -> Job:
     (folder / "state").mkdir()
-    backend = RocksDBStateBackend("rocksdb", settings(folder, **others))
+    backend = RocksDBBackend("rocksdb", settings(folder, **others))
     return Job(storage=posix_folder(folder / "state"), backend=backend)
 
 
@@ -144,7 +144,7 @@ def test_states_are_as_their_model_whatever_is_merged_when(
     monkeypatch.setattr("headrace.state.runs.merging.INLINE_ROWS", source.choice([4, 20]))
     monkeypatch.setattr("headrace.state.compaction.SLICE_BYTES", 4_000 if seed else 1 << 26)
     type_, key_of = KEY_KINDS[source.choice(["integers", "anything"])]
-    backend = RocksDBStateBackend("rocksdb", settings(tmp_path))
+    backend = RocksDBBackend("rocksdb", settings(tmp_path))
     job = Job(KeyCodec.for_type(type_), inline_threshold=1000, keep=seed % 2 == 1, backend=backend)
     checker, every_key = Checker(source), [key_of(n) for n in range(25)]
     for _ in range(12):
@@ -215,7 +215,7 @@ def test_what_has_expired_leaves_the_disk(tmp_path: Path) -> None:
         (ListStateDescriptor("s", Types.LONG()), lambda state, key: state.add_all([key, key])),
     ):
         descriptor.enable_time_to_live(ttl)
-        job = Job(backend=RocksDBStateBackend("rocksdb", settings(tmp_path)))
+        job = Job(backend=RocksDBBackend("rocksdb", settings(tmp_path)))
         for job.clock, keys in ((0, KEYS[:60]), (50, KEYS[60:100])):
             job.on_keys(
                 job.begin(), keys, lambda operator, key, _, of=descriptor, do=act: do(operator.keyed.state(of), key)
@@ -428,4 +428,4 @@ def test_options_warn_where_another_backend_is_set() -> None:
 def test_the_package_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(ConfigurationError, match=r"needs the package rocksdict.*install headrace\[rocksdb\]"):
-        RocksDBStateBackend("rocksdb")
+        RocksDBBackend("rocksdb")

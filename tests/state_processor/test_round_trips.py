@@ -28,7 +28,7 @@ from headrace.datastream.state import (
 from headrace.savepoint.columns import readable
 from headrace.savepoint.metadata import read_metadata
 from headrace.savepoint.tasks import Import, tasks_of
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyCodec
 from headrace.state_processor import OperatorTransformation, SavepointReader, SavepointWriter, compare
 from headrace.storage.folder import posix_folder
@@ -179,7 +179,7 @@ def taken_in(savepoint: str, state: str) -> pa.Table:
     directory, folder = posix_folder(Path(savepoint)), posix_folder(Path(state))
     folder.make()
     metadata = read_metadata(directory)
-    backend = HashMapStateBackend("hashmap")
+    backend = HashMapBackend("hashmap")
     found = []
     for task in tasks_of(metadata.tables, metadata.checkpoint, {"it"}, 0):
         version = Import(backend, folder, directory)(task)

@@ -39,7 +39,7 @@ from headrace.savepoint.metadata import is_savepoint
 from headrace.savepoint.requests import REQUESTS
 from headrace.savepoint.running_jobs import STARTING, RunningMark
 from headrace.state.backend import DEFAULT_BACKEND, ROCKSDB_BACKEND, STATE_BACKENDS
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.locations import open_storage, options_for_tasks
 from headrace.windowing.changed_windows import ChangedWindows
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan, PlannedOperator
     from headrace.runtime.task.dependencies import Dependencies
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import StateBackendPlugin
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -226,10 +226,10 @@ def _changed_windows(configuration: Configuration) -> dict[str, ChangedWindows]:
     return found
 
 
-def _state_backend(configuration: Configuration) -> StateBackend:
+def _state_backend(configuration: Configuration) -> StateBackendPlugin:
     name = configuration.get(options.STATE_BACKEND)
     if name.lower() == DEFAULT_BACKEND:  # looking for plugins takes some 50 ms, and most programs need none
-        backend: StateBackend = HashMapStateBackend(DEFAULT_BACKEND)
+        backend: StateBackendPlugin = HashMapBackend(DEFAULT_BACKEND)
     else:
         backend = STATE_BACKENDS.load(ROCKSDB_BACKEND if name.lower() == ROCKSDB_BACKEND else name)
     if backend.name != ROCKSDB_BACKEND:

@@ -73,7 +73,7 @@ class _Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class _Probe:
+class _JavaProbe:
     """What a ``java`` program said about itself."""
 
     home: Path
@@ -152,7 +152,7 @@ def _use(candidate: _Candidate, environment: Mapping[str, str]) -> JavaRuntime:
     return JavaRuntime(home, probe.version, f"{candidate.origin}, through a wrapper", probe.build)
 
 
-def _probe(program: Path, environment: Mapping[str, str]) -> _Probe:
+def _probe(program: Path, environment: Mapping[str, str]) -> _JavaProbe:
     """Starts ``program`` the way Spark does, and without the optional module when that fails."""
     settings = _settings_of(program, environment, _VECTOR_MODULE_ARGUMENT)
     has_vector_module = settings is not None
@@ -160,7 +160,9 @@ def _probe(program: Path, environment: Mapping[str, str]) -> _Probe:
         settings = _settings_of(program, environment)
     if settings is None:
         raise _UnusableJavaError(f"{program} does not start (try: {program} -version)")
-    return _Probe(_home_in(settings, program), _version_in(settings, program), _build_in(settings), has_vector_module)
+    return _JavaProbe(
+        _home_in(settings, program), _version_in(settings, program), _build_in(settings), has_vector_module
+    )
 
 
 def _settings_of(program: Path, environment: Mapping[str, str], *options: str) -> str | None:

@@ -25,10 +25,14 @@ SPARK_JARS: Final = "spark.jars"
 """Jars for driver and tasks, with commas between them (Spark's key)."""
 
 
-class Dependencies:
-    """Collects a program's dependencies in its configuration; they are shipped when a job is submitted."""
+class ConfiguredEnvironment:
+    """The part of an environment that only writes its configuration: a program's dependencies, and Flink's settings.
+
+    Dependencies are shipped when a job is submitted.
+    """
 
     _configuration: Configuration
+    _local_parallelism: int | None = None
 
     def add_python_file(self, file_path: str) -> None:
         """Lets functions import modules that are not installed where tasks run.
@@ -153,40 +157,7 @@ class Dependencies:
         before = self._configuration.get_string(key, "")
         self._configuration.set(key, f"{before},{value}" if before else value)
 
-
-def _useful_jars(paths: Iterable[str], method: str) -> Iterator[str]:
-    """Those that Spark is to have, with a warning for each of the others."""
-    for path in paths:
-        expect(path, str, method)
-        reason = _why_left_out(path)
-        if reason is None:
-            yield path
-        else:
-            warn_caller(f"{method}: {path!r} has no effect: {reason}")
-
-
-def _why_left_out(path: str) -> str | None:
-    """Why a jar would be of no use; None where Spark is to have it."""
-    parts = urlsplit(path)
-    local = unquote(parts.path) if parts.scheme else path
-    if os.path.basename(local).startswith("flink-"):
-        return "it is Flink's, and headrace's connectors need no jars"
-    if parts.scheme in ("", "file") and not any(map(os.path.isfile, [local, *glob.glob(local)])):
-        return f"there is no file {os.path.abspath(local)!r}"
-    return None
-
-
-def _entry(path: str, name: str) -> str:
-    if "#" in path:
-        raise InvalidProgramError(f"{path!r}: a # cannot be part of a path here, it stands before the second one")
-    return f"{path}#{name}"
-
-
-class FlinkSettings:
-    """Keeps what was set, gives it back, and warns at the program's line that it is without effect, and why."""
-
-    _configuration: Configuration
-    _local_parallelism: int | None = None
+    # --- Flink's settings, without effect but for a warning that says why --------------------------------------------
 
     def set_buffer_timeout(self, timeout_millis: int) -> Self:
         """Keeps how long records may wait in buffers, in milliseconds; without effect."""
@@ -257,3 +228,31 @@ class FlinkSettings:
     def _keep(self, option: FlinkOption[Any], value: Any) -> Self:
         self._configuration.set_checked(option, value)
         return self
+
+
+def _useful_jars(paths: Iterable[str], method: str) -> Iterator[str]:
+    """Those that Spark is to have, with a warning for each of the others."""
+    for path in paths:
+        expect(path, str, method)
+        reason = _why_left_out(path)
+        if reason is None:
+            yield path
+        else:
+            warn_caller(f"{method}: {path!r} has no effect: {reason}")
+
+
+def _why_left_out(path: str) -> str | None:
+    """Why a jar would be of no use; None where Spark is to have it."""
+    parts = urlsplit(path)
+    local = unquote(parts.path) if parts.scheme else path
+    if os.path.basename(local).startswith("flink-"):
+        return "it is Flink's, and headrace's connectors need no jars"
+    if parts.scheme in ("", "file") and not any(map(os.path.isfile, [local, *glob.glob(local)])):
+        return f"there is no file {os.path.abspath(local)!r}"
+    return None
+
+
+def _entry(path: str, name: str) -> str:
+    if "#" in path:
+        raise InvalidProgramError(f"{path!r}: a # cannot be part of a path here, it stands before the second one")
+    return f"{path}#{name}"

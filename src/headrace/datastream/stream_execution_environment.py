@@ -14,7 +14,7 @@ from headrace.common.public_module import public_module
 from headrace.connectors.ranges import CollectionSource, NumberSequenceSource
 from headrace.connectors.source import Source
 from headrace.datastream.checkpoint_config import CheckpointConfig
-from headrace.datastream.dependencies import Dependencies, FlinkSettings
+from headrace.datastream.dependencies import ConfiguredEnvironment
 from headrace.datastream.execution_config import ExecutionConfig
 from headrace.datastream.state_backend import StateBackend
 from headrace.datastream.streams.checks import check_strategy
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamExecutionEnvironment"]
 
 
-class StreamExecutionEnvironment(Dependencies, FlinkSettings):
+class StreamExecutionEnvironment(ConfiguredEnvironment):
     """Makes streams from sources, and runs jobs.
 
     Streams only describe what is to be done; ``execute()`` runs everything that was built since the last one. Made by

@@ -21,7 +21,7 @@ from headrace.expressions.bound import (
 )
 from headrace.expressions.functions import caster, targets_of
 from headrace.expressions.table import FUNCTIONS
-from headrace.expressions.tree import Alias, Call, Case, Cast, Column, Expression, FieldOf, Literal, Side
+from headrace.expressions.tree import Alias, Case, Cast, Column, Expression, FieldOf, FunctionCall, Literal, Side
 
 
 def bind(expression: Expression, record_type: TypeInformation) -> Bound:
@@ -104,7 +104,7 @@ def _type_of_value(literal: Literal) -> TypeInformation:
     return found
 
 
-def _call(call: Call, record_type: TypeInformation) -> Bound:
+def _call(call: FunctionCall, record_type: TypeInformation) -> Bound:
     arguments = tuple(bind(argument, record_type) for argument in call.arguments)
     function = FUNCTIONS[call.function]
     types = [argument.type for argument in arguments]
@@ -168,7 +168,7 @@ _BINDERS: Final[dict[type[Expression], Callable[[Any, TypeInformation], Bound]]]
     Column: _column,
     Side: _side,
     Literal: _literal,
-    Call: _call,
+    FunctionCall: _call,
     Cast: _cast,
     FieldOf: _field,
     Case: _case,

@@ -102,7 +102,7 @@ class Overload:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class FunctionDefinition:
     """A function by its name.
 
     Attributes:

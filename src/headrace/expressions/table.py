@@ -31,7 +31,7 @@ from headrace.expressions.functions import (
     ZONED,
     Datum,
     Family,
-    Function,
+    FunctionDefinition,
     Kernel,
     Overload,
 )
@@ -62,11 +62,11 @@ def _like(text: Datum, *, pattern: str) -> Datum:
     return pc.match_substring_regex(text, pattern=rf"(?s)\A{''.join(parts)}\z")
 
 
-def _giving(result: Any, kernel: Kernel) -> Function:
-    return Function((Overload((TEXT,), result, kernel),))
+def _giving(result: Any, kernel: Kernel) -> FunctionDefinition:
+    return FunctionDefinition((Overload((TEXT,), result, kernel),))
 
 
-TEXT_FUNCTIONS: Final[dict[str, Function]] = {
+TEXT_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
     "upper": _giving(Types.STRING(), pc.utf8_upper),
     "lower": _giving(Types.STRING(), pc.utf8_lower),
     "strip": _giving(Types.STRING(), pc.utf8_trim_whitespace),
@@ -77,7 +77,7 @@ TEXT_FUNCTIONS: Final[dict[str, Function]] = {
     "starts_with": _giving(Types.BOOLEAN(), pc.starts_with),
     "ends_with": _giving(Types.BOOLEAN(), pc.ends_with),
     "like": _giving(Types.BOOLEAN(), _like),
-    "concat": Function((Overload((TEXT,), Types.STRING(), concat, is_variadic=True),)),
+    "concat": FunctionDefinition((Overload((TEXT,), Types.STRING(), concat, is_variadic=True),)),
 }
 """By name."""
 
@@ -211,20 +211,20 @@ def _rounded_number(number: float, digits: int) -> float:
         raise pa.ArrowInvalid("overflow") from None
 
 
-ARITHMETIC_FUNCTIONS: Final[dict[str, Function]] = {
-    "add": Function((*_binary(pc.add_checked, pc.add), Overload((TEXT, TEXT), Types.STRING(), concat))),
-    "subtract": Function(_binary(pc.subtract_checked, pc.subtract)),
-    "multiply": Function(_binary(pc.multiply_checked, pc.multiply)),
-    "divide": Function((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.divide),)),
-    "floor_divide": Function(_binary(_integers(_floor_divide), _floats(np.floor_divide))),
-    "modulo": Function(_binary(_integers(_remainder), _floats(np.remainder))),
-    "negate": Function(_unary(pc.negate_checked, pc.negate)),
-    "abs": Function(_unary(pc.abs_checked, pc.abs)),
-    "round": Function(_unary(_whole, _rounded)),
-    "floor": Function(_unary(_as_it_is, pc.floor)),
-    "ceil": Function(_unary(_as_it_is, pc.ceil)),
-    "sqrt": Function((Overload((NUMBER,), Types.DOUBLE(), pc.sqrt),)),
-    "power": Function((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.power),)),
+ARITHMETIC_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
+    "add": FunctionDefinition((*_binary(pc.add_checked, pc.add), Overload((TEXT, TEXT), Types.STRING(), concat))),
+    "subtract": FunctionDefinition(_binary(pc.subtract_checked, pc.subtract)),
+    "multiply": FunctionDefinition(_binary(pc.multiply_checked, pc.multiply)),
+    "divide": FunctionDefinition((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.divide),)),
+    "floor_divide": FunctionDefinition(_binary(_integers(_floor_divide), _floats(np.floor_divide))),
+    "modulo": FunctionDefinition(_binary(_integers(_remainder), _floats(np.remainder))),
+    "negate": FunctionDefinition(_unary(pc.negate_checked, pc.negate)),
+    "abs": FunctionDefinition(_unary(pc.abs_checked, pc.abs)),
+    "round": FunctionDefinition(_unary(_whole, _rounded)),
+    "floor": FunctionDefinition(_unary(_as_it_is, pc.floor)),
+    "ceil": FunctionDefinition(_unary(_as_it_is, pc.ceil)),
+    "sqrt": FunctionDefinition((Overload((NUMBER,), Types.DOUBLE(), pc.sqrt),)),
+    "power": FunctionDefinition((Overload((NUMBER, NUMBER), Types.DOUBLE(), pc.power),)),
 }
 """By name."""
 
@@ -233,10 +233,10 @@ _COMPARABLE: Final = (INTEGER, NUMBER, DECIMAL, TEXT, BOOLEAN, BYTES, DATE, TIME
 """Values of one of these are compared with one another, and with nothing else."""
 
 
-def _comparing(kernel: Kernel, count: int = 2, *, is_variadic: bool = False) -> Function:
+def _comparing(kernel: Kernel, count: int = 2, *, is_variadic: bool = False) -> FunctionDefinition:
     found = (Overload((family,) * count, Types.BOOLEAN(), kernel, is_variadic) for family in _COMPARABLE)
     wants = "values of one kind: numbers, decimals, text, bytes, booleans, dates, times or timestamps alike"
-    return Function(tuple(found), wants)
+    return FunctionDefinition(tuple(found), wants)
 
 
 def _between(value: Datum, low: Datum, high: Datum) -> Datum:
@@ -254,11 +254,11 @@ def _is_in(value: Datum, *members: Datum) -> Datum:
     return pc.if_else(pc.is_valid(value), pc.is_in(value, value_set=known), pa.scalar(None, pa.bool_()))
 
 
-def _boolean(kernel: Kernel, count: int) -> Function:
-    return Function((Overload((BOOLEAN,) * count, Types.BOOLEAN(), kernel),))
+def _boolean(kernel: Kernel, count: int) -> FunctionDefinition:
+    return FunctionDefinition((Overload((BOOLEAN,) * count, Types.BOOLEAN(), kernel),))
 
 
-LOGIC_FUNCTIONS: Final[dict[str, Function]] = {
+LOGIC_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
     "equal": _comparing(pc.equal),
     "not_equal": _comparing(pc.not_equal),
     "less": _comparing(pc.less),
@@ -270,10 +270,10 @@ LOGIC_FUNCTIONS: Final[dict[str, Function]] = {
     "and": _boolean(pc.and_kleene, 2),
     "or": _boolean(pc.or_kleene, 2),
     "not": _boolean(pc.invert, 1),
-    "is_null": Function((Overload((ANY,), Types.BOOLEAN(), pc.is_null),)),
-    "is_not_null": Function((Overload((ANY,), Types.BOOLEAN(), pc.is_valid),)),
-    "is_nan": Function((Overload((NUMBER,), Types.BOOLEAN(), pc.is_nan),)),
-    "coalesce": Function(
+    "is_null": FunctionDefinition((Overload((ANY,), Types.BOOLEAN(), pc.is_null),)),
+    "is_not_null": FunctionDefinition((Overload((ANY,), Types.BOOLEAN(), pc.is_valid),)),
+    "is_nan": FunctionDefinition((Overload((NUMBER,), Types.BOOLEAN(), pc.is_nan),)),
+    "coalesce": FunctionDefinition(
         (
             Overload((ANY,), None, pc.coalesce, is_variadic=True, is_uniform=True),
             Overload((INTEGER,), Types.LONG(), pc.coalesce, is_variadic=True),
@@ -292,11 +292,11 @@ def _without_zone(value: Datum) -> Datum:
     return value.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) and kind.tz else value
 
 
-def _part(family: Family, kernel: Callable[[Datum], Datum]) -> Function:
+def _part(family: Family, kernel: Callable[[Datum], Datum]) -> FunctionDefinition:
     def compute(value: Datum) -> Datum:
         return kernel(_without_zone(value))
 
-    return Function((Overload((family,), Types.LONG(), compute),))
+    return FunctionDefinition((Overload((family,), Types.LONG(), compute),))
 
 
 def _day_of_week(value: Datum) -> Datum:
@@ -307,7 +307,7 @@ def _epoch_millis(value: Datum) -> Datum:
     return pc.floor_temporal(value, unit="millisecond").cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
 
 
-TEMPORAL_FUNCTIONS: Final[dict[str, Function]] = {
+TEMPORAL_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
     "year": _part(CALENDAR, pc.year),
     "quarter": _part(CALENDAR, pc.quarter),
     "month": _part(CALENDAR, pc.month),
@@ -322,7 +322,7 @@ TEMPORAL_FUNCTIONS: Final[dict[str, Function]] = {
 """By name."""
 
 
-FUNCTIONS: Final[dict[str, Function]] = {
+FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
     **LOGIC_FUNCTIONS,
     **ARITHMETIC_FUNCTIONS,
     **TEXT_FUNCTIONS,

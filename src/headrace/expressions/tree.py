@@ -149,7 +149,7 @@ class Literal(Expression):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call(Expression):
+class FunctionCall(Expression):
     """A function of some expressions.
 
     Attributes:
@@ -420,7 +420,7 @@ def as_expression(value: Any) -> Expression:
 
 
 def _call(function: str, *arguments: Any, **options: Any) -> Expression:
-    return Call(function, tuple(map(as_expression, arguments)), tuple(options.items()))
+    return FunctionCall(function, tuple(map(as_expression, arguments)), tuple(options.items()))
 
 
 def _inside(part: Expression, strength: int, repr_: str | None = None) -> str:

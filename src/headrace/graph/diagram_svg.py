@@ -91,7 +91,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DiagramLayout:
     """A diagram with the places of all its parts."""
 
     width: float
@@ -101,7 +101,7 @@ class Layout:
     bands: tuple[Band, ...]
 
 
-def laid_out(diagram: Diagram) -> Layout:
+def laid_out(diagram: Diagram) -> DiagramLayout:
     """The places of all parts of a diagram."""
     return _Drawing(diagram).layout()
 
@@ -165,7 +165,7 @@ class _Drawing:
             places.update((number, self._x[box] + (n - middle) * distance) for n, number in enumerate(numbers))
         return places
 
-    def layout(self) -> Layout:
+    def layout(self) -> DiagramLayout:
         """All places."""
         tops, heights, bands, height = self._rows()
         lines = [self._line(number, tops, heights) for number in range(len(self._ways))]
@@ -176,7 +176,7 @@ class _Drawing:
         rights = [x + item.width / 2 for x, item in zip(self._x, self._items, strict=True)]
         headline = MARGIN + text_width(one_line(self._diagram.headline), NAME_SIZE)
         width = max([*rights, headline]) + MARGIN + _BAND_PADDING
-        return Layout(width, height, boxes, tuple(lines), bands)
+        return DiagramLayout(width, height, boxes, tuple(lines), bands)
 
     def _rows(self) -> tuple[list[float], list[float], tuple[Band, ...], float]:
         """Upper edges and heights of all rows, the bands around them, and the height of all."""
@@ -351,7 +351,7 @@ def _style(*, standalone: bool) -> str:
     return f"@media (prefers-color-scheme:dark){{{rules}}}" if standalone else rules
 
 
-def _page(diagram: Diagram, layout: Layout) -> Iterator[str]:
+def _page(diagram: Diagram, layout: DiagramLayout) -> Iterator[str]:
     yield _rectangle("page", 0.5, 0.5, layout.width - 1, layout.height - 1, radius=8)
     yield _text("text", MARGIN, HEADLINE_HEIGHT / 2 + 8, diagram.headline, NAME_SIZE, anchor="start")
 

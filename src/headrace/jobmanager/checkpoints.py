@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, Stage
     from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
     from headrace.savepoint.uid_mapping import UidMapping
-    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackend
+    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
     from headrace.storage.folder import Folder
 
 
@@ -327,7 +327,7 @@ class CompactionCoordinator:
         backend: plans the work.
     """
 
-    def __init__(self, runtime: Runtime, storage: Folder, backend: StateBackend) -> None:
+    def __init__(self, runtime: Runtime, storage: Folder, backend: StateBackendPlugin) -> None:
         self._backend = backend
         self._runtime = runtime
         self._storage = storage

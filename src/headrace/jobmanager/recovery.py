@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import JobPlan, PlannedOperator, Stage
     from headrace.runtime.task.messages import SerializedJob
     from headrace.savepoint.metadata import TableFile
-    from headrace.state.backend import CompactionOutcome, StateBackend
+    from headrace.state.backend import CompactionOutcome, StateBackendPlugin
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
 
@@ -264,7 +264,7 @@ _TASKS_ASKED: Final = 4
 """So many tasks of each stage: all of them have stored the same types, as the same program has run in them."""
 
 
-def heads_of_manifest(manifest: Manifest, backend: StateBackend, storage: Folder) -> Iterator[RunHead]:
+def heads_of_manifest(manifest: Manifest, backend: StateBackendPlugin, storage: Folder) -> Iterator[RunHead]:
     """What some tasks of each stage have stored.
 
     Args:

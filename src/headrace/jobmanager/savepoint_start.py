@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.checkpoint.temporary_store import TemporaryStore
     from headrace.jobmanager.runtime import Runtime
     from headrace.plan.job_plan import JobPlan
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import StateBackendPlugin
     from headrace.state.run_entries import RunHead
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -107,7 +107,7 @@ class SavepointStart:
             restored_from=self._location,
         )
 
-    def heads(self, backend: StateBackend) -> Iterator[RunHead]:
+    def heads(self, backend: StateBackendPlugin) -> Iterator[RunHead]:
         """What the job begins with says of itself, under the program's uids; after :meth:`first_manifest`.
 
         Args:

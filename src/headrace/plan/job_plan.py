@@ -12,7 +12,7 @@ from headrace.graph.specs import OperatorParameters, TimestampsSpec
 from headrace.operators.user_code import OperatorPlace
 from headrace.operators.window.bootstrap_window import BootstrapWindowOperator
 from headrace.state.backend import DEFAULT_BACKEND
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.kinds import StateKind
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.graph.stream_graph import Node
     from headrace.operators.base import Operator
     from headrace.operators.checkpointed import CheckpointedFunction
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import StateBackendPlugin
     from headrace.state.kinds import StateKinds
     from headrace.state.renamed_fields import RenamedFields
     from headrace.windowing.changed_windows import ChangedWindows
@@ -184,7 +184,7 @@ class PlanSettings:
     parameters: Mapping[str, str] = field(default_factory=dict)
     fresh_instances: bool = False
     inline_threshold: int = CHECKPOINT_INLINE_THRESHOLD.default
-    state_backend: StateBackend = field(default_factory=lambda: HashMapStateBackend(DEFAULT_BACKEND))
+    state_backend: StateBackendPlugin = field(default_factory=lambda: HashMapBackend(DEFAULT_BACKEND))
     changed_windows: Mapping[str, ChangedWindows] = field(default_factory=dict)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from headrace.checkpoint.manifest import Manifest
     from headrace.savepoint.metadata import TableFile
-    from headrace.state.backend import StateBackend
+    from headrace.state.backend import StateBackendPlugin
     from headrace.storage.folder import Folder
 
 
@@ -29,7 +29,7 @@ class Export:
         now: processing time in milliseconds; what has expired by then is left out.
     """
 
-    backend: StateBackend
+    backend: StateBackendPlugin
     state: Folder
     savepoint: Folder
     now: int
@@ -63,7 +63,7 @@ class TaskTables:
 class Import:
     """Makes state of tables of a savepoint; attributes as of :class:`Export`."""
 
-    backend: StateBackend
+    backend: StateBackendPlugin
     state: Folder
     savepoint: Folder
 
@@ -102,7 +102,7 @@ class Rename:
         uids: new uids by old ones.
     """
 
-    backend: StateBackend
+    backend: StateBackendPlugin
     state: Folder
     uids: Mapping[str, str]
 

@@ -1,8 +1,8 @@
 """State backends: where the state of a job is kept while it runs, and what a checkpoint holds of it.
 
-A :class:`StateBackend` opens the state of one task (:class:`TaskStates`), which gives each operator of the task its own
-(:class:`~headrace.state.protocols.OperatorStates`). The driver and tasks use nothing but what is declared here, and
-operators nothing but those protocols. ``docs/state-backends.md`` says what a backend has to keep to.
+A :class:`StateBackendPlugin` opens the state of one task (:class:`TaskStates`), which gives each operator of the task
+its own (:class:`~headrace.state.protocols.OperatorStates`). The driver and tasks use nothing but what is declared here,
+and operators nothing but those protocols. ``docs/state-backends.md`` says what a backend has to keep to.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TaskStates(Protocol):
         """Puts what background work has made in the place of what it was made of; only between two epochs.
 
         Args:
-            result: what :meth:`StateBackend.run_compaction` gave, for a version that may be some epochs old.
+            result: what :meth:`StateBackendPlugin.run_compaction` gave, for a version that may be some epochs old.
 
         Returns:
             False when the result is of no use any more.
@@ -132,12 +132,12 @@ class NewVersion:
     inline_threshold: int
 
 
-class StateBackend(Plugin):
+class StateBackendPlugin(Plugin):
     """Opens the state of tasks. It travels to them with the job, so it is pickled and holds no open files."""
 
     noun = "state backend"
 
-    def configured(self, configuration: Configuration) -> StateBackend:
+    def configured(self, configuration: Configuration) -> StateBackendPlugin:
         """The backend as a job's configuration wants it; called once, in the driver. Itself when it has no options.
 
         Raises:
@@ -289,10 +289,10 @@ class StateBackend(Plugin):
 
 STATE_BACKENDS: Final = PluginGroup(
     "headrace.state_backends",
-    StateBackend,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    StateBackendPlugin,  # type: ignore[type-abstract] # what plugins extend, never made itself
     {
-        DEFAULT_BACKEND: "headrace.state.hashmap_backend:HashMapStateBackend",
-        ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBStateBackend",
+        DEFAULT_BACKEND: "headrace.state.hashmap_backend:HashMapBackend",
+        ROCKSDB_BACKEND: "headrace.state.rocksdb.backend:RocksDBBackend",
     },
     {
         "forst": f"use {ROCKSDB_BACKEND!r}, whose tables lie in the checkpoint directory too, on an object store or "

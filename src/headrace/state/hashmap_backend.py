@@ -1,4 +1,4 @@
-"""``HashMapStateBackend``: keeps runs in state files, merges them beside the epochs, and exports their tables."""
+"""``HashMapBackend``: keeps runs in state files, merges them beside the epochs, and exports their tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import StateError
-from headrace.state.backend import StateBackend
+from headrace.state.backend import StateBackendPlugin
 from headrace.state.compaction import plan_compaction, run_compaction
 from headrace.state.exported import NAMESPACE, ExportedTable
 from headrace.state.keyed.backend import EARLIER_WINDOW_STATE, NAMESPACED_PREFIX
@@ -121,7 +121,7 @@ def _time_of(runs: Sequence[Run], now: int) -> int:
     return MIN_WATERMARK if runs[-1].meta.get(TTL) == IN_EVENT_TIME else now
 
 
-class HashMapStateBackend(StateBackend):
+class HashMapBackend(StateBackendPlugin):
     """State in columns, in files that are mapped into memory; only what has changed is written."""
 
     def sections(self, storage: Folder) -> SectionOf:

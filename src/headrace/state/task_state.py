@@ -211,7 +211,7 @@ class HashMapTaskStates:
         operators: Mapping[str, StateOwner],
         section_of: SectionOf = Section.stored,
     ) -> HashMapTaskStates:
-        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackend.open`.
+        """Opens the state of a task; only indexes are read. As :meth:`headrace.state.backend.StateBackendPlugin.open`.
 
         ``section_of`` opens what an index describes.
         """

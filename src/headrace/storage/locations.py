@@ -46,7 +46,7 @@ _USUAL_SCHEMES: Final = {"s3a": "s3", "abfs": "abfss"}
 """Schemes that stand for the same places as others, by which these are known."""
 
 
-class CheckpointStorage(Plugin):
+class CheckpointStoragePlugin(Plugin):
     """Opens the checkpoint directories of one scheme, which is the plugin's name.
 
     A distribution adds one as an entry point of the group ``headrace.checkpoint_storages``.
@@ -69,7 +69,7 @@ class CheckpointStorage(Plugin):
 
 CHECKPOINT_STORAGES: Final = PluginGroup(
     "headrace.checkpoint_storages",
-    CheckpointStorage,  # type: ignore[type-abstract] # what plugins extend, never made itself
+    CheckpointStoragePlugin,  # type: ignore[type-abstract] # what plugins extend, never made itself
     {},
 )
 """All that are there; POSIX paths and object stores are not among them, but come first."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.jobmanager import checkpoints
 from headrace.state.backend import ROCKSDB_BACKEND, STATE_BACKENDS
-from headrace.state.rocksdb.backend import RocksDBStateBackend
+from headrace.state.rocksdb.backend import RocksDBBackend
 from headrace.state.rocksdb.table import RocksDBSettings
 from tests.reliability.support.faults import FaultPlan, die
 
@@ -23,7 +23,7 @@ BEFORE_TABLE: Final = "a table is to be written"
 AFTER_TABLE: Final = "a table has been written, and nobody knows it yet"
 
 
-class DyingTables(RocksDBStateBackend):
+class DyingTables(RocksDBBackend):
     """It travels to the tasks, so they die as well."""
 
     def __init__(self, folder: Path, plan: FaultPlan) -> None:

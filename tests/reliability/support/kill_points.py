@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final
 
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.storage.folder import Folder, OutputTree
 from tests.reliability.support.faults import die
 
@@ -60,7 +60,7 @@ class KillPoint:
                 die()
 
         if self.kind == COMPACTION:
-            _watch(HashMapStateBackend, "run_compaction", lambda _: True, come_by)
+            _watch(HashMapBackend, "run_compaction", lambda _: True, come_by)
         elif self.kind == OUTPUT:
             for name in ("show", "put_together", "clear_area"):
                 _watch(OutputTree, name, lambda _: True, come_by)

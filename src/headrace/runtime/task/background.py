@@ -14,7 +14,7 @@ from headrace.common.logs import get_logger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackend
+    from headrace.state.backend import CompactionOutcome, CompactionWork, StateBackendPlugin
     from headrace.storage.folder import Folder
 
 logger = get_logger(__name__)
@@ -64,7 +64,7 @@ def attempt(work: Callable[[Any], Any], item: Any) -> Outcome:
         return Outcome(error=_told(error))
 
 
-def compact(backend: StateBackend, storage: Folder, work: CompactionWork) -> CompactionOutcome | None:
+def compact(backend: StateBackendPlugin, storage: Folder, work: CompactionWork) -> CompactionOutcome | None:
     """Do what the backend has planned; None when it cannot be done: its files have gone meanwhile, say."""
     try:
         return backend.run_compaction(storage, work)

@@ -1,4 +1,4 @@
-"""``RocksDBStateBackend``: versions as ``hashmap`` has them, of runs of which the large ones are tables of RocksDB."""
+"""``RocksDBBackend``: versions as ``hashmap`` has them, of runs of which the large ones are tables of RocksDB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK
 from headrace.state.compaction import CompactionResult, CompactionTask, mapped, plan_compaction, run_compaction
-from headrace.state.hashmap_backend import HashMapStateBackend
+from headrace.state.hashmap_backend import HashMapBackend
 from headrace.state.keys import KeyColumn
 from headrace.state.rocksdb.local_tables import PIECE, LocalTables
 from headrace.state.rocksdb.table import RocksDBSettings, TableWriter, rocksdict
@@ -134,7 +134,7 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-class RocksDBStateBackend(HashMapStateBackend):
+class RocksDBBackend(HashMapBackend):
     """Keyed state in sorted tables of RocksDB, behind changes in columns that have not been merged into them yet.
 
     Raises:
@@ -146,8 +146,8 @@ class RocksDBStateBackend(HashMapStateBackend):
         rocksdict()
         self.settings = settings or RocksDBSettings()
 
-    def configured(self, configuration: Configuration) -> RocksDBStateBackend:
-        return RocksDBStateBackend(self.name, RocksDBSettings.of(configuration))
+    def configured(self, configuration: Configuration) -> RocksDBBackend:
+        return RocksDBBackend(self.name, RocksDBSettings.of(configuration))
 
     def sections(self, storage: Folder) -> SectionOf:
         return _Sections(LocalTables(storage, self.settings))
