@@ -9,8 +9,7 @@ What is read where the schemas of writer and reader differ is in :mod:`headrace.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +35,7 @@ from headrace.formats.avro.encoding import (
 from headrace.formats.bad_records import inside_field
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -231,188 +230,224 @@ def _refuse(wrong: npt.NDArray[np.bool_], values: npt.NDArray[Any], expected: st
         raise ValueError(f"got {values[wrong][0]}, expected {expected}: it was written with another schema")
 
 
-class Decoder(ABC):
-    """Reads one value of each message."""
+Decoder = Callable[[Cursor], pa.Array]
+"""Reads the next value of each message, under the storage type of the reader's type.
 
-    @abstractmethod
-    def read(self, cursor: Cursor) -> pa.Array:
-        """The values, under the storage type of the reader's type.
-
-        Raises:
-            ValueError: when there is no such value in one of the messages.
-        """
+It raises a ``ValueError`` when a message has no such value.
+"""
 
 
-class NullDecoder(Decoder):
-    """Nothing at all."""
-
-    def __init__(self, storage: pa.DataType) -> None:
-        self._storage = storage
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        return pa.nulls(len(cursor), self._storage)
-
-
-class BooleanDecoder(Decoder):
+def read_booleans(cursor: Cursor) -> pa.Array:
     """Booleans, a byte each."""
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        values = cursor.blocks(1)[:, 0]
-        _refuse(values > 1, values, "0 or 1, for a boolean")
-        return pa.array(values.astype(np.bool_))
+    values = cursor.blocks(1)[:, 0]
+    _refuse(values > 1, values, "0 or 1, for a boolean")
+    return pa.array(values.astype(np.bool_))
 
 
-class IntegerDecoder(Decoder):
-    """Integers of 32 or 64 bits."""
-
-    def __init__(self, kind: str) -> None:
-        self._is_int = kind == "int"
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        values = cursor.integers()
-        if self._is_int:
-            narrow = values.astype(np.int32)
-            _refuse(narrow != values, values, "an int of 32 bits")
-            return pa.array(narrow)
-        return pa.array(values)
+def read_ints(cursor: Cursor) -> pa.Array:
+    """Integers of 32 bits."""
+    values = cursor.integers()
+    narrow = values.astype(np.int32)
+    _refuse(narrow != values, values, "an int of 32 bits")
+    return pa.array(narrow)
 
 
-class RealDecoder(Decoder):
-    """Floating point numbers."""
-
-    def __init__(self, kind: str) -> None:
-        self._format = np.dtype("<f4" if kind == "float" else "<f8")
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        return pa.array(cursor.blocks(self._format.itemsize).reshape(-1).view(self._format))
+def read_longs(cursor: Cursor) -> pa.Array:
+    """Integers of 64 bits."""
+    return pa.array(cursor.integers())
 
 
-class BinaryDecoder(Decoder):
-    """Bytes of any length."""
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        return cursor.binaries()
+def read_floats(cursor: Cursor) -> pa.Array:
+    """Floating point numbers of 32 bits."""
+    return pa.array(cursor.blocks(4).reshape(-1).view("<f4"))
 
 
-class TextDecoder(Decoder):
-    """Strings."""
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        values = cursor.binaries()
-        try:
-            return values.cast(pa.string())
-        except pa.ArrowInvalid:
-            mask = refused_by(bytes.decode, values)
-            shown = values.filter(pa.array(mask))[0].as_py()[:_SHOWN]
-            raise ValueError(f"got {shown!r}, expected a str that UTF-8 can encode") from None
+def read_doubles(cursor: Cursor) -> pa.Array:
+    """Floating point numbers of 64 bits."""
+    return pa.array(cursor.blocks(8).reshape(-1).view("<f8"))
 
 
-class FixedDecoder(Decoder):
+def read_strings(cursor: Cursor) -> pa.Array:
+    """Strings of UTF-8."""
+    values = cursor.binaries()
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        mask = refused_by(bytes.decode, values)
+        shown = values.filter(pa.array(mask))[0].as_py()[:_SHOWN]
+        raise ValueError(f"got {shown!r}, expected a str that UTF-8 can encode") from None
+
+
+def null_decoder(storage: pa.DataType) -> Decoder:
+    """Nulls of a type, which take no bytes."""
+    return lambda cursor: pa.nulls(len(cursor), storage)
+
+
+def fixed_decoder(size: int) -> Decoder:
     """Bytes of one length."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        data = cursor.blocks(self._size)
-        return binary_array(data.reshape(-1), np.arange(len(cursor) + 1) * self._size)
+    return lambda cursor: binary_array(cursor.blocks(size).reshape(-1), np.arange(len(cursor) + 1) * size)
 
 
-class EnumDecoder(Decoder):
-    """Symbols; those that the reader does not have become its default."""
+def enum_decoder(writer: Enum, reader: Enum) -> Decoder:
+    """Symbols; the reader's default in place of those that it does not have."""
+    symbols = pa.array([s if s in reader.symbols else reader.default for s in writer.symbols], pa.string())
+    last = len(symbols) - 1
 
-    def __init__(self, writer: Enum, reader: Enum) -> None:
-        self._known = [s if s in reader.symbols else reader.default for s in writer.symbols]
-        self._symbols = pa.array(self._known, pa.string())
-        self._writer = writer
-
-    def read(self, cursor: Cursor) -> pa.Array:
+    def read(cursor: Cursor) -> pa.Array:
         places = cursor.integers()
-        last = len(self._known) - 1
-        _refuse((places < 0) | (places > last), places, f"the number of a symbol of {self._writer.name}, 0 to {last}")
-        values = self._symbols.take(pa.array(places))
+        _refuse((places < 0) | (places > last), places, f"the number of a symbol of {writer.name}, 0 to {last}")
+        values = symbols.take(pa.array(places))
         if values.null_count:
-            unknown = self._writer.symbols[
-                int(places[np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]])
-            ]
-            raise ValueError(f"{self._writer.name}.{unknown} is no symbol of the reader's schema, which has no default")
+            missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+            unknown = f"{writer.name}.{writer.symbols[int(places[missing[0]])]}"
+            raise ValueError(f"{unknown} is no symbol of the reader's schema, which has no default")
         return values
 
-
-class ConvertedDecoder(Decoder):
-    """Values that stand for others, or are widened.
-
-    Args:
-        inner: reads them.
-        node: what the reader's schema says of them.
-    """
-
-    def __init__(self, inner: Decoder, node: Primitive | Fixed) -> None:
-        self._inner = inner
-        self._node = node
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        return of_stored(self._node, self._inner.read(cursor))
+    return read
 
 
-class SkippingDecoder(Decoder):
-    """Values that nobody asks for."""
+def converting(inner: Decoder, node: Primitive | Fixed) -> Decoder:
+    """Values of a logical type, or wider ones, as the reader's schema has them."""
+    return lambda cursor: of_stored(node, inner(cursor))
 
-    def __init__(self, inner: Decoder) -> None:
-        self._inner = inner
 
-    def read(self, cursor: Cursor) -> pa.Array:
-        self._inner.read(cursor)
+def skipping(inner: Decoder) -> Decoder:
+    """Nulls in place of values that the reader does not have."""
+
+    def read(cursor: Cursor) -> pa.Array:
+        inner(cursor)
         return pa.nulls(len(cursor))
 
+    return read
 
-class RecordDecoder(Decoder):
-    """Reads the writer's fields in their order.
+
+def record_decoder(
+    steps: Sequence[tuple[str, Decoder, int | None]], missing: Mapping[int, pa.Array], fields: pa.Schema
+) -> Decoder:
+    """Records, whose fields are read in the writer's order.
 
     Args:
-        steps: of each the name, the decoder, and which field of the reader it is; None: none.
+        steps: of each field the name, the decoder, and the reader's field; None where the reader has none.
         missing: by the reader's field, the default of those that the writer does not have, one value each.
-        fields: what comes out.
+        fields: the reader's fields.
     """
 
-    def __init__(
-        self, steps: Sequence[tuple[str, Decoder, int | None]], missing: Mapping[int, pa.Array], fields: pa.Schema
-    ) -> None:
-        self._steps = steps
-        self._missing = missing
-        self._fields = fields
-
-    def read_fields(self, cursor: Cursor) -> list[pa.Array]:
-        """An array for each of the reader's fields."""
-        found = {index: pa.repeat(value[0], len(cursor)) for index, value in self._missing.items()}
-        for name, decoder, index in self._steps:
+    def read(cursor: Cursor) -> pa.Array:
+        found = {index: pa.repeat(value[0], len(cursor)) for index, value in missing.items()}
+        for name, decoder, index in steps:
             try:
-                values = decoder.read(cursor)
+                values = decoder(cursor)
             except ValueError as error:
                 raise ValueError(inside_field(name, str(error))) from error
             if index is not None:
                 found[index] = values
-        return [found[index] for index in range(len(self._fields))]
+        return pa.StructArray.from_arrays([found[index] for index in range(len(fields))], fields=list(fields))
 
-    def read(self, cursor: Cursor) -> pa.Array:
-        return pa.StructArray.from_arrays(self.read_fields(cursor), fields=list(self._fields))
+    return read
 
 
-class ArrayDecoder(Decoder):
-    """Arrays: of all messages the first element, then of all the second one, unless there is a quicker way.
+def union_decoder(branches: Sequence[Decoder], storage: pa.DataType) -> Decoder:
+    """Values of the branch that each message names.
+
+    Args:
+        branches: decoders of the writer's branches; all give arrays of one type.
+        storage: this type.
+    """
+    last = len(branches) - 1
+
+    def read(cursor: Cursor) -> pa.Array:
+        chosen = cursor.integers()
+        _refuse((chosen < 0) | (chosen > last), chosen, f"the number of a branch of the union, 0 to {last}")
+        parts, rows_read = [], []
+        for number, branch in enumerate(branches):
+            rows = np.flatnonzero(chosen == number)
+            if len(rows):
+                some = cursor.some(rows)
+                parts.append(branch(some))
+                cursor.go_on(rows, some)
+                rows_read.append(rows)
+        if not parts:
+            return pa.array([], storage)
+        if len(parts) == 1:
+            return parts[0]
+        places = np.empty(len(cursor), np.int64)
+        places[np.concatenate(rows_read)] = np.arange(len(cursor))
+        return pa.concat_arrays(parts).take(pa.array(places))
+
+    return read
+
+
+def object_decoder(inner: Decoder, kind: TypeInformation) -> Decoder:
+    """Values of one of several branches, as objects."""
+    handler = handler_of(kind)
+
+    def read(cursor: Cursor) -> pa.Array:
+        values = inner(cursor)
+        mask = handler.unreadable(values)
+        if mask is not None:
+            wrong = handler.explained(values.slice(int(np.flatnonzero(mask)[0]), 1))
+            raise ValueError(wrong.describe().removeprefix(": ").removeprefix(", "))
+        return values_to_array(Types.PICKLED_BYTE_ARRAY(), array_to_values(kind, values))
+
+    return read
+
+
+def unreadable_decoder(reason: str) -> Decoder:
+    """A branch of the writer that the reader does not take."""
+
+    def read(_: Cursor) -> pa.Array:
+        raise ValueError(reason)
+
+    return read
+
+
+def array_decoder(element: Decoder, storage: pa.DataType, boundaries: Boundaries) -> Decoder:
+    """Arrays; of all messages the first element is read, then of all the second one, unless there is a quicker way."""
+    return ArrayDecoder(
+        element,
+        boundaries,
+        pa.array([], storage.value_type),
+        lambda offsets, elements: pa.ListArray.from_arrays(offsets, elements, type=storage),
+    )
+
+
+def map_decoder(value: Decoder, storage: pa.DataType, boundaries: Boundaries) -> Decoder:
+    """Maps: keys and values are read as the elements of arrays."""
+
+    def read_entry(cursor: Cursor) -> pa.Array:
+        key = read_strings(cursor)
+        return pa.StructArray.from_arrays([key, value(cursor)], ["key", "value"])
+
+    def nested(offsets: pa.Array, entries: pa.Array) -> pa.Array:
+        return pa.MapArray.from_arrays(offsets, *entries.flatten(), type=storage)
+
+    none = pa.array([], pa.struct([("key", pa.string()), ("value", storage.item_type)]))
+    return ArrayDecoder(read_entry, boundaries, none, nested)
+
+
+class ArrayDecoder:
+    """A :data:`Decoder` of values that come in blocks.
 
     Args:
         element: reads the elements.
-        storage: the type of the arrays.
         boundaries: finds the elements.
+        none: no elements at all.
+        nested: makes arrays or maps of offsets and elements.
     """
 
-    def __init__(self, element: Decoder, storage: pa.DataType, boundaries: Boundaries) -> None:
+    def __init__(
+        self,
+        element: Decoder,
+        boundaries: Boundaries,
+        none: pa.Array,
+        nested: Callable[[pa.Array, pa.Array], pa.Array],
+    ) -> None:
         self._element = element
-        self._storage = storage
         self._boundaries = boundaries
+        self._none = none
+        self._nested = nested
 
-    def read(self, cursor: Cursor) -> pa.Array:
+    def __call__(self, cursor: Cursor) -> pa.Array:
         rows_read: list[Rows] = []
         parts: list[pa.Array] = []
         left, ends = np.zeros(len(cursor), np.int64), np.full(len(cursor), NOT_SAID, np.int64)
@@ -445,15 +480,15 @@ class ArrayDecoder(Decoder):
     def _elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
         """The next elements of each message."""
         if self._boundaries.width is None and counts.max() == 1:
-            return self._element.read(cursor)
+            return self._element(cursor)
         return self._found_elements(cursor, counts)
 
     def _found_elements(self, cursor: Cursor, counts: Rows) -> pa.Array:
         """The same, where the elements are found first."""
         if self._boundaries.width is not None:
-            return self._element.read(cursor.items(counts, self._boundaries.width))
+            return self._element(cursor.items(counts, self._boundaries.width))
         items, ends = cursor.found_items(counts, self._boundaries)
-        elements = self._element.read(items)
+        elements = self._element(items)
         if (items.position != ends).any():
             raise ValueError(OTHER_SIZE)
         return elements
@@ -488,93 +523,5 @@ class ArrayDecoder(Decoder):
     def _lists(self, count: int, rows_read: list[Rows], parts: list[pa.Array]) -> pa.Array:
         rows = np.concatenate(rows_read) if rows_read else np.zeros(0, np.int64)
         offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=count))))
-        elements = pa.concat_arrays(parts).take(pa.array(np.argsort(rows, kind="stable"))) if parts else None
+        elements = pa.concat_arrays(parts).take(pa.array(np.argsort(rows, kind="stable"))) if parts else self._none
         return self._nested(pa.array(offsets, pa.int32()), elements)
-
-    def _nested(self, offsets: pa.Array, elements: pa.Array | None) -> pa.Array:
-        inner = pa.array([], self._storage.value_type) if elements is None else elements
-        return pa.ListArray.from_arrays(offsets, inner, type=self._storage)
-
-
-class MapDecoder(ArrayDecoder):
-    """Maps: keys and values as the elements of an array."""
-
-    def __init__(self, value: Decoder, storage: pa.DataType, boundaries: Boundaries) -> None:
-        super().__init__(_Entry(value), storage, boundaries)
-
-    def _nested(self, offsets: pa.Array, elements: pa.Array | None) -> pa.Array:
-        if elements is None:
-            keys, items = pa.array([], pa.string()), pa.array([], self._storage.item_type)
-        else:
-            keys, items = elements.flatten()
-        return pa.MapArray.from_arrays(offsets, keys, items, type=self._storage)
-
-
-class _Entry(Decoder):
-    def __init__(self, value: Decoder) -> None:
-        self._key = TextDecoder()
-        self._value = value
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        key = self._key.read(cursor)
-        return pa.StructArray.from_arrays([key, self._value.read(cursor)], ["key", "value"])
-
-
-class UnionDecoder(Decoder):
-    """Reads the branch that each message says that it has.
-
-    Args:
-        branches: decoders of the writer's branches; all give arrays of one type.
-        storage: this type.
-    """
-
-    def __init__(self, branches: Sequence[Decoder], storage: pa.DataType) -> None:
-        self._branches = branches
-        self._storage = storage
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        chosen = cursor.integers()
-        last = len(self._branches) - 1
-        _refuse((chosen < 0) | (chosen > last), chosen, f"the number of a branch of the union, 0 to {last}")
-        parts, rows_read = [], []
-        for number, branch in enumerate(self._branches):
-            rows = np.flatnonzero(chosen == number)
-            if len(rows):
-                some = cursor.some(rows)
-                parts.append(branch.read(some))
-                cursor.go_on(rows, some)
-                rows_read.append(rows)
-        if not parts:
-            return pa.array([], self._storage)
-        if len(parts) == 1:
-            return parts[0]
-        places = np.empty(len(cursor), np.int64)
-        places[np.concatenate(rows_read)] = np.arange(len(cursor))
-        return pa.concat_arrays(parts).take(pa.array(places))
-
-
-class ObjectDecoder(Decoder):
-    """Values of one branch of several, as objects."""
-
-    def __init__(self, inner: Decoder, kind: TypeInformation) -> None:
-        self._inner = inner
-        self._type = kind
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        values = self._inner.read(cursor)
-        handler = handler_of(self._type)
-        mask = handler.unreadable(values)
-        if mask is not None:
-            wrong = handler.explained(values.slice(int(np.flatnonzero(mask)[0]), 1))
-            raise ValueError(wrong.describe().removeprefix(": ").removeprefix(", "))
-        return values_to_array(Types.PICKLED_BYTE_ARRAY(), array_to_values(self._type, values))
-
-
-class UnreadableDecoder(Decoder):
-    """A branch of the writer that the reader does not take."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def read(self, cursor: Cursor) -> pa.Array:
-        raise ValueError(self._reason)

@@ -17,24 +17,25 @@ from headrace.common.columns import array_to_values, layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.formats.avro.decoder import (
-    ArrayDecoder,
-    BinaryDecoder,
-    BooleanDecoder,
-    ConvertedDecoder,
     Cursor,
     Decoder,
-    EnumDecoder,
-    FixedDecoder,
-    IntegerDecoder,
-    MapDecoder,
-    NullDecoder,
-    ObjectDecoder,
-    RealDecoder,
-    RecordDecoder,
-    SkippingDecoder,
-    TextDecoder,
-    UnionDecoder,
-    UnreadableDecoder,
+    array_decoder,
+    converting,
+    enum_decoder,
+    fixed_decoder,
+    map_decoder,
+    null_decoder,
+    object_decoder,
+    read_booleans,
+    read_doubles,
+    read_floats,
+    read_ints,
+    read_longs,
+    read_strings,
+    record_decoder,
+    skipping,
+    union_decoder,
+    unreadable_decoder,
 )
 from headrace.formats.avro.encoding import STORED, Boundaries, is_of_time, of_stored
 from headrace.formats.avro.schema import NO_DEFAULT, Array, Enum, Fixed, Map, Node, Primitive, Record, Union, is_null
@@ -42,15 +43,15 @@ from headrace.formats.avro.schema import NO_DEFAULT, Array, Enum, Fixed, Map, No
 if TYPE_CHECKING:
     from headrace.formats.avro.schema import AvroSchema, Field
 
-_PRIMITIVES: Final[dict[str, Callable[[], Decoder]]] = {
-    "null": lambda: NullDecoder(pa.null()),
-    "boolean": BooleanDecoder,
-    "int": lambda: IntegerDecoder("int"),
-    "long": lambda: IntegerDecoder("long"),
-    "float": lambda: RealDecoder("float"),
-    "double": lambda: RealDecoder("double"),
-    "bytes": BinaryDecoder,
-    "string": TextDecoder,
+_PRIMITIVES: Final[dict[str, Decoder]] = {
+    "null": null_decoder(pa.null()),
+    "boolean": read_booleans,
+    "int": read_ints,
+    "long": read_longs,
+    "float": read_floats,
+    "double": read_doubles,
+    "bytes": Cursor.binaries,
+    "string": read_strings,
 }
 
 _WIDENED: Final = frozenset(
@@ -75,7 +76,8 @@ class AvroReader:
 
     def __init__(self, writer: Node, reader: Node) -> None:
         self._decoder = decoder_of(writer, reader)
-        self._schema = layout_of(reader.type_info).schema
+        self._type = reader.type_info
+        self._schema = layout_of(self._type).schema
 
     def read(self, messages: pa.Array, skip: int = 0) -> pa.RecordBatch:
         """One record for each binary value, behind so many bytes of it.
@@ -84,11 +86,9 @@ class AvroReader:
             ValueError: when one of them cannot be read.
         """
         cursor = Cursor.of(messages, skip)
-        if isinstance(self._decoder, RecordDecoder):
-            arrays = self._decoder.read_fields(cursor)
-        else:
-            arrays = [self._decoder.read(cursor)]
+        values = self._decoder(cursor)
         cursor.finish()
+        arrays = values.flatten() if self._type.is_composite else [values]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
@@ -144,14 +144,16 @@ def _shown(node: Node) -> str:
 def _of_union(writer: Union, reader: Node) -> Decoder:
     """Each branch by itself; one that the reader does not take is an error only when it is met."""
     branches: list[Decoder] = []
+    unreadable = 0
     for branch in writer.branches:
         try:
             branches.append(decoder_of(branch, reader))
         except InvalidProgramError as error:
-            branches.append(UnreadableDecoder(str(error)))
-    if all(isinstance(branch, UnreadableDecoder) for branch in branches):
+            branches.append(unreadable_decoder(str(error)))
+            unreadable += 1
+    if unreadable == len(branches):
         raise _mismatch(writer, reader)
-    return UnionDecoder(branches, reader.type_info.storage_type)
+    return union_decoder(branches, reader.type_info.storage_type)
 
 
 def _as_branch(writer: Node, reader: Union) -> Decoder:
@@ -159,14 +161,14 @@ def _as_branch(writer: Node, reader: Union) -> Decoder:
     storage = reader.type_info.storage_type
     if is_null(writer):
         if any(map(is_null, reader.branches)):
-            return NullDecoder(storage)
+            return null_decoder(storage)
         raise _mismatch(writer, reader)
     for branch in sorted(reader.present, key=lambda branch: _shown(branch) != _shown(writer)):
         try:
             decoder = decoder_of(writer, branch)
         except InvalidProgramError:
             continue
-        return decoder if len(reader.present) == 1 else ObjectDecoder(decoder, branch.type_info)
+        return decoder if len(reader.present) == 1 else object_decoder(decoder, branch.type_info)
     raise _mismatch(writer, reader)
 
 
@@ -176,16 +178,16 @@ def _primitive(writer: Primitive, reader: Primitive) -> Decoder:
     if is_of_time(writer) and is_of_time(reader) and writer.logical != reader.logical:
         raise _mismatch(writer, reader)
     if is_null(reader):
-        return NullDecoder(reader.type_info.storage_type)
-    decoder = _PRIMITIVES[writer.kind]()
-    return decoder if writer.kind == reader.kind and reader.logical is None else ConvertedDecoder(decoder, reader)
+        return null_decoder(reader.type_info.storage_type)
+    decoder = _PRIMITIVES[writer.kind]
+    return decoder if writer.kind == reader.kind and reader.logical is None else converting(decoder, reader)
 
 
 def _fixed(writer: Fixed, reader: Fixed) -> Decoder:
     if writer.size != reader.size:
         raise _mismatch(writer, reader)
-    decoder = FixedDecoder(writer.size)
-    return decoder if reader.logical is None else ConvertedDecoder(decoder, reader)
+    decoder = fixed_decoder(writer.size)
+    return decoder if reader.logical is None else converting(decoder, reader)
 
 
 def _record(writer: Record, reader: Record) -> Decoder:
@@ -201,7 +203,7 @@ def _record(writer: Record, reader: Record) -> Decoder:
     found = {index for _, _, index in steps}
     lacking = {index: field for index, field in enumerate(reader.fields) if index not in found}
     missing = {index: _default(field) for index, field in lacking.items()}
-    return RecordDecoder(steps, missing, layout_of(reader.type_info).schema)
+    return record_decoder(steps, missing, layout_of(reader.type_info).schema)
 
 
 def _field(writer: Field, reader: Field) -> Decoder:
@@ -221,8 +223,8 @@ def _default(field: Field) -> pa.Array:
 
 def _skipping(node: Node) -> Decoder:
     if isinstance(node, Union):
-        return UnionDecoder([_skipping(branch) for branch in node.branches], pa.null())
-    return SkippingDecoder(decoder_of(node, node))
+        return union_decoder([_skipping(branch) for branch in node.branches], pa.null())
+    return skipping(decoder_of(node, node))
 
 
 def _constant(node: Node, value: Any) -> pa.Array:
@@ -263,12 +265,12 @@ def _constant_of_union(node: Union, value: Any) -> pa.Array:
 _RESOLVED: Final[dict[tuple[type, type], Callable[[Any, Any], Decoder]]] = {
     (Primitive, Primitive): _primitive,
     (Fixed, Fixed): _fixed,
-    (Enum, Enum): EnumDecoder,
+    (Enum, Enum): enum_decoder,
     (Record, Record): _record,
-    (Array, Array): lambda w, r: ArrayDecoder(
+    (Array, Array): lambda w, r: array_decoder(
         decoder_of(w.items, r.items), r.type_info.storage_type, Boundaries(w.items)
     ),
-    (Map, Map): lambda w, r: MapDecoder(
+    (Map, Map): lambda w, r: map_decoder(
         decoder_of(w.values, r.values), r.type_info.storage_type, Boundaries(w.values, with_keys=True)
     ),
 }
