@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
+from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import BadRecordError, ConfigurationError, InvalidTypeError
-from headrace.common.serialization import DeserializationSchema, DeserializedBatch, reason_of
+from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
-    from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -178,6 +179,35 @@ class ColumnarDeserializationSchema(DeserializationSchema):
             raise BadRecordError(
                 f"the message {shorten(message)!r} cannot be read as {kind}: {reason_alone(error)}"
             ) from error
+
+
+class ColumnarSerializationSchema(SerializationSchema):
+    """A schema that writes records together, each as one message.
+
+    Args:
+        type_info: the type of the records that are written; others are taken by the position of their fields.
+    """
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type = type_info
+
+    @abstractmethod
+    def serialize_batch(self, batch: Batch) -> pa.Array: ...
+
+    def serialize(self, element: Any) -> bytes:
+        """The message of one record; an ``InvalidTypeError`` where it does not fit the type."""
+        batch = Batch.of_rows(self._type, [element], [NO_TIMESTAMP], [MIN_WATERMARK])
+        written: bytes = self.serialize_batch(batch)[0].as_py()
+        return written
+
+    def validate(self, input_type: TypeInformation) -> None:
+        refuse_other_fields(self._type, input_type)
+
+    def columns_of(self, batch: Batch) -> pa.RecordBatch:
+        """The columns of records under the type that is written."""
+        if batch.type.arrow_type is None:
+            return layout_of(self._type).rows_to_columns(batch.rows)
+        return columns_as(batch, self._type)
 
 
 def columns_as(batch: Batch, kind: TypeInformation) -> pa.RecordBatch:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError, UnsupportedOperationError
-from headrace.common.serialization import SerializationSchema
 from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.avro.writer import encode_records
-from headrace.formats.bad_records import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.schema_registry import (
     HEADER_BYTES,
     RegistrySerializationSchema,
@@ -76,7 +74,7 @@ class AvroRowDeserializationSchema(ColumnarDeserializationSchema):
         return avro_reader(self._writer, self._reader, legacy_timestamp_mapping=self._legacy).read(messages)
 
 
-class AvroRowSerializationSchema(SerializationSchema):
+class AvroRowSerializationSchema(ColumnarSerializationSchema):
     r"""Writes a record as the bytes of a record of Avro; its fields are those of the schema, in their order.
 
     Args:
@@ -103,20 +101,10 @@ class AvroRowSerializationSchema(SerializationSchema):
     ) -> None:
         schema = _schema_of(record_class, avro_schema_string)
         self._node = schema.node(legacy_timestamp_mapping=legacy_timestamp_mapping)
-
-    def serialize(self, element: Any) -> bytes:
-        """The bytes of one record; an ``InvalidTypeError`` where it does not fit the schema."""
-        columns = layout_of(self._node.type_info).rows_to_columns([element])
-        written: bytes = encode_records(self._node, columns)[0].as_py()
-        return written
+        super().__init__(self._node.type_info)
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        if batch.type.arrow_type is None:
-            return super().serialize_batch(batch)
-        return encode_records(self._node, columns_as(batch, self._node.type_info))
-
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._node.type_info, input_type)
+        return encode_records(self._node, self.columns_of(batch))
 
 
 def _schema_of(record_class: str | None, avro_schema_string: str | None) -> AvroSchema:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from headrace.common.serialization import SerializationSchema
-from headrace.common.typeinfo import RowTypeInfo
 from headrace.formats.avro.messages import ConfluentRegistryAvroDeserializationSchema
 from headrace.formats.avro.schema import AvroSchema, avro_schema_of
 from headrace.formats.avro.writer import encode_records
-from headrace.formats.bad_records import columns_as, refuse_other_fields
-from headrace.formats.cdc.changes import ChangesDeserializationSchema, Images, changelog_type, operations_of
-from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema, are_removed, one_row
+from headrace.formats.bad_records import ColumnarSerializationSchema
+from headrace.formats.cdc.changes import ChangesDeserializationSchema, Images, operations_of, rows_of_changes
+from headrace.formats.cdc.json import DebeziumJsonDeserializationSchema, are_removed
 from headrace.formats.schema_registry import SchemaHeader, registry_of, with_header
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ class DebeziumAvroDeserializationSchema(ChangesDeserializationSchema):
         return Images(operations, read.column("before"), read.column("after"), np.arange(len(operations)))
 
 
-class DebeziumAvroSerializationSchema(SerializationSchema):
+class DebeziumAvroSerializationSchema(ColumnarSerializationSchema):
     """Writes changes as Debezium does in Avro, behind the id of their schema, which is put into a registry.
 
     Args:
@@ -84,19 +82,13 @@ class DebeziumAvroSerializationSchema(SerializationSchema):
     def __init__(
         self, registry: SchemaRegistry | str, subject: str, type_info: TypeInformation, *, auto_register: bool = True
     ) -> None:
-        changes = changelog_type(type_info)
-        self._type = RowTypeInfo(changes.types, changes.names)
+        super().__init__(rows_of_changes(type_info))
         schema = envelope_schema(self._type)
         self._node = schema.node(legacy_timestamp_mapping=False)
         self._header = SchemaHeader(registry_of(registry), subject, str(schema), "AVRO", auto_register)
 
-    def serialize(self, element: Any) -> bytes:
-        """The message of one row."""
-        written: bytes = self.serialize_batch(one_row(self._type, element))[0].as_py()
-        return written
-
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        rows, removed = columns_as(batch, self._type), are_removed(batch)
+        rows, removed = self.columns_of(batch), are_removed(batch)
         images = [
             pa.StructArray.from_arrays(rows.columns, fields=list(rows.schema), mask=pa.array(there))
             for there in (~removed, removed)
@@ -105,11 +97,8 @@ class DebeziumAvroSerializationSchema(SerializationSchema):
         envelope = pa.RecordBatch.from_arrays([*images, names], names=["before", "after", "op"])
         return with_header(self._header.schema_id(), encode_records(self._node, envelope))
 
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._type, input_type)
 
-
-def envelope_schema(kind: RowTypeInfo) -> AvroSchema:
+def envelope_schema(kind: TypeInformation) -> AvroSchema:
     """The schema of messages about rows of a type.
 
     Raises:

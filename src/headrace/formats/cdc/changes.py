@@ -74,6 +74,12 @@ def changelog_type(kind: TypeInformation) -> RowTypeInfo:
     return RowTypeInfo(kind.field_types, kind.field_names, changelog=True)
 
 
+def rows_of_changes(kind: TypeInformation) -> RowTypeInfo:
+    """The rows of a type, without a column for what they do; errors as for :func:`changelog_type`."""
+    changes = changelog_type(kind)
+    return RowTypeInfo(changes.types, changes.names)
+
+
 def operations_of(column: pa.Array, known: Mapping[str, Operation]) -> npt.NDArray[np.int8]:
     """The operations of their names."""
     names = pa.array(list(known), pa.string())
@@ -285,7 +291,7 @@ class ChangesDeserializationSchema(DeserializationSchema):
         ignore_parse_errors: bool = False,
     ) -> None:
         changes = changelog_type(type_info)
-        self.row_type = RowTypeInfo(changes.types, changes.names)
+        self.row_type = rows_of_changes(type_info)
         chosen = chosen_metadata(metadata, self.known_metadata, f"messages of {type(self).__name__}")
         self._metadata = [self.known_metadata[name] for name in chosen.values()]
         named = zip(

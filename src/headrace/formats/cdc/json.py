@@ -16,26 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import Batch
-from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import ConfigurationError
 from headrace.common.row import RowKind
-from headrace.common.serialization import SerializationSchema
 from headrace.common.typeinfo import BasicType, BasicTypeInfo, RowTypeInfo, TypeInformation, Types
 from headrace.common.typeinfo.base import WHOLE_NUMBERS
 from headrace.common.values import handler_of
-from headrace.formats.bad_records import BadValueError, columns_as, refuse_other_fields
+from headrace.formats.bad_records import BadValueError, ColumnarSerializationSchema
 from headrace.formats.cdc.changes import (
     ChangesDeserializationSchema,
     Images,
     MetadataField,
     Operation,
-    changelog_type,
     moment,
     numbers,
     operations_of,
     properties,
     restored,
+    rows_of_changes,
     text,
     texts,
     time_of_utc,
@@ -55,6 +52,8 @@ from headrace.formats.json.writer import json_texts
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from headrace.common.batch import Batch
 
 
 NANOS: Final = {"ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -477,12 +476,7 @@ def are_removed(batch: Batch) -> npt.NDArray[np.bool_]:
     return np.zeros(len(batch), np.bool_) if kinds is None else np.isin(kinds, _REMOVED)
 
 
-def one_row(kind: TypeInformation, element: Any) -> Batch:
-    """A batch of one record."""
-    return Batch.of_rows(kind, [element], [NO_TIMESTAMP], [MIN_WATERMARK])
-
-
-class ChangesSerializationSchema(SerializationSchema):
+class ChangesSerializationSchema(ColumnarSerializationSchema):
     """Writes rows of any kind, each with what it does.
 
     Args:
@@ -495,23 +489,14 @@ class ChangesSerializationSchema(SerializationSchema):
     """The message of a row that is there from now on, and of one that is not there any more; ``%`` is the row."""
 
     def __init__(self, type_info: TypeInformation) -> None:
-        changes = changelog_type(type_info)
-        self._type = RowTypeInfo(changes.types, changes.names)
-
-    def serialize(self, element: Any) -> bytes:
-        """The message of one row."""
-        written: bytes = self.serialize_batch(one_row(self._type, element))[0].as_py()
-        return written
+        super().__init__(rows_of_changes(type_info))
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        rows = json_texts(columns_as(batch, self._type), self._type)
+        rows = json_texts(self.columns_of(batch), self._type)
         removed = are_removed(batch).astype(np.int64)
         around = zip(*(template.split("%") for template in self.templates), strict=True)
         before, after = (pa.array(texts).take(pa.array(removed)) for texts in around)
         return join_text([before, rows, after]).cast(pa.binary())
-
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._type, input_type)
 
 
 class DebeziumJsonSerializationSchema(ChangesSerializationSchema):

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.common.batch import Batch
-from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.errors import InvalidTypeError
-from headrace.common.serialization import DeserializedBatch, SerializationSchema
 from headrace.common.typeinfo import SequenceTypeInfo, Types
-from headrace.formats.bad_records import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.csv.reader import CsvDecoder, boundary_of
 from headrace.formats.csv.schema import CsvSchema
 from headrace.formats.encoders import (
@@ -33,6 +30,8 @@ from headrace.formats.lines import BOM
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from headrace.common.batch import Batch
+    from headrace.common.serialization import DeserializedBatch
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -294,7 +293,7 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         return CsvDecoder(self._schema, names, boundary_of(self._schema)).messages(messages)
 
 
-class CsvRowSerializationSchema(SerializationSchema):
+class CsvRowSerializationSchema(ColumnarSerializationSchema):
     r"""Writes a record as a line of comma-separated values; a line feed ends it unless told otherwise, as in Flink.
 
     Args:
@@ -309,7 +308,7 @@ class CsvRowSerializationSchema(SerializationSchema):
     """
 
     def __init__(self, type_info: TypeInformation, schema: CsvSchema) -> None:
-        self._type = type_info
+        super().__init__(type_info)
         self._schema = schema
 
     class Builder(_Builder):
@@ -334,16 +333,5 @@ class CsvRowSerializationSchema(SerializationSchema):
             """The schema."""
             return CsvRowSerializationSchema(self._type, self._schema)
 
-    def serialize(self, element: Any) -> bytes:
-        """The line of one record."""
-        batch = Batch.of_rows(self._type, [element], [NO_TIMESTAMP], [MIN_WATERMARK])
-        written: bytes = self.serialize_batch(batch)[0].as_py()
-        return written
-
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        if batch.type.arrow_type is None:
-            batch = Batch.of_rows(self._type, batch.rows, batch.timestamps, batch.watermarks)
-        return csv_texts(columns_as(batch, self._type), self._schema).cast(pa.binary())
-
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._type, input_type)
+        return csv_texts(self.columns_of(batch), self._schema).cast(pa.binary())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
-from headrace.common.serialization import SerializationSchema
 from headrace.common.typeinfo import (
     BasicType,
     BasicTypeInfo,
@@ -21,9 +20,9 @@ from headrace.common.typeinfo import (
     Types,
 )
 from headrace.common.typeinfo.base import STRINGS, WHOLE_NUMBERS
-from headrace.formats.bad_records import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.json.decoders import decoder_of, refuse_missing_fields
-from headrace.formats.json.writer import USUAL, JsonStyle, json_text, json_texts
+from headrace.formats.json.writer import USUAL, JsonStyle, json_texts
 from headrace.formats.schema_registry import (
     RegistrySerializationSchema,
     SchemaHeader,
@@ -311,7 +310,7 @@ class JsonRowSerializationSchemaBuilder:
         )
 
 
-class JsonRowSerializationSchema(SerializationSchema):
+class JsonRowSerializationSchema(ColumnarSerializationSchema):
     """Writes a record of a type as a JSON object.
 
     Args:
@@ -339,7 +338,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         timestamp_format: str = "ISO-8601",
         ignore_null_fields: bool = False,
     ) -> None:
-        self._type = Types.of(type_info)
+        super().__init__(Types.of(type_info))
         self._style = JsonStyle(timestamp_format, ignore_null_fields)
 
     @staticmethod
@@ -347,17 +346,8 @@ class JsonRowSerializationSchema(SerializationSchema):
         """Begin a schema."""
         return JsonRowSerializationSchemaBuilder()
 
-    def serialize(self, element: Any) -> bytes:
-        """The JSON object of one record."""
-        return json_text(element, self._type, self._style).encode()
-
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        if batch.type.arrow_type is None:
-            return super().serialize_batch(batch)
-        return json_texts(columns_as(batch, self._type), self._type, style=self._style).cast(pa.binary())
-
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._type, input_type)
+        return json_texts(self.columns_of(batch), self._type, style=self._style).cast(pa.binary())
 
 
 class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from headrace.common.columns import layout_of
 from headrace.common.errors import InvalidProgramError, UnknownSchemaError
-from headrace.common.serialization import SerializationSchema
-from headrace.formats.bad_records import ColumnarDeserializationSchema, columns_as, refuse_other_fields
+from headrace.formats.bad_records import ColumnarDeserializationSchema, ColumnarSerializationSchema
 from headrace.formats.protobuf.columns import message_column
 from headrace.formats.protobuf.wire import ProtobufSchema, require_protobuf, schema_of, wire_format
 from headrace.formats.schema_registry import (
@@ -83,7 +82,7 @@ class ProtobufRowDeserializationSchema(ColumnarDeserializationSchema):
         return read_messages(self._schema, messages, read_default_values=self._read_defaults)
 
 
-class ProtobufRowSerializationSchema(SerializationSchema):
+class ProtobufRowSerializationSchema(ColumnarSerializationSchema):
     r"""Writes a record as a message of Protobuf; its fields are those of the message, in their order.
 
     A field that is ``None`` is not written. Of several fields of a ``oneof`` the last one is.
@@ -108,22 +107,10 @@ class ProtobufRowSerializationSchema(SerializationSchema):
     def __init__(self, schema: ProtobufSchema | type[Message], *, write_null_string_literal: str = "") -> None:
         self._schema = schema_of(schema)
         self._null_literal = write_null_string_literal
-        self._type = message_column(self._schema, write_null_string_literal=write_null_string_literal).type_info
-
-    def serialize(self, element: Any) -> bytes:
-        """The bytes of one record; an ``InvalidTypeError`` where it does not fit the message."""
-        written: bytes = self._write(layout_of(self._type).rows_to_columns([element]))[0].as_py()
-        return written
+        super().__init__(message_column(self._schema, write_null_string_literal=write_null_string_literal).type_info)
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
-        if batch.type.arrow_type is None:
-            return super().serialize_batch(batch)
-        return self._write(columns_as(batch, self._type))
-
-    def validate(self, input_type: TypeInformation) -> None:
-        refuse_other_fields(self._type, input_type)
-
-    def _write(self, columns: pa.RecordBatch) -> pa.Array:
+        columns = self.columns_of(batch)
         wire = wire_format(self._schema)
         column = message_column(self._schema, write_null_string_literal=self._null_literal)
         arrays = column.write_fields(columns.columns, list(wire.schema), "")
