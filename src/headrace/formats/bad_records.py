@@ -12,14 +12,13 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK, NO_TIMESTAMP
-from headrace.common.errors import BadRecordError, ConfigurationError, InvalidTypeError
+from headrace.common.errors import BadRecordError, ConfigurationError, CorruptFileError, InvalidTypeError
 from headrace.common.serialization import DeserializationSchema, DeserializedBatch, SerializationSchema, reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    import numpy.typing as npt
-
+    from headrace.common.type_variables import T
     from headrace.common.typeinfo import TypeInformation
 
 
@@ -100,15 +99,6 @@ def unreadable(columns: pa.RecordBatch, kind: TypeInformation) -> list[tuple[int
     return [
         (index, reason.removeprefix(", ").removeprefix(": ")) for index, reason in layout_of(kind).unreadable(columns)
     ]
-
-
-def without(columns: pa.RecordBatch, indices: Sequence[int]) -> pa.RecordBatch:
-    """The records that are not at some places."""
-    if not indices:
-        return columns
-    good = np.ones(len(columns), np.bool_)
-    good[list(indices)] = False
-    return columns.filter(pa.array(good))
 
 
 def without_unreadable(read: DeserializedBatch, kind: TypeInformation) -> DeserializedBatch:
@@ -249,52 +239,72 @@ def refuse_other_fields(kind: TypeInformation, input_type: TypeInformation) -> N
 def decode_good_messages(decode: Callable[[pa.Array], pa.RecordBatch], messages: pa.Array) -> DeserializedBatch:
     """The records of those messages that can be read.
 
-    As long as there is a bad one, what is read is halved: so few bad ones cost a few more looks, and many the time that
-    it takes to read each alone.
-
     Args:
         decode: gives a record for each message, or raises ``ValueError`` when one is bad; what it raises for a single
-            one tells why.
+            one says why.
         messages: binary values; null ones give no record.
     """
     present = np.flatnonzero(messages.is_valid().to_numpy(zero_copy_only=False)) if messages.null_count else None
     messages = messages.drop_null()
+    read = good_records(lambda start, stop: decode(messages.slice(start, stop - start)), len(messages))
+    if present is None:
+        return read
+    rejected = [(int(present[index]), reason) for index, reason in read.rejected]
+    sources = present if read.messages is None else present[read.messages]
+    return DeserializedBatch(read.columns, messages=sources, rejected=rejected)
+
+
+def good_records(read: Callable[[int, int], pa.RecordBatch], count: int) -> DeserializedBatch:
+    """Those of some records that can be read, in columns.
+
+    Args:
+        read: gives the records of a range, or raises ``ValueError`` when one is bad; what it raises for a single one
+            says why.
+        count: how many records there are.
+    """
     try:
-        return DeserializedBatch(decode(messages), messages=present)
-    except ConfigurationError:
-        raise  # no message is to blame
+        return DeserializedBatch(read(0, count))
+    except (ConfigurationError, CorruptFileError):
+        raise  # no record is to blame
     except ValueError:
-        good, parts, rejected = _halved(decode, messages)
-    indices = np.flatnonzero(good)
-    if present is not None:
-        rejected = [(int(present[index]), reason) for index, reason in rejected]
-        indices = present[indices]
-    columns = pa.concat_batches(parts) if parts else decode(messages.slice(0, 0))
-    return DeserializedBatch(columns, messages=indices, rejected=rejected)
+        good, rejected = readable_parts(read, count)
+    places = np.delete(np.arange(count), [index for index, _ in rejected])
+    columns = pa.concat_batches(good) if good else read(0, 0)
+    return DeserializedBatch(columns, messages=places, rejected=rejected)
 
 
-def _halved(
-    decode: Callable[[pa.Array], pa.RecordBatch], messages: pa.Array
-) -> tuple[npt.NDArray[np.bool_], list[pa.RecordBatch], list[tuple[int, str]]]:
-    """Which messages are good, their records, and the others with the reasons."""
-    good = np.ones(len(messages), np.bool_)
-    parts: list[pa.RecordBatch] = []
+def readable_parts(read: Callable[[int, int], T], count: int) -> tuple[list[T], list[tuple[int, str]]]:
+    """Read what can be read of records of which some are bad, and tell which are.
+
+    As long as there is a bad one, what is read is halved: so few bad ones cost a few more looks, and many the time that
+    it takes to read each alone.
+
+    Args:
+        read: reads the records of a range, or raises ``ValueError`` when one is bad; what it raises for a single one
+            says why. It has failed on all of them.
+        count: how many records there are.
+
+    Returns:
+        What was read, in order, and by rising index the records that are bad, with the reasons.
+    """
+    good: list[T] = []
     rejected: list[tuple[int, str]] = []
-    ranges = _halves(0, len(messages))
+    ranges = _halves(0, count)
     while ranges:
         start, stop = ranges.pop()
         try:
-            parts.append(decode(messages.slice(start, stop - start)))
+            good.append(read(start, stop))
+        except CorruptFileError:
+            raise  # no record is to blame
         except ValueError as error:
             if stop - start > 1:
                 ranges += _halves(start, stop)
-                continue
-            good[start] = False
-            rejected.append((start, reason_alone(error)))
-    return good, parts, rejected
+            else:
+                rejected.append((start, reason_alone(error)))
+    return good, rejected
 
 
 def _halves(start: int, stop: int) -> list[tuple[int, int]]:
-    """Two ranges of one, the first one last; a single message is not halved."""
+    """Two ranges of one, the first one last; a single record is not halved."""
     middle = (start + stop) // 2
     return [(middle, stop), (start, middle)] if middle > start else [(start, stop)]

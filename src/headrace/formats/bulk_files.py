@@ -14,7 +14,7 @@ from headrace.common.call_site import warn_caller
 from headrace.common.columns import layout_of
 from headrace.common.errors import CorruptFileError, InvalidTypeError
 from headrace.common.typeinfo import Types
-from headrace.formats.bad_records import BadRecords, unreadable, without
+from headrace.formats.bad_records import BadRecords, good_records, without_unreadable
 from headrace.formats.encoders import BulkWriterFactory
 from headrace.formats.file_format import BulkFormat, Decoded
 from headrace.storage.files import shown
@@ -269,29 +269,12 @@ class RowReader:
             CorruptFileError: when a column can never be read as its type.
         """
         chosen = [batch.column(name) for name in self._names]
-        parts, bad = [], []
-        for start, part in self._typed(chosen, 0, len(batch)):
-            if isinstance(part, str):
-                bad.append((start, part))
-                continue
-            found = unreadable(part, self._type)
-            bad += [(start + index, reason) for index, reason in found]
-            parts.append(without(part, [index for index, _ in found]))
-        letters = [self._letter(chosen, index, f"row {first + index} {of}", reason) for index, reason in bad]
-        columns = parts[0] if len(parts) == 1 else pa.concat_batches(parts) if parts else None
-        return Decoded(columns, rejected=letters)
-
-    def _typed(self, columns: list[pa.Array], start: int, stop: int) -> Iterator[tuple[int, pa.RecordBatch | str]]:
-        """Consecutive rows under the schema of the records, and where each begins; the reason, of one that is bad."""
-        try:
-            yield start, self._cast([column.slice(start, stop - start) for column in columns])
-        except _WrongColumnError as error:
-            if stop - start == 1:
-                yield start, str(error)
-                return
-            middle = (start + stop) // 2
-            yield from self._typed(columns, start, middle)
-            yield from self._typed(columns, middle, stop)
+        read = good_records(
+            lambda start, stop: self._cast([column.slice(start, stop - start) for column in chosen]), len(batch)
+        )
+        read = without_unreadable(read, self._type)
+        letters = [self._letter(chosen, index, f"row {first + index} {of}", reason) for index, reason in read.rejected]
+        return Decoded(read.columns, rejected=letters)
 
     def _cast(self, columns: list[pa.Array]) -> pa.RecordBatch:
         arrays = []
@@ -299,7 +282,7 @@ class RowReader:
             try:
                 arrays.append(column if column.type == field.type else column.cast(field.type))
             except pa.ArrowInvalid as error:
-                raise _WrongColumnError(f"field {field.name!r}: {error}, expected {field.type}") from error
+                raise ValueError(f"field {field.name!r}: {error}, expected {field.type}") from error
             except pa.ArrowException as error:
                 problem = f"field {field.name!r}: {error}"
                 raise CorruptFileError(f"{self._path} does not fit the type of the records: {problem}") from error
@@ -309,10 +292,6 @@ class RowReader:
         values = [f"{name}={_shown(column[index])}" for name, column in zip(self._names, columns, strict=True)]
         raw = ", ".join(values).encode(errors="backslashreplace")
         return self._bad_rows.letter(f"{self._path}: {where}", raw, reason)
-
-
-class _WrongColumnError(Exception):
-    """A value does not fit the type of its column."""
 
 
 def _shown(value: pa.Scalar) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.common.errors import BadRecordError, ConfigurationError, CorruptFileError
 from headrace.common.type_variables import T_co
 from headrace.common.typeinfo import Types
-from headrace.formats.bad_records import BadRecords, reason_alone, refuse_unreadable
+from headrace.formats.bad_records import BadRecords, readable_parts, refuse_unreadable
 from headrace.formats.compression import compression_of, open_decompressed
 from headrace.formats.file_format import Decoded, FileExtent, FileFormat
 from headrace.storage.files import shown
@@ -304,42 +304,6 @@ class _Limited:
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """A line that cannot be read.
-
-    Attributes:
-        index: which line of the block.
-        reason: why.
-    """
-
-    index: int
-    reason: str
-
-
-def decode_good_lines(decode: Callable[[bytes], Decoded], data: bytes, ends: list[int]) -> Iterator[Decoded | BadLine]:
-    """Halve the block until single lines are left; the good parts cost one look each.
-
-    Args:
-        decode: raises ``ValueError`` on a block that holds a bad line, and perhaps on another one, but only on a bad
-            line when it stands alone.
-        data: a block of whole lines that ``decode`` refuses.
-        ends: where the lines of ``data`` end.
-    """
-    starts = [0, *ends]
-    open_ranges = [(0, len(ends))]
-    while open_ranges:
-        first, last = open_ranges.pop()
-        try:
-            yield decode(data[starts[first] : starts[last]])
-        except ValueError as error:
-            if last - first == 1:
-                yield BadLine(first, reason_alone(error))
-                continue
-            middle = (first + last) // 2
-            open_ranges += [(middle, last), (first, middle)]
-
-
 def joined(parts: list[Decoded]) -> Decoded:
     """The records of several parts, all in rows or all in columns, as one."""
     batches = [part.columns for part in parts if part.columns is not None]
@@ -591,14 +555,10 @@ class _LineReader:
         ends = self._boundary.all(data)
         starts = [0, *ends]
         before = len(block.data) - len(data)
-        good: list[Decoded] = []
-        rejected = []
-        for part in decode_good_lines(self._decode_raw, data, ends):
-            if isinstance(part, Decoded):
-                good.append(part)
-                continue
-            start, end = starts[part.index], ends[part.index]
-            rejected.append(self._bad(block, data[start:end], before + start, part.reason))
+        good, bad = readable_parts(lambda first, last: self._decode_raw(data[starts[first] : starts[last]]), len(ends))
+        rejected = [
+            self._bad(block, data[starts[index] : ends[index]], before + starts[index], reason) for index, reason in bad
+        ]
         records = joined(good)
         return Decoded(records.columns, records.rows, rejected)
 
