@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headrace.storage.file_system import Log, MappedFile, PosixFileSystem
+from headrace.storage.file_system import AppendLog, MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder, checked_name
 
 
@@ -120,7 +120,7 @@ class MemoryFolder(Folder):
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
         return []
 
-    def start_log(self, name: str) -> Log:
+    def start_log(self, name: str) -> AppendLog:
         raise NotImplementedError
 
     def read_log(self, name: str, length: int) -> bytes:

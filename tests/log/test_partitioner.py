@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.log.accumulator import Partitioner, murmur2
+from headrace.log.accumulator import DefaultPartitioner, murmur2
 from tests.draws import draws
 
 
@@ -50,7 +50,7 @@ def test_many_at_once_are_like_one_by_one(keys: list[bytes], start: int) -> None
 
 
 def test_records_without_a_key_take_turns() -> None:
-    partitioner = Partitioner(1)
+    partitioner = DefaultPartitioner(1)
     chosen = partitioner.partition(pa.nulls(40_000, pa.binary()), 3)
     assert np.unique(chosen[:16_384]).tolist() == [1]
     assert sorted(np.unique(chosen)) == [0, 1, 2]
@@ -58,5 +58,5 @@ def test_records_without_a_key_take_turns() -> None:
 
 
 def test_keys_and_no_keys_in_one_batch() -> None:
-    chosen = Partitioner(0).partition(pa.array([b"abc", None, b"21"]), 5)
+    chosen = DefaultPartitioner(0).partition(pa.array([b"abc", None, b"21"]), 5)
     assert chosen.tolist() == [(479470107 & 0x7FFFFFFF) % 5, 0, (-973932308 & 0x7FFFFFFF) % 5]

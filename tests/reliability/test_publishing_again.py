@@ -136,7 +136,7 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
     shutil.copytree(tmp_path / "checkpoints", tmp_path / "copy")
     shown = 0
     with pytest.MonkeyPatch.context() as patch:
-        original = OutputTree.show
+        original = OutputTree.publish
 
         def show(tree: OutputTree, source: str, target: str) -> bool:
             nonlocal shown
@@ -146,7 +146,7 @@ def test_an_old_copy_that_still_holds_back_what_is_visible(tmp_path: Path, outpu
                 raise CrashError
             return is_new
 
-        patch.setattr(OutputTree, "show", show)
+        patch.setattr(OutputTree, "publish", show)
         SmallJob(tmp_path, sink(output, policy=RollingPolicy.default_rolling_policy(part_size=500))).crash()
     shutil.rmtree(tmp_path / "checkpoints")
     shutil.move(tmp_path / "copy", tmp_path / "checkpoints")

@@ -100,7 +100,7 @@ def test_the_older_one_is_in_the_middle_of_a_commit(
     assert before == kind.records(output) == expected()
 
 
-SHOWING = ["_is_there", "_publish", "show", "remove"]
+SHOWING = ["_is_there", "_publish", "publish", "remove"]
 PUTTING_TOGETHER = [*SHOWING, "put_together", "AppendedFile", "checked_blocks"]
 STEPS = {
     "text-a-file-an-epoch": SHOWING,
@@ -162,13 +162,13 @@ def test_the_older_one_is_in_the_middle_of_publishing(
     assert contents(output) == before
 
 
-@pytest.mark.parametrize("step", ["put_together", "AppendedFile", "checked_blocks", "show"])
+@pytest.mark.parametrize("step", ["put_together", "AppendedFile", "checked_blocks", "publish"])
 def test_the_older_one_cannot_show_again_what_a_reader_has_taken_away(
     step: str, tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (kind,) = (kind for kind in KINDS if kind.name == "csv-rolled-by-size")
     pause = Pause()
-    pause_at(monkeypatch, step, "before" if step == "show" else "after", 1, pause)
+    pause_at(monkeypatch, step, "before" if step == "publish" else "after", 1, pause)
     older, younger = (SmallJob(tmp_path, WatchedSink(kind.make(output))) for _ in range(2))
     errors: list[BaseException] = []
     thread = older.in_background(errors)

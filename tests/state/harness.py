@@ -14,7 +14,7 @@ from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes, range_of_partition
 from headrace.state.task_state import HashMapTaskStates
 from headrace.state.version import VersionRef
-from headrace.storage.file_system import Log, MappedFile, PosixFileSystem
+from headrace.storage.file_system import AppendLog, MappedFile, PosixFileSystem
 from headrace.storage.folder import Folder
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class MemoryFolder(Folder):
     def remove_unfinished(self, is_over: Callable[[str], bool]) -> list[str]:
         return []
 
-    def start_log(self, name: str) -> Log:
+    def start_log(self, name: str) -> AppendLog:
         raise NotImplementedError
 
     def read_log(self, name: str, length: int) -> bytes:

@@ -55,8 +55,8 @@ class Pause:
 
 
 STEPS = [
-    (ROLLED, OutputTree, "put_together"),
-    (ROLLED, OutputTree, "has_area"),
+    (ROLLED, OutputTree, "write_for_publishing"),
+    (ROLLED, OutputTree, "has_publishing_folder"),
     (ROLLED, OutputTree, "show"),
     (ROLLED, FileCommitter, "_publish"),
     (AT_ONCE, OutputTree, "show"),

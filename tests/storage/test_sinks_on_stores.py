@@ -64,7 +64,7 @@ def test_a_job_stops_crashes_and_goes_on(output: RemoteOutput, kind: Kind) -> No
 def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
     """On an object store between a copy and the removal of what was copied, on HDFS behind a rename."""
     calls = itertools.count(1)
-    remove, show = ObjectStore.remove, OutputTree.show
+    remove, show = ObjectStore.remove, OutputTree.publish
 
     def dying_remove(self: ObjectStore, path: str) -> bool:
         if "/chunks/" in path and next(calls) == nth:
@@ -78,7 +78,7 @@ def die_between(nth: int, patched: pytest.MonkeyPatch) -> None:
         return done
 
     patched.setattr(ObjectStore, "remove", dying_remove)
-    patched.setattr(OutputTree, "show", dying_show)
+    patched.setattr(OutputTree, "publish", dying_show)
 
 
 @pytest.mark.parametrize("kind", [ROLLED, AT_ONCE], ids=str)
@@ -116,29 +116,29 @@ def test_what_is_shown_replaces_nothing(output: RemoteOutput) -> None:
     tree = output.tree.for_committing("hidden")
     for name, content in (("a", b"first"), ("b", b"second")):
         staged(tree, name, content)
-    assert tree.show("hidden/a", "deep/target")
-    assert not tree.show("hidden/b", "deep/target")
+    assert tree.publish("hidden/a", "deep/target")
+    assert not tree.publish("hidden/b", "deep/target")
     assert b"".join(tree.blocks("deep/target")) == b"first"
     assert tree.size("hidden/b") == 6
     with pytest.raises(FileNotFoundError):
-        tree.show("hidden/a", "elsewhere")
+        tree.publish("hidden/a", "elsewhere")
 
 
 @on()
 def test_an_area_that_was_taken_away_shows_nothing(output: RemoteOutput) -> None:
     tree = output.tree.for_committing("hidden")
-    tree.open_area("hidden/publish-1")
+    tree.make_publishing_folder("hidden/publish-1")
     name = "0" * 32
-    tree.put_together("hidden/publish-1", name, [b"x"])
-    tree.take_away("hidden/publish-1", "hidden/fenced")
-    tree.take_away("hidden/publish-1", "hidden/fenced-again")
-    assert not tree.has_area("hidden/publish-1")
+    tree.write_for_publishing("hidden/publish-1", name, [b"x"])
+    tree.fence("hidden/publish-1", "hidden/fenced")
+    tree.fence("hidden/publish-1", "hidden/fenced-again")
+    assert not tree.has_publishing_folder("hidden/publish-1")
     with pytest.raises(FileNotFoundError):
-        tree.show(f"hidden/publish-1/{name}", "target")
+        tree.publish(f"hidden/publish-1/{name}", "target")
     with pytest.raises(FileNotFoundError):
-        tree.put_together("hidden/publish-1", name, [b"x"])
-    tree.clear_area("hidden/fenced")
-    assert tree.areas("hidden") == []
+        tree.write_for_publishing("hidden/publish-1", name, [b"x"])
+    tree.clear_publishing_folder("hidden/fenced")
+    assert tree.folder_names("hidden") == []
 
 
 @on()

@@ -66,7 +66,7 @@ def ranges(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Ranges:
     """As in a process that has written nothing itself, and has read nothing yet."""
     made = Ranges(s3._app)
     monkeypatch.setattr(s3, "_app", made)
-    monkeypatch.setattr(remote._fetched, "ranged", RangedFiles())
+    monkeypatch.setattr(remote, "_ranged", RangedFiles())
     monkeypatch.setattr(WrittenFiles, "keep", lambda self, key, content: None)
     return made
 
@@ -97,7 +97,7 @@ def read(job: Job, keys: Iterable[int], epoch: int = 0) -> None:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Go on in a process that has read nothing yet."""
-    monkeypatch.setattr(remote._fetched, "ranged", RangedFiles())
+    monkeypatch.setattr(remote, "_ranged", RangedFiles())
 
 
 def only_file(job: Job) -> tuple[Folder, str, int]:
@@ -211,10 +211,10 @@ def test_replaced_while_it_is_read(ranges: Ranges, job: Job) -> None:
     content = storage.read(name)
     job.keep = True
     read(job, [17])
-    client = remote._fetched.ranged
-    remote._fetched.ranged = RangedFiles()  # as another process would
+    client = remote._ranged
+    remote._ranged = RangedFiles()  # as another process would
     storage.write(name, [bytes(byte ^ 1 for byte in content)])
-    remote._fetched.ranged = client
+    remote._ranged = client
     read(job, [17])
     with pytest.raises(StateCorruptedError, match=rf"{name} is damaged"):
         read(job, range(KEYS))
@@ -245,9 +245,9 @@ def test_what_was_damaged_and_put_back_is_read_anew_in_the_same_process(ranges: 
     storage.write(name, [bytes(damaged)])
     with pytest.raises(StateCorruptedError, match=name):
         read(job, range(KEYS))
-    here, remote._fetched.ranged = remote._fetched.ranged, RangedFiles()  # as another process would
+    here, remote._ranged = remote._ranged, RangedFiles()  # as another process would
     storage.write(name, [content])
-    remote._fetched.ranged = here
+    remote._ranged = here
     job.tasks = []
     read(job, range(KEYS))
 
@@ -334,12 +334,12 @@ def test_the_server_is_gone_for_a_while(ranges: Ranges, job: Job, s3: S3Server) 
 
 def test_what_a_process_keeps_is_bounded(ranges: Ranges, job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = 2 * PIECE
-    monkeypatch.setattr(remote._fetched, "ranged", RangedFiles(limit))
+    monkeypatch.setattr(remote, "_ranged", RangedFiles(limit))
     job.keep = True
     write(job, range(KEYS))
     for first in range(0, KEYS, 10_000):
         read(job, range(first, first + 10_000))
-        assert kept(remote._fetched.ranged) <= limit
+        assert kept(remote._ranged) <= limit
         (task,) = job.tasks
         assert not any(file.is_surplus for file in task._maps.values())
         assert not any(run.section._mapped for run in task.store("operator", "state/value").runs)

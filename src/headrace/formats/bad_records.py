@@ -131,10 +131,20 @@ def shorten(data: bytes, limit: int = 1000) -> str:
 
 
 class ColumnarDeserializationSchema(DeserializationSchema):
-    """A schema that reads messages together, each one record. Messages without a value are left out, as in Flink."""
+    """A schema that reads messages together, each one record. Messages without a value are left out, as in Flink.
 
-    @abstractmethod
-    def get_produced_type(self) -> TypeInformation: ...
+    Args:
+        type_info: the type of the records.
+        ignore_parse_errors: whether messages that cannot be read are left out and counted.
+    """
+
+    def __init__(self, type_info: TypeInformation, *, ignore_parse_errors: bool = False) -> None:
+        self._type = type_info
+        self.ignore_parse_errors = ignore_parse_errors
+
+    def get_produced_type(self) -> TypeInformation:
+        """The type of the records."""
+        return self._type
 
     @abstractmethod
     def decode(self, messages: pa.Array) -> pa.RecordBatch:

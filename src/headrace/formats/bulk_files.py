@@ -239,7 +239,7 @@ def names_in_file(path: str, found: Sequence[str], wanted: Sequence[str], *, cas
     return list(wanted)
 
 
-class RowReader:
+class RowDecoder:
     """Makes records of rows of a file, and finds those that are none.
 
     Args:

@@ -46,11 +46,14 @@ class ByteStream(Protocol):
         """At most ``size`` bytes; none at the end."""
 
 
-class Stream(Protocol):
-    """Reads one member, stream or frame; as those of :mod:`zlib`."""
+class Decompressor(Protocol):
+    """Reads one member, stream or frame, and keeps what it has not read yet; as those of :mod:`bz2` and :mod:`lzma`."""
 
     @property
     def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
 
     @property
     def unused_data(self) -> bytes: ...
@@ -58,18 +61,15 @@ class Stream(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class Decompressor(Stream, Protocol):
-    """The same, as those of :mod:`bz2` and :mod:`lzma`: what has not been read yet is kept."""
+class ZlibDecompressor:
+    """What :mod:`zlib` reads, in the shape of the other decompressors.
 
-    @property
-    def needs_input(self) -> bool: ...
+    Args:
+        wbits: the format: gzip unless another one is given.
+    """
 
-
-class _GzipDecompressor:
-    """What :mod:`zlib` reads of gzip, in the shape of the other decompressors."""
-
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(zlib.MAX_WBITS + 16)
+    def __init__(self, wbits: int = zlib.MAX_WBITS + 16) -> None:
+        self._inner = zlib.decompressobj(wbits)
 
     @property
     def eof(self) -> bool:
@@ -108,7 +108,7 @@ def open_decompressed(file: InputFile) -> Iterator[ByteStream]:
             yield _Checked(stream, file.path)
 
 
-def decompressed_block(data: bytes, decompressor: Stream, most: int, *, alone: bool = True) -> bytes:
+def decompressed_block(data: bytes, decompressor: Decompressor, most: int, *, alone: bool = True) -> bytes:
     """What is compressed in some bytes, which are one member.
 
     Args:
@@ -190,7 +190,7 @@ class _Members:
 
 
 _MEMBERS: Final[dict[str, tuple[Callable[[], Decompressor], int]]] = {
-    "gzip": (_GzipDecompressor, 1),
+    "gzip": (ZlibDecompressor, 1),
     "bz2": (bz2.BZ2Decompressor, 1),
     "xz": (xz_decompressor, 4),
 }

@@ -223,13 +223,13 @@ def joined(kind: FileKind, files: Iterable[BinaryIO]) -> Iterator[bytes]:
         files: each is read before the next one is asked for.
     """
     join: Joiner = import_module(_JOINERS[kind.format]).join
-    out = _Written()
+    out = _JoinedOutput()
     for _ in join(files, cast("BinaryIO", out), **dict(kind.options)):
         yield out.take()
     yield out.take()
 
 
-class _Written(io.RawIOBase):
+class _JoinedOutput(io.RawIOBase):
     """A file that can only be appended to, of which what was written is taken away."""
 
     def __init__(self) -> None:

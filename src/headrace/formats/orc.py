@@ -15,7 +15,7 @@ from headrace.formats.bad_records import columns_as
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
     ColumnWriterFactory,
-    RowReader,
+    RowDecoder,
     check_hadoop_config,
     names_in_file,
     telling_damage,
@@ -91,7 +91,7 @@ class OrcFormat(ColumnFileFormat):
         path, schema = shown(part.file.path), layout_of(self.produced_type).schema
         with _open(part.file) as file:
             names = names_in_file(path, file.schema.names, schema.names, case_sensitive=self._case_sensitive)
-            rows = RowReader(path, names, self.produced_type, reject=reject)
+            rows = RowDecoder(path, names, self.produced_type, reject=reject)
             for stripe in range(part.start, min(part.end, file.nstripes)):
                 try:
                     yield from _read_stripe(path, file, stripe, names, rows)
@@ -99,7 +99,7 @@ class OrcFormat(ColumnFileFormat):
                     yield Decoded(damage=CorruptFileError(f"{error} (stripe {stripe} of the file)"))
 
 
-def _read_stripe(path: str, file: orc.ORCFile, stripe: int, names: list[str], rows: RowReader) -> Iterator[Decoded]:
+def _read_stripe(path: str, file: orc.ORCFile, stripe: int, names: list[str], rows: RowDecoder) -> Iterator[Decoded]:
     with telling_damage(f"{path} is damaged"):
         batch = file.read_stripe(stripe, columns=names)
     for start in range(0, batch.num_rows, _BATCH_ROWS):

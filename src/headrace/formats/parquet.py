@@ -15,7 +15,7 @@ from headrace.formats.avro.schema import Array, GenericRecordAvroTypeInfo, Map, 
 from headrace.formats.bulk_files import (
     ColumnFileFormat,
     ColumnWriterFactory,
-    RowReader,
+    RowDecoder,
     check_hadoop_config,
     names_in_file,
     telling_damage,
@@ -101,7 +101,7 @@ class ParquetFormat(ColumnFileFormat):
         path = part.file.path
         with _open(part.file) as file:
             names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
-            records = RowReader(shown(path), names, self.produced_type, reject=reject)
+            records = RowDecoder(shown(path), names, self.produced_type, reject=reject)
             reader = _GroupReader(file, part, names, records, self._batch_size)
             for index, (first, end) in enumerate(pairwise(_group_ends(file, path))):
                 if end > part.start and first < part.end:
@@ -169,7 +169,7 @@ class _GroupReader:
     """
 
     def __init__(
-        self, file: pq.ParquetFile, part: FileRange, names: list[str], records: RowReader, batch_size: int
+        self, file: pq.ParquetFile, part: FileRange, names: list[str], records: RowDecoder, batch_size: int
     ) -> None:
         self._file = file
         self._part = part
@@ -272,7 +272,7 @@ class _ParquetWriterFactory(ColumnWriterFactory):
 class _ParquetWriter(BulkWriter):
     def __init__(self, out: BinaryIO, schema: pa.Schema, compression: str) -> None:
         self._schema = schema
-        self._groups = RowGroups(out, schema, compression)
+        self._groups = RowGroupWriter(out, schema, compression)
 
     def add_batch(self, batch: Batch) -> None:
         columns = batch.columns
@@ -285,7 +285,7 @@ class _ParquetWriter(BulkWriter):
         self._groups.close()
 
 
-class RowGroups:
+class RowGroupWriter:
     """Puts columns together to row groups, so that small batches do not make a file of small row groups.
 
     Args:
@@ -391,10 +391,10 @@ def _refuse(node: Node, where: str) -> None:
 
 def join(files: Iterable[BinaryIO], out: BinaryIO, *, compression: str) -> Iterator[None]:
     """Write the rows of all files into one; see :class:`~headrace.formats.encoders.Joiner`."""
-    groups: RowGroups | None = None
+    groups: RowGroupWriter | None = None
     for file in files:
         with pq.ParquetFile(file) as found:
-            groups = groups or RowGroups(out, found.schema_arrow, compression)
+            groups = groups or RowGroupWriter(out, found.schema_arrow, compression)
             for columns in found.iter_batches():
                 groups.add(columns)
                 yield

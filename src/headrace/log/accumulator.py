@@ -247,7 +247,7 @@ class ProducerBatch:
         """Whether its records have offsets."""
         return self._bases is not None
 
-    def pieces(self, partitions: int, partitioner: Partitioner) -> list[tuple[TopicPartition, pa.RecordBatch]]:
+    def pieces(self, partitions: int, partitioner: DefaultPartitioner) -> list[tuple[TopicPartition, pa.RecordBatch]]:
         """The records of each partition.
 
         Args:
@@ -298,7 +298,9 @@ class ProducerBatch:
         timestamp = self._columns.column("timestamp").cast(pa.int64())[row].as_py()
         return RecordMetadata(self.topic, int(self._ids[row]), int(self._offsets[row]), timestamp)
 
-    def _partitions(self, columns: pa.RecordBatch, partitions: int, partitioner: Partitioner) -> NDArray[np.int32]:
+    def _partitions(
+        self, columns: pa.RecordBatch, partitions: int, partitioner: DefaultPartitioner
+    ) -> NDArray[np.int32]:
         if self.partition is not None:
             ids = np.full(columns.num_rows, self.partition, np.int32)
         else:
@@ -372,7 +374,7 @@ _STICKY_ROWS: Final = 16_384
 """How many records without a key go to one partition before the next has its turn."""
 
 
-class Partitioner:
+class DefaultPartitioner:
     """Chooses the partitions of records.
 
     Args:

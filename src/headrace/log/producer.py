@@ -20,8 +20,8 @@ from headrace.common.messages import TopicPartition, checked_headers
 from headrace.log.accumulator import (
     GROWTH_BYTES,
     RECORD_BYTES,
+    DefaultPartitioner,
     Details,
-    Partitioner,
     ProducerBatch,
     RecordAccumulator,
     bases_of,
@@ -75,7 +75,7 @@ class Sender:
         self._journal = journal
         self._accumulator = accumulator
         self._transactions = transactions
-        self._partitioner = Partitioner(random.randrange(1 << 16))
+        self._partitioner = DefaultPartitioner(random.randrange(1 << 16))
         self._written: _Written | None = None
         self._refused: UnknownTopicError | None = None
         self._starting = threading.Lock()

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-class Kind(enum.Enum):
+class EntryKind(enum.Enum):
     """What has a name in a folder. A listing does not follow links; ``stat`` does, and tells of pipes and the like."""
 
     FILE = "file"
@@ -62,7 +62,7 @@ class Entry(NamedTuple):
     """
 
     name: str
-    kind: Kind
+    kind: EntryKind
     size: int | None = None
     mtime_ns: int = 0
     mode: int = 0
@@ -125,7 +125,7 @@ class StagedFile(io.RawIOBase):
         """Remove it. Writers of formats may still want to end it when they are collected; that is dropped."""
 
 
-class Log(ABC):
+class AppendLog(ABC):
     """A file that only grows, by one writer.
 
     Attributes:
@@ -214,10 +214,10 @@ class FileSystem(ABC):
             return
         for entry in entries:
             path = f"{folder}/{entry.name}"
-            if entry.kind is Kind.FOLDER:
+            if entry.kind is EntryKind.FOLDER:
                 if enter(entry.name):
                     yield from self.walk(path, enter)
-            elif entry.kind is not Kind.LINK or not self._leads_to_folder(path):
+            elif entry.kind is not EntryKind.LINK or not self._leads_to_folder(path):
                 yield path, entry
 
     def _leads_to_folder(self, link: str) -> bool:
@@ -233,14 +233,14 @@ class FileSystem(ABC):
         except FileNotFoundError:
             return
         for entry in entries:
-            if entry.kind is Kind.FOLDER:
+            if entry.kind is EntryKind.FOLDER:
                 path = f"{folder}/{entry.name}"
                 yield from self.folders(path)
                 yield path
 
     def _is_folder(self, path: str) -> bool:
         found = self.stat(path)
-        return found is not None and found.kind is Kind.FOLDER
+        return found is not None and found.kind is EntryKind.FOLDER
 
     def resolve(self, folder: str) -> str:
         """The path of a folder to which links may lead."""
@@ -321,7 +321,7 @@ class FileSystem(ABC):
             path: where it may be while it is written; the folder exists, and nobody else has that path.
         """
 
-    def start_log(self, path: str, permissions: Permissions) -> Log:
+    def start_log(self, path: str, permissions: Permissions) -> AppendLog:
         """Begin a file that grows; only where :attr:`can_append` says so.
 
         Raises:
@@ -396,7 +396,7 @@ class PosixFileSystem(FileSystem):
                 return None  # ELOOP: a link that leads round in a circle
             raise
         name, mode = path.rpartition("/")[2], info.st_mode
-        kind = Kind.FILE if stat.S_ISREG(mode) else Kind.FOLDER if stat.S_ISDIR(mode) else Kind.OTHER
+        kind = EntryKind.FILE if stat.S_ISREG(mode) else EntryKind.FOLDER if stat.S_ISDIR(mode) else EntryKind.OTHER
         return Entry(name, kind, info.st_size, info.st_mtime_ns, stat.S_IMODE(mode))
 
     def list_folder(self, folder: str) -> list[Entry]:
@@ -465,8 +465,8 @@ class PosixFileSystem(FileSystem):
     def stage(self, path: str) -> StagedFile:
         return _ReopenedFile(Path(path))
 
-    def start_log(self, path: str, permissions: Permissions) -> Log:
-        return _PosixLog(AppendedFile(Path(path), permissions))
+    def start_log(self, path: str, permissions: Permissions) -> AppendLog:
+        return _PosixLog(Path(path), permissions)
 
     def publish(self, source: str, target: str) -> bool:
         move(Path(source), Path(target))
@@ -483,10 +483,10 @@ class PosixFileSystem(FileSystem):
             os.rmdir(folder)
 
 
-def _kind_of(entry: os.DirEntry[str]) -> Kind:
+def _kind_of(entry: os.DirEntry[str]) -> EntryKind:
     if entry.is_symlink():
-        return Kind.LINK
-    return Kind.FOLDER if entry.is_dir() else Kind.FILE
+        return EntryKind.LINK
+    return EntryKind.FOLDER if entry.is_dir() else EntryKind.FILE
 
 
 @contextlib.contextmanager
@@ -502,21 +502,10 @@ def _check_regular(path: str, info: os.stat_result) -> None:
         raise IsADirectoryError(errno.EISDIR, "it is no file", path)
 
 
-class _PosixLog(Log):
-    def __init__(self, file: AppendedFile) -> None:
-        self._file = file
-        self.name = file.path.name
-        self.size = 0
-
-    def append(self, data: bytes) -> None:
-        self._file.append(data)
-        self.size = self._file.size
-
-    def make_durable(self) -> None:
-        self._file.make_durable()
-
-    def close(self) -> None:
-        self._file.close()
+class _PosixLog(AppendedFile, AppendLog):
+    def __init__(self, path: Path, permissions: Permissions) -> None:
+        super().__init__(path, permissions)
+        self.name = path.name
 
 
 class _ReopenedFile(StagedFile):

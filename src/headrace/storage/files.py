@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from headrace.common.errors import InfrastructureError
-from headrace.storage.file_system import Entry, FileSystem, Kind
+from headrace.storage.file_system import Entry, EntryKind, FileSystem
 
 if TYPE_CHECKING:
     import io
@@ -119,7 +119,7 @@ class FileStore:
         within = self._within(path)
         found = self.file_system.stat(within)
         if found is not None:
-            return f"{shown(path)} is neither a file nor a folder" if found.kind is Kind.OTHER else None
+            return f"{shown(path)} is neither a file nor a folder" if found.kind is EntryKind.OTHER else None
         return None if self._is_prefix(within) else f"there is no file or folder {shown(path)}"
 
     def status(self, path: str) -> FileStatus | None:
@@ -183,7 +183,7 @@ class FileStore:
         if part == "**":
             yield folder
             for entry in self._visible(folder):
-                if entry.kind is Kind.FOLDER:
+                if entry.kind is EntryKind.FOLDER:
                     yield from self._step(f"{folder}/{entry.name}", part)
         elif has_wildcards(part):
             names = (entry.name for entry in self._visible(folder))
@@ -197,7 +197,7 @@ class FileStore:
         A folder that can be reached by several ways is gone through once, by a way without links if there is one.
         """
         found = self._stat(path)
-        if found is None or found.kind is not Kind.FOLDER:
+        if found is None or found.kind is not EntryKind.FOLDER:
             yield from self._with_content(path, found)
             return
         folders, links, seen = [path], list[str](), set[str]()
@@ -212,11 +212,11 @@ class FileStore:
             seen.add(real)
             for entry in self._visible(folder):
                 inner = f"{folder}/{entry.name}"
-                if entry.kind is Kind.FOLDER:
+                if entry.kind is EntryKind.FOLDER:
                     folders.append(inner)
                     continue
                 behind = entry if entry.size is not None else self._stat(inner)
-                if behind is not None and behind.kind is Kind.FOLDER:
+                if behind is not None and behind.kind is EntryKind.FOLDER:
                     links.append(inner)
                 else:
                     yield from self._with_content(inner, behind)
@@ -253,7 +253,7 @@ class FileStore:
             yield status
 
     def _status(self, path: str, found: Entry | None) -> FileStatus | None:
-        if found is None or found.kind is not Kind.FILE:
+        if found is None or found.kind is not EntryKind.FILE:
             return None
         return FileStatus(self.file_system.locate(path), found.size or 0, found.mtime_ns)
 

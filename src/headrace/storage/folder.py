@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.common.durable import Permissions, target_of_temporary
 from headrace.common.errors import CheckpointError
-from headrace.storage.file_system import FileSystem, Kind, Log, PosixFileSystem, StagedFile
+from headrace.storage.file_system import AppendLog, EntryKind, FileSystem, PosixFileSystem, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -127,7 +127,7 @@ class Folder:
     def size(self, name: str) -> int | None:
         """How many bytes a file has; None when there is none."""
         found = self.file_system.stat(self._file(name))
-        return None if found is None or found.kind is Kind.FOLDER else found.size
+        return None if found is None or found.kind is EntryKind.FOLDER else found.size
 
     def names(self) -> list[str]:
         """The names of all that is in the folder, sorted; without what a writer has not finished.
@@ -167,7 +167,7 @@ class Folder:
             target = target_of_temporary(entry.name)
             if target is not None and is_over(target):
                 over.append(entry.name)
-            elif not self.file_system.can_append and entry.kind is Kind.FOLDER and is_over(entry.name):
+            elif not self.file_system.can_append and entry.kind is EntryKind.FOLDER and is_over(entry.name):
                 self.folder(entry.name).remove_unfinished(_is_segment)
         return [name for name in over if self.file_system.remove(f"{self.path}/{name}")]
 
@@ -180,7 +180,7 @@ class Folder:
 
     # --- logs --------------------------------------------------------------------------------------------------------
 
-    def start_log(self, name: str) -> Log:
+    def start_log(self, name: str) -> AppendLog:
         """A new log.
 
         Raises:
@@ -218,7 +218,7 @@ class Folder:
         path = self._file(name)
         if self.file_system.can_append:
             found = self.file_system.stat(path)
-            if found is None or found.kind is not Kind.FOLDER:
+            if found is None or found.kind is not EntryKind.FOLDER:
                 return []
         return sorted(filter(_is_segment, self.file_system.names(path)))
 
@@ -247,7 +247,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-class SegmentedLog(Log):
+class SegmentedLog(AppendLog):
     """A log where nothing can be appended to a file: a folder of segments, which are named by their numbers.
 
     Every durable piece is a segment, created exclusively. The first is empty and claims the name of the log.
@@ -311,7 +311,7 @@ def _read_segments(folder: Folder, segments: Sequence[str], length: int) -> byte
 _PUT_TOGETHER: Final = re.compile(r"[0-9a-f]{32}")
 
 _MARK: Final = "owner"
-"""The file that says that an area is its committer's, where folders cannot be renamed."""
+"""The file that says that a publishing folder is not fenced, where folders cannot be renamed."""
 
 
 @dataclass(frozen=True)
@@ -320,11 +320,11 @@ class OutputTree:
 
     Paths in it are relative, their parts between slashes. ``str()`` gives what users call it.
 
-    An *area* is a folder that belongs to one committer. Once it has been taken away, that committer can show nothing
-    out of it any more, whatever it was doing. Where folders are real, a rename takes it away. On a flat storage an area
-    has a mark. Whoever takes the area away removes the mark first, then all that is in it. A committer that has put
-    something there looks for the mark before it shows that. If the mark was still there, its successor sees what was
-    put; if not, nothing is shown. And a publication fails when what it publishes is gone.
+    A *publishing folder* belongs to one committer. Once it is fenced, that committer can publish nothing from it,
+    whatever it was doing. Where folders are real, a rename fences it. On a flat storage the folder holds a mark. Who
+    fences the folder removes the mark first, then all that is in it. A committer that has written a file there looks
+    for the mark before it publishes the file. If the mark was still there, its successor sees the file; if not, nothing
+    is published. And a publication fails when what it publishes is gone.
 
     Attributes:
         file_system: the storage.
@@ -348,7 +348,7 @@ class OutputTree:
             folder: where it may try what it relies on.
 
         Raises:
-            CheckpointStorageError: when files cannot be shown exclusively here.
+            CheckpointStorageError: when files cannot be published exclusively here.
         """
         return replace(self, file_system=self.file_system.for_publishing(self._path(folder)))
 
@@ -368,63 +368,63 @@ class OutputTree:
         """Have a finished file durably be there under a path; that may want :meth:`make_durable` as well."""
         file.keep(self._path(path))
 
-    def open_area(self, area: str) -> None:
-        """Make an area; one that exists is left alone."""
+    def make_publishing_folder(self, folder: str) -> None:
+        """Make a publishing folder; one that exists is left alone."""
         if self.file_system.is_flat:
-            self.file_system.put(self._path(f"{area}/{_MARK}"), [])
+            self.file_system.put(self._path(f"{folder}/{_MARK}"), [])
         else:
-            self.file_system.make_folder(self._path(area))
+            self.file_system.make_folder(self._path(folder))
 
-    def has_area(self, area: str) -> bool:
-        """Whether an area is there."""
-        sign = f"{area}/{_MARK}" if self.file_system.is_flat else area
+    def has_publishing_folder(self, folder: str) -> bool:
+        """Whether a publishing folder is there, and not fenced."""
+        sign = f"{folder}/{_MARK}" if self.file_system.is_flat else folder
         return self.file_system.stat(self._path(sign)) is not None
 
-    def areas(self, folder: str) -> list[str]:
-        """The names of all folders in a folder, those of areas among them; none when there is no such folder."""
+    def folder_names(self, folder: str) -> list[str]:
+        """The names of all folders in a folder; none when there is no such folder."""
         with contextlib.suppress(FileNotFoundError):
             entries = self.file_system.list_folder(self._path(folder))
-            return sorted(entry.name for entry in entries if entry.kind is Kind.FOLDER)
+            return sorted(entry.name for entry in entries if entry.kind is EntryKind.FOLDER)
         return []
 
-    def put_together(self, area: str, name: str, blocks: Iterable[bytes]) -> None:
-        """Write a durable new file in an area.
+    def write_for_publishing(self, folder: str, name: str, blocks: Iterable[bytes]) -> None:
+        """Write a durable new file in a publishing folder.
 
         Raises:
-            FileNotFoundError: when the area has been taken away.
+            FileNotFoundError: when the folder is fenced.
         """
-        path = f"{area}/{name}"
+        path = f"{folder}/{name}"
         self.file_system.write_new(self._path(path), blocks)
-        if self.file_system.is_flat and not self.has_area(area):
+        if self.file_system.is_flat and not self.has_publishing_folder(folder):
             self.remove(path)
-            raise FileNotFoundError(errno.ENOENT, "it has been taken away", self.locate(area))
+            raise FileNotFoundError(errno.ENOENT, "it has been taken away", self.locate(folder))
 
-    def take_away(self, area: str, other: str) -> None:
-        """Take an area away from its committer; what was put together there may be left.
+    def fence(self, folder: str, other: str) -> None:
+        """Fence a publishing folder, so that its committer publishes nothing any more; its files may be left.
 
         Args:
-            area: the area; when it is gone already, nothing happens.
+            folder: when it is gone already, nothing happens.
             other: what it may be called from now on.
         """
         if self.file_system.is_flat:
-            self.remove(f"{area}/{_MARK}")
-            self.clear_area(area)
+            self.remove(f"{folder}/{_MARK}")
+            self.clear_publishing_folder(folder)
         else:
             with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
-                self.file_system.publish(self._path(area), self._path(other))
+                self.file_system.publish(self._path(folder), self._path(other))
 
-    def clear_area(self, area: str) -> None:
-        """Remove what was put together in an area, and the area unless somebody else has put something there."""
+    def clear_publishing_folder(self, folder: str) -> None:
+        """Remove what was written for publishing, and the folder unless there is something else in it."""
         with contextlib.suppress(FileNotFoundError):  # another one that starts has just done it
-            for entry in self.file_system.list_folder(self._path(area)):
+            for entry in self.file_system.list_folder(self._path(folder)):
                 if _PUT_TOGETHER.fullmatch(entry.name) or (self.file_system.is_flat and entry.name == _MARK):
-                    self.remove(f"{area}/{entry.name}")
-            self.file_system.remove_folder(self._path(area))
+                    self.remove(f"{folder}/{entry.name}")
+            self.file_system.remove_folder(self._path(folder))
 
     # --- files -------------------------------------------------------------------------------------------------------
 
-    def show(self, source: str, target: str) -> bool:
-        """Have a file be there under another name, once; it loses the one that it had.
+    def publish(self, source: str, target: str) -> bool:
+        """Give a file another path, once; it loses the one that it had.
 
         Returns:
             False when something has that name already, as far as can be told: somebody else, or a try before this, may
@@ -469,7 +469,7 @@ class OutputTree:
         if not found:
             return
         self.file_system.settle(self._path(found[0]).rpartition("/")[0])
-        for path in found:  # the server that has answered may be another one than that which showed them
+        for path in found:  # the server that has answered may be another one than that which published them
             if self.size(path) is None:
                 raise OSError(errno.EIO, "it was there, and is gone before that was certain", self.locate(path))
 
@@ -493,7 +493,7 @@ class OutputTree:
         root = self._path(folder)
         for path in self.file_system.folders(root):
             like = self.file_system.stat(self._path(path[len(root) + 1 :]))
-            if like is not None and like.kind is Kind.FOLDER:
+            if like is not None and like.kind is EntryKind.FOLDER:
                 self.file_system.remove_folder(path)
         self.file_system.remove_folder(root)
 

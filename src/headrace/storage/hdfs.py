@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from headrace.common.configuration import is_hadoop_key
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
-from headrace.storage.file_system import Entry, Kind
+from headrace.storage.file_system import Entry, EntryKind
 from headrace.storage.remote import PIECE, FetchedStream, PassingChunks, RemoteFileSystem
 
 if TYPE_CHECKING:
@@ -612,7 +612,7 @@ class HdfsFileSystem(RemoteFileSystem):
     def remove(self, path: str) -> bool:
         self._is_obsolete(path)
         found = self.stat(path)
-        return found is not None and found.kind is not Kind.FOLDER and self._delete(path)
+        return found is not None and found.kind is not EntryKind.FOLDER and self._delete(path)
 
     def remove_folder(self, folder: str) -> None:
         try:
@@ -677,6 +677,6 @@ class HdfsReader:
 
 
 def _entry(found: Any) -> Entry:
-    kind = Kind.FOLDER if found.isdir else Kind.FILE
+    kind = EntryKind.FOLDER if found.isdir else EntryKind.FILE
     mtime_ns = found.modification_time * _NANOS_PER_MILLI
     return Entry(found.path.rpartition("/")[2], kind, found.length, mtime_ns, found.permission & 0o7777)

@@ -23,7 +23,7 @@ from headrace.common.config_options import duration
 from headrace.common.durable import Permissions
 from headrace.common.errors import CheckpointStorageError
 from headrace.storage.credentials import check_credentials
-from headrace.storage.file_system import Entry, Kind
+from headrace.storage.file_system import Entry, EntryKind
 from headrace.storage.hdfs import is_of_hdfs
 from headrace.storage.remote import PIECE, FetchedStream, RemoteFileSystem
 
@@ -295,7 +295,7 @@ class ObjectStore(RemoteFileSystem):
         files, folders = self._below(folder)
         # Tools put an object in the place of a folder, too: so as to have an empty one.
         found = [_entry(file) for file in files if file["path"] != _key(folder)]
-        return found + [Entry(key.rstrip("/").rpartition("/")[2], Kind.FOLDER) for key in folders]
+        return found + [Entry(key.rstrip("/").rpartition("/")[2], EntryKind.FOLDER) for key in folders]
 
     def _below(self, folder: str) -> tuple[Sequence[Mapping[str, Any]], Sequence[str]]:
         """The objects of a folder, also what stands for itself, and the prefixes of the folders in it."""
@@ -545,7 +545,7 @@ def _entry(found: Mapping[str, Any]) -> Entry:
     if not version.endswith('"'):  # as Azure lists it, but does not say it when the object is asked for
         version = f'"{version}"'
     digest = int.from_bytes(hashlib.blake2b(version.encode(), digest_size=8).digest()) % _NANOS
-    return Entry(found["path"].rpartition("/")[2], Kind.FILE, found["size"], seconds * _NANOS + digest)
+    return Entry(found["path"].rpartition("/")[2], EntryKind.FILE, found["size"], seconds * _NANOS + digest)
 
 
 def _first_views(views: Iterator[memoryview], most: int) -> tuple[list[memoryview], bool]:

@@ -232,44 +232,6 @@ class PassingChunks:
         return None if self._kept is None else bytes(self._kept)
 
 
-class FetchedFiles:
-    """The state files of remote storages in this process: small ones whole, of large ones the touched pieces."""
-
-    def __init__(self) -> None:
-        self.written = WrittenFiles()
-        self.ranged = RangedFiles()
-
-    def forget(self, key: FileKey) -> None:
-        """A file is removed or written anew."""
-        self.written.take(key)
-        self.ranged.forget(key)
-
-    def map(
-        self,
-        key: FileKey,
-        beginning: Callable[[], tuple[int, bytes]],
-        stream: Callable[[int, int], Iterable[Buffer]],
-    ) -> MappedFile:
-        """A file's bytes.
-
-        Args:
-            key: the file.
-            beginning: fetches its first piece, all of it where it is smaller, and tells its size.
-            stream: as with :class:`RangedFile`.
-        """
-        kept = self.written.take(key)
-        if kept is not None:
-            return MappedFile(pa.py_buffer(kept))
-        ranged = self.ranged.find(key)
-        if ranged is not None:
-            return ranged
-        size, start = beginning()
-        if size > WHOLE_BYTES:
-            return self.ranged.open(key, size, start, stream)
-        rest = stream(len(start), size) if size > len(start) else ()
-        return MappedFile(pa.py_buffer(b"".join([start, *rest])))
-
-
 _FIRST_READ_BYTES: Final = 1 << 16
 _LARGEST_READ_BYTES: Final = 8 << 20
 """How much is fetched at once, at first and when reading goes on and on."""
@@ -370,14 +332,26 @@ class SpooledFile(StagedFile):
         self._spool.close()
 
 
-_fetched: Final = FetchedFiles()
+_written = WrittenFiles()
+_ranged = RangedFiles()
+"""Of this process: small state files are read whole, of large ones the pieces that are touched."""
 
 
 class RemoteFileSystem(FileSystem):
     """A storage that is reached by requests: reads are few and large, and what is staged waits on this machine."""
 
     def map(self, path: str) -> MappedFile:
-        return _fetched.map((self, path), partial(self._beginning, path), partial(self._stream, path))
+        kept = _written.take((self, path))
+        if kept is not None:
+            return MappedFile(pa.py_buffer(kept))
+        ranged = _ranged.find((self, path))
+        if ranged is not None:
+            return ranged
+        size, start = self._beginning(path)
+        if size > WHOLE_BYTES:
+            return _ranged.open((self, path), size, start, partial(self._stream, path))
+        rest = self._stream(path, len(start), size) if size > len(start) else ()
+        return MappedFile(pa.py_buffer(b"".join([start, *rest])))
 
     def open_for_arrow(self, path: str) -> pa.NativeFile:
         return pa.PythonFile(self.open(path), mode="r")
@@ -388,11 +362,12 @@ class RemoteFileSystem(FileSystem):
     def _is_written(self, path: str, content: bytes | None) -> None:
         """Keep what was just written until it is read; None where it is too much."""
         if content is not None:
-            _fetched.written.keep((self, path), content)
+            _written.keep((self, path), content)
 
     def _is_obsolete(self, path: str) -> None:
         """A file is removed or written anew."""
-        _fetched.forget((self, path))
+        _written.take((self, path))
+        _ranged.forget((self, path))
 
     @abstractmethod
     def _beginning(self, path: str) -> tuple[int, bytes]:

@@ -25,7 +25,7 @@ from headrace.datastream.connectors.kafka import (
     KafkaSinkBuilder,
     KafkaTopicSelector,
 )
-from headrace.log.accumulator import Partitioner
+from headrace.log.accumulator import DefaultPartitioner
 from tests.connectors.kafka.topics import Topic
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_keys_decide_the_partition_as_those_of_java_do_and_order_is_kept(topic: 
         numbers.setdefault(message.key(), []).append(int(message.value().split()[1]))
     assert all(each == sorted(each) for each in numbers.values())
     keys = pa.array([message.key() for message in found], pa.binary())
-    assert Partitioner(0).partition(keys, 3).tolist() == [message.partition() for message in found]
+    assert DefaultPartitioner(0).partition(keys, 3).tolist() == [message.partition() for message in found]
 
 
 def test_timestamps_and_messages_without_a_key(topic: Topic) -> None:

@@ -62,7 +62,7 @@ class KillPoint:
         if self.kind == COMPACTION:
             _watch(HashMapBackend, "run_compaction", lambda _: True, come_by)
         elif self.kind == OUTPUT:
-            for name in ("show", "put_together", "clear_area"):
+            for name in ("publish", "write_for_publishing", "clear_publishing_folder"):
                 _watch(OutputTree, name, lambda _: True, come_by)
         elif self.kind:
             for name in _CHANGES:

@@ -37,7 +37,7 @@ def put_together(staging: Staging, area: str, part: Part) -> str:
         CommitRefusedError: when a chunk is damaged.
     """
     name = uuid.uuid4().hex
-    staging.tree.put_together(area, name, _content(staging, part))
+    staging.tree.write_for_publishing(area, name, _content(staging, part))
     return f"{area}/{name}"
 
 
@@ -122,7 +122,7 @@ class FileCommitter(Committer):
         self._tree = self._staging.tree
         self._generation = generation
         self._publishing = staging.publishing(generation)
-        self._tree.open_area(self._publishing)
+        self._tree.make_publishing_folder(self._publishing)
         self._made: dict[str, str] = {}
         self._fence()
 
@@ -153,7 +153,7 @@ class FileCommitter(Committer):
     def finish(self) -> None:
         for path in list(self._staging.written_before(self._generation + 1)):
             self._tree.remove(path)
-        self._tree.clear_area(self._publishing)
+        self._tree.clear_publishing_folder(self._publishing)
         self._tree.remove_empty_folders(self._staging.chunks)
         self._tree.remove_empty_folders(self._staging.root)
 
@@ -161,9 +161,9 @@ class FileCommitter(Committer):
         """From now on nothing that an older generation has put together can become visible."""
         for generation in self._staging.generations():
             if generation < self._generation:
-                self._tree.take_away(self._staging.publishing(generation), self._staging.fenced())
+                self._tree.fence(self._staging.publishing(generation), self._staging.fenced())
         for area in self._staging.all_fenced():
-            self._tree.clear_area(area)
+            self._tree.clear_publishing_folder(area)
 
     def _show(self, part: Part, target: str, epoch: int) -> bool:
         """Have a part be visible; False where it was there already: a try before this one may have shown it."""
@@ -175,7 +175,7 @@ class FileCommitter(Committer):
                 return True
             _is_there(tree, target, part)
         except FileNotFoundError as error:
-            if not tree.has_area(self._publishing):
+            if not tree.has_publishing_folder(self._publishing):
                 # The job manager knows which it is, and begins again with an area of its own where it is the second.
                 raise InfrastructureError(
                     f"{tree.locate(self._publishing)} has been taken away, by another job manager that has taken over "
@@ -194,14 +194,14 @@ class FileCommitter(Committer):
         """Show a part; False where somebody else may have been faster."""
         if is_put_together(part):
             made = self._made.pop(target, None) or put_together(self._staging, self._publishing, part)
-            return self._tree.show(made, target)
+            return self._tree.publish(made, target)
         (chunk,) = part.chunks
         source = self._staging.hidden(part.bucket, chunk.name)
         check_size(self._tree, source, chunk)
         if (chunk.name.generation, chunk.name.epoch) != (self._generation, epoch):  # it has waited for a while
             for _ in checked_blocks(self._tree, source, chunk):
                 pass
-        return self._tree.show(source, target)
+        return self._tree.publish(source, target)
 
     def _put_together_in_tasks(self, parts: Sequence[Part]) -> dict[str, str]:
         """Have tasks put parts together that are not visible; gives by visible name where each is.

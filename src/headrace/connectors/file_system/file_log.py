@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from headrace.connectors.source import Json
-    from headrace.storage.file_system import Log
+    from headrace.storage.file_system import AppendLog
     from headrace.storage.folder import Folder
 
 _KEPT_LOGS: Final = 8
@@ -288,7 +288,7 @@ def _logs(folder: Folder) -> Iterator[tuple[int, str]]:
             yield number, name
 
 
-def _create_next(folder: Folder) -> Log:
+def _create_next(folder: Folder) -> AppendLog:
     """A new log after all others; never one that exists, for an older job manager may still write to it."""
     number = max((number for number, _ in _logs(folder)), default=0)
     while True:

@@ -285,7 +285,7 @@ class Staging:
 
     def generations(self) -> list[int]:
         """The generations that have such an area."""
-        found = map(_PUBLISHING.fullmatch, self.tree.areas(self.root))
+        found = map(_PUBLISHING.fullmatch, self.tree.folder_names(self.root))
         return [int(generation[1]) for generation in found if generation is not None]
 
     def fenced(self) -> str:
@@ -294,7 +294,7 @@ class Staging:
 
     def all_fenced(self) -> list[str]:
         """Areas that were taken away and not removed yet."""
-        return [f"{self.root}/{name}" for name in self.tree.areas(self.root) if _FENCED.fullmatch(name)]
+        return [f"{self.root}/{name}" for name in self.tree.folder_names(self.root) if _FENCED.fullmatch(name)]
 
     def written_before(self, generation: int) -> Iterator[str]:
         """The chunks that were written, or begun, by older generations."""

@@ -22,7 +22,7 @@ from headrace.connectors.log.source import location_of
 from headrace.connectors.outgoing_messages import MessageEncoder
 from headrace.connectors.sink import Committer, DeliveryGuarantee, SinkWriter
 from headrace.connectors.topic_builders import TopicSink, TopicSinkBuilder
-from headrace.log.accumulator import Partitioner, ProducerBatch, merged
+from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
 from headrace.log.commits import ANONYMOUS, Author, Commit
 from headrace.log.log import Log
 from headrace.log.records import normalised
@@ -218,7 +218,7 @@ class StagingWriter(SinkWriter):
         self._subtask = context.subtask
         self._producer = producer_of(context.job_id, context.operator_id)
         self._epoch = 0
-        self._partitioner = Partitioner(context.subtask)
+        self._partitioner = DefaultPartitioner(context.subtask)
         self._now = 0
         self._pieces: list[tuple[TopicPartition, pa.RecordBatch]] = []
         self._bytes = 0
@@ -226,7 +226,7 @@ class StagingWriter(SinkWriter):
 
     def begin_epoch(self, epoch: WriterEpoch) -> None:
         self._now, self._epoch = epoch.processing_time, epoch.number
-        self._partitioner = Partitioner(self._subtask + epoch.number)  # the same when the epoch is run again
+        self._partitioner = DefaultPartitioner(self._subtask + epoch.number)  # the same when the epoch is run again
         self._journal.refresh()
 
     def write(self, batch: Batch) -> None:

@@ -27,7 +27,7 @@ from headrace.formats.avro.resolution import avro_reader
 from headrace.formats.avro.schema import AvroSchema, Record, avro_schema_of, schema_given
 from headrace.formats.bad_records import BadRecords, columns_under, decode_good_messages, without_unreadable
 from headrace.formats.bulk_files import WAY_OUT, SelfDescribingFormat
-from headrace.formats.compression import DAMAGED, decompressed_block, too_large, xz_decompressor
+from headrace.formats.compression import DAMAGED, ZlibDecompressor, decompressed_block, too_large, xz_decompressor
 from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
 
@@ -67,7 +67,7 @@ def _deflate(data: bytes) -> bytes:
 
 def _inflate(data: bytes, most: int) -> bytes:
     # fastavro leaves three bytes of zlib's checksum behind the data
-    return decompressed_block(data, zlib.decompressobj(-zlib.MAX_WBITS), most, alone=False)
+    return decompressed_block(data, ZlibDecompressor(-zlib.MAX_WBITS), most, alone=False)
 
 
 def _sized(data: bytes, size: int, most: int, codec: str) -> bytes:

@@ -63,12 +63,9 @@ class AvroRowDeserializationSchema(ColumnarDeserializationSchema):
         self._reader = _schema_of(record_class, avro_schema_string)
         self._writer = self._reader if writer_schema is None else AvroSchema(writer_schema)
         self._legacy = legacy_timestamp_mapping
-        self.ignore_parse_errors = ignore_parse_errors
         avro_reader(self._writer, self._reader, legacy_timestamp_mapping=self._legacy)
-
-    def get_produced_type(self) -> TypeInformation:
-        """The rows that the schema describes."""
-        return self._reader.type_info(legacy_timestamp_mapping=self._legacy)
+        kind = self._reader.type_info(legacy_timestamp_mapping=self._legacy)
+        super().__init__(kind, ignore_parse_errors=ignore_parse_errors)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         return avro_reader(self._writer, self._reader, legacy_timestamp_mapping=self._legacy).read(messages)
@@ -163,11 +160,8 @@ class ConfluentRegistryAvroDeserializationSchema(ColumnarDeserializationSchema):
             reader_schema = _newest(self._registry, subject)
         self._reader = reader_schema
         self._legacy = legacy_timestamp_mapping
-        self.ignore_parse_errors = ignore_parse_errors
-
-    def get_produced_type(self) -> TypeInformation:
-        """The rows that the reader's schema describes."""
-        return self._reader.type_info(legacy_timestamp_mapping=self._legacy)
+        kind = reader_schema.type_info(legacy_timestamp_mapping=legacy_timestamp_mapping)
+        super().__init__(kind, ignore_parse_errors=ignore_parse_errors)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         if not len(messages):

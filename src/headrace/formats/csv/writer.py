@@ -189,7 +189,7 @@ class _CsvWriter(BulkWriter):
 _ARRAY_SEPARATOR = ";"
 
 
-class _Builder:
+class _CsvRowBuilder:
     """The settings that both directions have."""
 
     def __init__(self, type_info: TypeInformation) -> None:
@@ -221,6 +221,34 @@ class _Builder:
         return self._set(null_value=null_literal)
 
 
+class CsvRowDeserializationSchemaBuilder(_CsvRowBuilder):
+    """Puts a :class:`CsvRowDeserializationSchema` together.
+
+    Args:
+        type_info: the type of the records.
+
+    Raises:
+        InvalidTypeError: when a field has no form in CSV.
+    """
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        super().__init__(type_info)
+        self._ignore_parse_errors = False
+
+    def set_allow_comments(self) -> Self:
+        """Leave out messages that begin with ``#``."""
+        return self._set(comments=True)
+
+    def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
+        """Whether messages that cannot be read are left out and counted."""
+        self._ignore_parse_errors = ignore_parse_errors
+        return self
+
+    def build(self) -> CsvRowDeserializationSchema:
+        """The schema."""
+        return CsvRowDeserializationSchema(self._type, self._schema, ignore_parse_errors=self._ignore_parse_errors)
+
+
 class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
     """Reads a message of comma-separated values as a record.
 
@@ -239,42 +267,12 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         Row(name='ann', age=31)
     """
 
+    Builder = CsvRowDeserializationSchemaBuilder
+
     def __init__(self, type_info: TypeInformation, schema: CsvSchema, *, ignore_parse_errors: bool = False) -> None:
-        self._type = type_info
+        super().__init__(type_info, ignore_parse_errors=ignore_parse_errors)
         self._schema = replace(schema, comments=False)
         self._comments = schema.comments
-        self.ignore_parse_errors = ignore_parse_errors
-
-    class Builder(_Builder):
-        """Puts a :class:`CsvRowDeserializationSchema` together.
-
-        Args:
-            type_info: the type of the records.
-
-        Raises:
-            InvalidTypeError: when a field has no form in CSV.
-        """
-
-        def __init__(self, type_info: TypeInformation) -> None:
-            super().__init__(type_info)
-            self._ignore_parse_errors = False
-
-        def set_allow_comments(self) -> Self:
-            """Leave out messages that begin with ``#``."""
-            return self._set(comments=True)
-
-        def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> Self:
-            """Whether messages that cannot be read are left out and counted."""
-            self._ignore_parse_errors = ignore_parse_errors
-            return self
-
-        def build(self) -> CsvRowDeserializationSchema:
-            """The schema."""
-            return CsvRowDeserializationSchema(self._type, self._schema, ignore_parse_errors=self._ignore_parse_errors)
-
-    def get_produced_type(self) -> TypeInformation:
-        """The type of the records."""
-        return self._type
 
     def deserialize(self, message: bytes) -> Any:
         """As declared; nothing for a comment."""
@@ -293,6 +291,29 @@ class CsvRowDeserializationSchema(ColumnarDeserializationSchema):
         return CsvDecoder(self._schema, names, boundary_of(self._schema)).messages(messages)
 
 
+class CsvRowSerializationSchemaBuilder(_CsvRowBuilder):
+    """Puts a :class:`CsvRowSerializationSchema` together.
+
+    Args:
+        type_info: the type of the records.
+
+    Raises:
+        InvalidTypeError: when a field has no form in CSV.
+    """
+
+    def set_line_delimiter(self, delimiter: str) -> Self:
+        """What ends a message; it may be empty."""
+        return self._set(line_separator=delimiter)
+
+    def disable_quote_character(self) -> Self:
+        """Write values as they are, whatever they hold."""
+        return self._set(quote=None)
+
+    def build(self) -> CsvRowSerializationSchema:
+        """The schema."""
+        return CsvRowSerializationSchema(self._type, self._schema)
+
+
 class CsvRowSerializationSchema(ColumnarSerializationSchema):
     r"""Writes a record as a line of comma-separated values; a line feed ends it unless told otherwise, as in Flink.
 
@@ -307,31 +328,11 @@ class CsvRowSerializationSchema(ColumnarSerializationSchema):
         b'ann,31\n'
     """
 
+    Builder = CsvRowSerializationSchemaBuilder
+
     def __init__(self, type_info: TypeInformation, schema: CsvSchema) -> None:
         super().__init__(type_info)
         self._schema = schema
-
-    class Builder(_Builder):
-        """Puts a :class:`CsvRowSerializationSchema` together.
-
-        Args:
-            type_info: the type of the records.
-
-        Raises:
-            InvalidTypeError: when a field has no form in CSV.
-        """
-
-        def set_line_delimiter(self, delimiter: str) -> Self:
-            """What ends a message; it may be empty."""
-            return self._set(line_separator=delimiter)
-
-        def disable_quote_character(self) -> Self:
-            """Write values as they are, whatever they hold."""
-            return self._set(quote=None)
-
-        def build(self) -> CsvRowSerializationSchema:
-            """The schema."""
-            return CsvRowSerializationSchema(self._type, self._schema)
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
         return csv_texts(self.columns_of(batch), self._schema).cast(pa.binary())

@@ -253,18 +253,13 @@ class JsonRowDeserializationSchema(ColumnarDeserializationSchema):
         fail_on_missing_field: bool = False,
         ignore_parse_errors: bool = False,
     ) -> None:
-        self._type = Types.of(type_info)
+        super().__init__(Types.of(type_info), ignore_parse_errors=ignore_parse_errors)
         self._fail_on_missing_field = fail_on_missing_field
-        self.ignore_parse_errors = ignore_parse_errors
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchemaBuilder:
         """Begin a schema."""
         return JsonRowDeserializationSchemaBuilder()
-
-    def get_produced_type(self) -> TypeInformation:
-        """The type of the records."""
-        return self._type
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         columns = decoder_of(self._type).messages(messages)
@@ -364,14 +359,6 @@ class ConfluentRegistryJsonDeserializationSchema(ColumnarDeserializationSchema):
         >>> schema.deserialize(bytes(4) + b'\x07{"id": 1}')
         Row(id=1)
     """
-
-    def __init__(self, type_info: TypeInformation, *, ignore_parse_errors: bool = False) -> None:
-        self._type = type_info
-        self.ignore_parse_errors = ignore_parse_errors
-
-    def get_produced_type(self) -> TypeInformation:
-        """The type of the records."""
-        return self._type
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         return decoder_of(self._type).messages(without_header(messages))

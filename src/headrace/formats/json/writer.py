@@ -223,7 +223,7 @@ def json_texts(batch: pa.RecordBatch, kind: TypeInformation, end: str = "}", sty
     return join_text([*parts, before.removesuffix(",") + end])
 
 
-def _without_nulls(members: Sequence[tuple[str, _Values]], end: str) -> pa.Array:
+def _without_nulls(members: Sequence[tuple[str, _JsonColumn]], end: str) -> pa.Array:
     """Objects with those members that have a value."""
     there = [
         pc.binary_join_element_wise("," + name, values.quoted(), "", null_handling="emit_null")
@@ -238,7 +238,7 @@ def _null_filled(texts: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
+class _JsonColumn:
     """The values of a column as JSON.
 
     Attributes:
@@ -255,19 +255,19 @@ class _Values:
         return _quoted(self.texts) if self.quote else self.texts
 
 
-def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> _Values:
+def _column_json(column: pa.Array, kind: TypeInformation, style: JsonStyle) -> _JsonColumn:
     basic = kind.basic_type if isinstance(kind, BasicTypeInfo) else None
     if basic in STRINGS:
         return _strings_json(column)
     if basic == BasicType.BOOLEAN:
-        return _Values(simple_text(column))
+        return _JsonColumn(simple_text(column))
     if basic in _INTEGERS:
-        return _Values(whole_number_text(column))
+        return _JsonColumn(whole_number_text(column))
     if basic in FLOATS:
-        return _Values(_reals_json(column, kind))
+        return _JsonColumn(_reals_json(column, kind))
     values = array_to_values(kind, column)
     texts = [None if value is None else json_text(value, kind, style) for value in values]
-    return _Values(pa.array(texts, pa.string()))
+    return _JsonColumn(pa.array(texts, pa.string()))
 
 
 def _reals_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
@@ -286,12 +286,12 @@ def _reals_json(column: pa.Array, kind: TypeInformation) -> pa.Array:
     return pc.replace_with_mask(texts, whole, join_text([texts.filter(whole), ".0"]))
 
 
-def _strings_json(column: pa.Array) -> _Values:
+def _strings_json(column: pa.Array) -> _JsonColumn:
     if not _has_special(characters_of(column)):
-        return _Values(_quoted(column)) if column.null_count else _Values(column, _QUOTE)
+        return _JsonColumn(_quoted(column)) if column.null_count else _JsonColumn(column, _QUOTE)
     special = pc.match_substring_regex(column, _SPECIAL)
     escaped = pa.array([string_text(text) for text in column.filter(special).to_pylist()], pa.string())
-    return _Values(pc.replace_with_mask(_quoted(column), special.fill_null(False), escaped))
+    return _JsonColumn(pc.replace_with_mask(_quoted(column), special.fill_null(False), escaped))
 
 
 def _quoted(column: pa.Array) -> pa.Array:

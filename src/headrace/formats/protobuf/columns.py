@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class Column(ABC):
+class FieldColumn(ABC):
     """Values of one type.
 
     Attributes:
@@ -66,7 +66,7 @@ class Column(ABC):
         return True
 
 
-class ScalarColumn(Column):
+class ScalarColumn(FieldColumn):
     """Numbers, strings, bytes."""
 
     def __init__(self, type_info: TypeInformation, zero: Any) -> None:
@@ -83,7 +83,7 @@ class ScalarColumn(Column):
             raise InvalidTypeError(f"{where}: {error}, and the field of the message is {stored}") from None
 
 
-class EnumColumn(Column):
+class EnumColumn(FieldColumn):
     """Names of an enum's values.
 
     Args:
@@ -119,12 +119,12 @@ class EnumColumn(Column):
         return not self._is_closed or pc.index_in(stored, self._numbers).null_count == stored.null_count
 
 
-class ListColumn(Column):
+class ListColumn(FieldColumn):
     """Repeated fields; one without elements is ``None`` unless defaults are read, as in Flink."""
 
     zero = None
 
-    def __init__(self, element: Column, *, read_defaults: bool, null_literal: str) -> None:
+    def __init__(self, element: FieldColumn, *, read_defaults: bool, null_literal: str) -> None:
         self.type_info = Types.OBJECT_ARRAY(element.type_info)
         self._element = element
         self._read_defaults = read_defaults
@@ -145,12 +145,12 @@ class ListColumn(Column):
         return self._element.is_plain(stored.flatten())
 
 
-class MapColumn(Column):
+class MapColumn(FieldColumn):
     """Maps, stored as lists of entries; one without entries is ``None`` unless defaults are read, as in Flink."""
 
     zero = None
 
-    def __init__(self, key: Column, value: Column, *, read_defaults: bool, null_literal: str) -> None:
+    def __init__(self, key: FieldColumn, value: FieldColumn, *, read_defaults: bool, null_literal: str) -> None:
         self.type_info = Types.MAP(key.type_info, value.type_info)
         self._key = key
         self._value = value
@@ -185,7 +185,7 @@ class MapColumn(Column):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """A field of a message.
 
     Attributes:
@@ -200,14 +200,14 @@ class Field:
 
     name: str
     number: int
-    column: Column
+    column: FieldColumn
     default: Any = None
     has_presence: bool = True
     is_required: bool = False
     oneof: str | None = None
 
 
-class MessageColumn(Column):
+class MessageColumn(FieldColumn):
     """Messages as rows. Fields of rows are in the order of the description, stored ones in that of their numbers.
 
     Args:
@@ -218,7 +218,7 @@ class MessageColumn(Column):
 
     zero = None
 
-    def __init__(self, name: str, fields: Sequence[Field], *, read_defaults: bool) -> None:
+    def __init__(self, name: str, fields: Sequence[MessageField], *, read_defaults: bool) -> None:
         self.type_info = Types.ROW_NAMED([f.name for f in fields], [f.column.type_info for f in fields])
         self._name = name
         self._fields = tuple(fields)
@@ -240,7 +240,7 @@ class MessageColumn(Column):
         found = dict(zip(self._by_number, stored, strict=True))
         return [found[index] for index in range(len(found))]
 
-    def _read(self, field: Field, stored: pa.Array, parent: pa.Array) -> pa.Array:
+    def _read(self, field: MessageField, stored: pa.Array, parent: pa.Array) -> pa.Array:
         if field.is_required and stored.null_count > parent.null_count:
             raise ValueError(inside_field(field.name, f"it is missing, and {self._name} requires it"))
         try:
@@ -256,7 +256,7 @@ class MessageColumn(Column):
         return pa.StructArray.from_arrays(arrays, fields=list(stored), mask=values.is_null())
 
     def write_fields(
-        self, arrays: Sequence[pa.Array], stored: Sequence[pa.Field], where: str, parent: pa.Array | None = None
+        self, arrays: Sequence[pa.Array], stored: Sequence[pa.MessageField], where: str, parent: pa.Array | None = None
     ) -> list[pa.Array]:
         """An array for each field; arguments and errors as for :meth:`write`.
 
@@ -290,7 +290,7 @@ class MessageColumn(Column):
         return all(field.column.is_plain(array) for field, array in zip(self._fields, arrays, strict=True))
 
 
-def without_nulls(column: Column, stored: pa.Array, null_literal: str) -> pa.Array:
+def without_nulls(column: FieldColumn, stored: pa.Array, null_literal: str) -> pa.Array:
     """Stored values with those in place of null ones that Flink puts there; messages without any field."""
     if isinstance(column, MessageColumn):
         return pa.StructArray.from_arrays(stored.flatten(), fields=list(stored.type)) if stored.null_count else stored
@@ -314,7 +314,7 @@ def _bounds(lists: pa.Array, read_defaults: bool) -> tuple[pa.Array, pa.Array | 
     return pa.array(offsets), None if read_defaults else pa.array(lengths == 0)
 
 
-def _oneofs(fields: Sequence[Field]) -> list[list[int]]:
+def _oneofs(fields: Sequence[MessageField]) -> list[list[int]]:
     groups: dict[str, list[int]] = {}
     for index, field in enumerate(fields):
         if field.oneof is not None:
@@ -385,10 +385,10 @@ class _Builder:
         fields = [self._field(field, (*inside, name)) for field in descriptor.fields]
         return MessageColumn(name, fields, read_defaults=self._read_defaults)
 
-    def _field(self, field: FieldDescriptor, inside: tuple[str, ...]) -> Field:
+    def _field(self, field: FieldDescriptor, inside: tuple[str, ...]) -> MessageField:
         column = self._column(field, inside)
         oneof = field.containing_oneof
-        return Field(
+        return MessageField(
             field.name,
             field.number,
             column,
@@ -398,7 +398,7 @@ class _Builder:
             oneof=None if oneof is None else oneof.name,
         )
 
-    def _column(self, field: FieldDescriptor, inside: tuple[str, ...]) -> Column:
+    def _column(self, field: FieldDescriptor, inside: tuple[str, ...]) -> FieldColumn:
         message = field.message_type
         if message is not None and message.GetOptions().map_entry:
             key, value = (self._value(of, inside) for of in message.fields)
@@ -408,7 +408,7 @@ class _Builder:
             return value
         return ListColumn(value, read_defaults=self._read_defaults, null_literal=self._null_literal)
 
-    def _value(self, field: FieldDescriptor, inside: tuple[str, ...]) -> Column:
+    def _value(self, field: FieldDescriptor, inside: tuple[str, ...]) -> FieldColumn:
         if field.type == _GROUP:
             raise InvalidProgramError(
                 f"{field.full_name} is a group, which Protobuf itself has given up: declare a message"

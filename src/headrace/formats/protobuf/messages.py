@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from headrace.common.batch import Batch
-    from headrace.common.typeinfo import TypeInformation
 
 
 class ProtobufRowDeserializationSchema(ColumnarDeserializationSchema):
@@ -71,12 +70,8 @@ class ProtobufRowDeserializationSchema(ColumnarDeserializationSchema):
     ) -> None:
         self._schema = schema_of(schema)
         self._read_defaults = read_default_values
-        self.ignore_parse_errors = ignore_parse_errors
-        self.get_produced_type()
-
-    def get_produced_type(self) -> TypeInformation:
-        """The rows that the message describes."""
-        return message_column(self._schema, read_default_values=self._read_defaults).type_info
+        kind = message_column(self._schema, read_default_values=read_default_values).type_info
+        super().__init__(kind, ignore_parse_errors=ignore_parse_errors)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         return read_messages(self._schema, messages, read_default_values=self._read_defaults)
@@ -243,12 +238,8 @@ class ConfluentRegistryProtobufDeserializationSchema(ColumnarDeserializationSche
         else:
             raise InvalidProgramError("give schema, or the subject whose newest schema it is to be")
         self._read_defaults = read_default_values
-        self.ignore_parse_errors = ignore_parse_errors
-        self.get_produced_type()
-
-    def get_produced_type(self) -> TypeInformation:
-        """The rows that the message describes."""
-        return message_column(self._schema, read_default_values=self._read_defaults).type_info
+        kind = message_column(self._schema, read_default_values=read_default_values).type_info
+        super().__init__(kind, ignore_parse_errors=ignore_parse_errors)
 
     def decode(self, messages: pa.Array) -> pa.RecordBatch:
         ids = schema_ids(messages)
