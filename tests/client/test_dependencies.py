@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import shutil
 import subprocess
@@ -26,7 +27,7 @@ from headrace.common.errors import (
 from headrace.common.job_files import CachedFile, cached_files
 from headrace.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from headrace.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource, StreamFormat
-from headrace.runtime.task.dependencies import put_on_path
+from headrace.runtime.task.dependencies import held_on_path, put_on_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,6 +117,24 @@ def test_two_jobs_have_modules_of_one_name(runtime: str, tmp_path: Path, request
         env = environment(runtime)
         env.add_python_file(str(module(tmp_path / name, "which_job", f"NAME = {name!r}\n")))
         assert list(env.from_sequence(1, 1).map(which, Types.STRING()).execute_and_collect()) == [name]
+
+
+def test_modules_of_a_job_that_runs_in_this_process_stay(tmp_path: Path) -> None:
+    for job, name in (("one", "running"), ("one", "later"), ("two", "other"), ("three", "later")):
+        module(tmp_path / job, name, f"JOB = {job!r}\n")
+    one, two, three = (str(tmp_path / job) for job in ("one", "two", "three"))
+    put_on_path([one])
+    with held_on_path([one]):
+        running = importlib.import_module("running")
+        put_on_path([two])
+        assert importlib.import_module("running") is running
+        assert importlib.import_module("other").JOB == "two"
+        assert importlib.import_module("later").JOB == "one"
+        with pytest.raises(InvalidProgramError, match="has another module 'later': wait for its end, or run"):
+            put_on_path([three])
+    put_on_path([three])
+    assert importlib.import_module("later").JOB == "three"
+    assert "running" not in sys.modules
 
 
 @pytest.mark.spark

@@ -6,7 +6,7 @@ import os
 import pickle
 import threading
 from concurrent.futures import Future
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import ExitStack, chdir, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -15,17 +15,17 @@ from headrace.common.errors import InfrastructureError
 from headrace.common.job_files import UnpackedFiles, working_with
 from headrace.common.logs import get_logger
 from headrace.common.pickling import pickle_by_value
-from headrace.exchange.envelope import Envelope, Kind, sort_key
+from headrace.exchange.envelope import Envelope, EnvelopeKind, sort_key
 from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
 from headrace.runtime.task.background import attempt
-from headrace.runtime.task.dependencies import NOTHING, enter, unpack
+from headrace.runtime.task.dependencies import NOTHING, enter, entries_of, held_on_path, unpack
 from headrace.runtime.task.runner import TaskRunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.plan.job_plan import JobPlan
-    from headrace.runtime.task.dependencies import Dependencies
+    from headrace.runtime.task.dependencies import JobDependencies
     from headrace.runtime.task.messages import EpochContext, SerializedJob, TaskReport
 
 
@@ -97,6 +97,7 @@ class LocalRuntime:
         self._runner: TaskRunner | None = None
         self._parallelism: list[int] = []
         self._unpacked: TemporaryFolder | None = None
+        self._brought = ExitStack()
         self._works_in: str | None = None
         self._files = UnpackedFiles()
         self._interruptible = InterruptibleRun()
@@ -129,7 +130,7 @@ class LocalRuntime:
             envelopes.extend(runner.run_source_task(subtask, context))
         for stage in range(1, len(self._parallelism)):
             envelopes = self._run_stage(stage, envelopes)
-        return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == Kind.REPORT]
+        return [pickle.loads(envelope.payload) for envelope in envelopes if envelope.kind == EnvelopeKind.REPORT]
 
     def slots(self) -> int:
         """The cores of this machine, although tasks run one after the other."""
@@ -165,13 +166,16 @@ class LocalRuntime:
         if self._unpacked is not None:
             self._unpacked.remove()
             self._unpacked = None
+        self._brought.close()
 
-    def _unpack(self, dependencies: Dependencies) -> None:
+    def _unpack(self, dependencies: JobDependencies) -> None:
         if dependencies != NOTHING:
             into = self._unpacked = TemporaryFolder("unpacked-")
             with writing("the job"):
                 folders = {archive.name: unpack(archive, str(into.path)) for archive in dependencies.all()}
             self._files = enter(dependencies, folders.__getitem__)
+            if dependencies.bundle is not None:
+                self._brought.enter_context(held_on_path(entries_of(folders[dependencies.bundle.name])))
             self._works_in = str(into.path) if dependencies.archives else None
 
     @contextmanager

@@ -12,10 +12,13 @@ import shutil
 import site
 import sys
 import sysconfig
+from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.common.errors import InvalidProgramError
 from headrace.common.job_files import UnpackedFiles, register_files
 
 if TYPE_CHECKING:
@@ -46,7 +49,7 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
-class Dependencies:
+class JobDependencies:
     """All that a job brings along.
 
     Attributes:
@@ -67,11 +70,11 @@ class Dependencies:
         yield from (bundle for bundle in (self.bundle, self.files) if bundle is not None)
 
 
-NOTHING: Final = Dependencies()
+NOTHING: Final = JobDependencies()
 """Most jobs bring nothing along."""
 
 
-def enter(dependencies: Dependencies, folder_of: Callable[[str], str]) -> UnpackedFiles:
+def enter(dependencies: JobDependencies, folder_of: Callable[[str], str]) -> UnpackedFiles:
     """From now on this process works for a job with these dependencies: its modules can be imported.
 
     A process that serves several jobs calls this whenever it turns to another one.
@@ -141,25 +144,60 @@ def _cached_in(bundle: Path) -> dict[str, Path]:
 
 
 def put_on_path(entries: list[str]) -> None:
-    """Let modules be imported from these folders, and no longer from those of the job before.
+    """Let modules be imported from these folders, and no longer from those of jobs before, unless they still run here.
 
     Two jobs may have different modules of one name, so what was imported from the other's folders is forgotten.
+
+    Raises:
+        InvalidProgramError: when a job that runs in this process has another module of one name.
     """
-    if _entries == entries:
+    kept = [entry for entry in _entries if _held[entry] and entry not in entries]
+    if _entries == [*entries, *kept]:
         return
-    _forget_modules()
+    _check_no_others(entries, kept)
+    _forget_modules([entry for entry in _entries if not _held[entry]])
     sys.path[:] = [entry for entry in sys.path if entry not in _entries]
-    sys.path[1:1] = entries  # behind the program's own folder, ahead of what is installed
-    _entries[:] = entries
+    sys.path[1:1] = [*entries, *kept]  # behind the program's own folder, ahead of what is installed
+    _entries[:] = [*entries, *kept]
     importlib.invalidate_caches()
 
 
 _entries: list[str] = []
 """What :func:`put_on_path` has put there."""
 
+_held: Final[Counter[str]] = Counter()
+"""How many jobs whose tasks run in this process have modules in a folder."""
 
-def _forget_modules() -> None:
-    homes = tuple(entry + os.sep for entry in _entries)
+
+@contextmanager
+def held_on_path(entries: list[str]) -> Iterator[None]:
+    """Inside, a job runs its tasks in this process, and its modules stay, whatever other jobs bring along."""
+    _held.update(entries)
+    try:
+        yield
+    finally:
+        _held.subtract(entries)
+
+
+def _check_no_others(entries: list[str], kept: list[str]) -> None:
+    known = {path.name: path for entry in kept for path in Path(entry).iterdir()}
+    for path in (path for entry in entries for path in Path(entry).iterdir()):
+        other = known.get(path.name)
+        if other is not None and _content(other) != _content(path):
+            raise InvalidProgramError(
+                f"a job that runs in this process has another module {path.stem!r}: wait for its end, or run this job "
+                "in a process of its own"
+            )
+
+
+def _content(place: Path) -> dict[str, bytes]:
+    """The files of a module or package, by where they are in it; without what Python has compiled."""
+    files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
+    return {str(path.relative_to(place)): path.read_bytes() for path in files if path.suffix != ".pyc"}
+
+
+def _forget_modules(entries: list[str]) -> None:
+    homes = tuple(entry + os.sep for entry in entries)
     for name, module in list(sys.modules.items()):
         if homes and _place_of(module).startswith(homes):
             del sys.modules[name]
