@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.client import progress
-from headrace.client.progress import JobProgress, NotebookListener, Shown, job_html
+from headrace.client.progress import CellContent, JobProgress, NotebookListener, job_html
 from headrace.common.errors import JobCancelledError
 from headrace.jobmanager.status import EpochFailed, EpochStatistics, JobEnd, JobStart, JobStatusStore, RuntimeStarting
 
@@ -26,7 +26,7 @@ class Cell:
         self.threads: list[str] = []
         self.is_redrawn = threading.Event()
 
-    def show(self, obj: Shown) -> Cell:
+    def show(self, obj: CellContent) -> Cell:
         self.places += 1
         return self
 
@@ -116,7 +116,7 @@ def test_names_are_text() -> None:
     failed = JobStatusStore(HOSTILE).snapshot.after(EpochFailed(1, ValueError(HOSTILE), 0.0), 0)
     job = JobProgress(failed)
     assert "<script" not in job_html(job)
-    assert "<script" not in Shown(HOSTILE)._repr_html_()
+    assert "<script" not in CellContent(HOSTILE)._repr_html_()
 
 
 def test_ipython_is_never_imported() -> None:

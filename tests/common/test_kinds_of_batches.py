@@ -14,7 +14,7 @@ from headrace.common.batch import Batch, concat
 from headrace.common.errors import InvalidTypeError
 from headrace.common.row import Row, RowKind
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.exchange.payload import Decoder, encode
+from headrace.exchange.payload import PayloadDecoder, encode
 from tests.draws import draws
 
 PLAIN = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
@@ -47,7 +47,7 @@ def sent(batch: Batch) -> Batch:
     """A batch behind a shuffle, where two payloads were read together."""
     half = len(batch) // 2
     parts = [batch.slice(0, half), batch.slice(half, len(batch))] if half else [batch]
-    return Decoder(batch.type, None).decode([encode(part, None, None) for part in parts])
+    return PayloadDecoder(batch.type, None).decode([encode(part, None, None) for part in parts])
 
 
 def filtered(batch: Batch, rows: list[Row], at: int) -> tuple[Batch, list[Row]]:

@@ -10,7 +10,7 @@ from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, SummaryBook
-from headrace.exchange.payload import decode
+from headrace.exchange.payload import PayloadDecoder
 from headrace.exchange.sender import COALESCE_ROWS, MAX_PORTION_BYTES, ROUTING_ROWS, EdgeSender, rows_at_a_time
 from headrace.graph.partitioning import BROADCAST, Receivers
 from headrace.graph.stream_graph import Edge
@@ -71,7 +71,8 @@ def test_untyped_records_are_sent_in_envelopes_of_bounded_size() -> None:
     sender.send(Batch(Types.PICKLED_BYTE_ARRAY(), times, times, rows=rows))
     sender.flush()
     assert max(len(envelope.payload) for envelope in sent) <= MAX_CELL_BYTES
-    received = [decode(envelope.payload, Types.PICKLED_BYTE_ARRAY(), None).rows for envelope in sent]
+    decoder = PayloadDecoder(Types.PICKLED_BYTE_ARRAY(), None)
+    received = [decoder.decode([envelope.payload])[0].rows for envelope in sent]
     assert [row for part in received for row in part] == rows
 
 

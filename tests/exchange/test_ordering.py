@@ -18,7 +18,7 @@ from headrace.exchange.envelope import (
     ChannelStatus,
     ChannelSummary,
     Envelope,
-    Kind,
+    EnvelopeKind,
     SummaryBook,
     sort_key,
     summaries_of,
@@ -139,7 +139,7 @@ def received(
 def hand_over(envelopes: Iterable[Envelope], receiver: ExchangeReceiver) -> None:
     """All that has arrived, in the order in which Spark sorts it."""
     for envelope in sorted(envelopes, key=sort_key):
-        if envelope.kind == Kind.SUMMARY:
+        if envelope.kind == EnvelopeKind.SUMMARY:
             for summary in summaries_of(envelope.payload):
                 receiver.summary(summary)
         else:
@@ -220,11 +220,11 @@ def test_keyed_batches_reach_the_operator_with_their_keys() -> None:
 @pytest.mark.parametrize("lose", ["data", "summary", "twice"])
 def test_lost_and_doubled_envelopes_are_noticed(lose: str) -> None:
     envelopes = sent([Channel(0, 0, 0, ACTIVE, [Piece([1, 2, 3], 3, [2])])])
-    data = next(e for e in envelopes if e.kind == Kind.DATA)
+    data = next(e for e in envelopes if e.kind == EnvelopeKind.DATA)
     if lose == "twice":
         changed = [*envelopes, data._replace(sequence=7)]
     else:
-        changed = [e for e in envelopes if (e is not data if lose == "data" else e.kind != Kind.SUMMARY)]
+        changed = [e for e in envelopes if (e is not data if lose == "data" else e.kind != EnvelopeKind.SUMMARY)]
     with pytest.raises(ExchangeError, match="piece 0"):
         received(changed)
 

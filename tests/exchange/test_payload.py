@@ -15,8 +15,8 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK, NO_TIMESTAMP
 from headrace.common.row import Row
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.exchange.envelope import Envelope, Kind, from_record_batch, to_record_batch
-from headrace.exchange.payload import Decoder, decode, encode
+from headrace.exchange.envelope import Envelope, EnvelopeKind, from_record_batch, to_record_batch
+from headrace.exchange.payload import PayloadDecoder, encode
 from headrace.exchange.sender import keys_of
 from headrace.graph.partitioning import KeySelection
 from headrace.operators.keyed import KeyedBatch
@@ -65,6 +65,10 @@ RECORDS: list[tuple[TypeInformation, list[Any]]] = [
 ]
 
 
+def decode(payload: bytes, record_type: TypeInformation, key: KeySelection | None) -> Batch:
+    return PayloadDecoder(record_type, key).decode([payload])[0]
+
+
 def batch_of(type_: TypeInformation, rows: list[Any]) -> Batch:
     times = [NO_TIMESTAMP, -5, 10, 10, MAX_WATERMARK][: len(rows)]
     watermarks = [MIN_WATERMARK, MIN_WATERMARK, 7, 7, MAX_WATERMARK][: len(rows)]
@@ -92,7 +96,7 @@ def test_several_payloads_as_one_batch(type_: TypeInformation, rows: list[Any]) 
     if type_.arrow_type is not None:
         assert batch.columns.num_rows == len(rows)
     parts = [batch.slice(0, 1), batch.slice(1, len(rows)), batch]
-    found, lengths = Decoder(type_, None).decode_parts([encode(part, None, None) for part in parts])
+    found, lengths = PayloadDecoder(type_, None).decode([encode(part, None, None) for part in parts])
     assert found.rows == rows * 2
     assert lengths == [1, len(rows) - 1, len(rows)]
     assert found.timestamps.tolist() == batch.timestamps.tolist() * 2
@@ -165,8 +169,8 @@ def test_a_failing_key_function_names_the_record() -> None:
 
 def test_envelopes_as_arrow() -> None:
     envelopes = [
-        Envelope(1, 2, -1, MIN_WATERMARK, 3, 4, 5, Kind.SUMMARY, b"summary"),
-        Envelope(2, 0, 7, MAX_WATERMARK, 0, 9, 2**40, Kind.DATA, b""),
+        Envelope(1, 2, -1, MIN_WATERMARK, 3, 4, 5, EnvelopeKind.SUMMARY, b"summary"),
+        Envelope(2, 0, 7, MAX_WATERMARK, 0, 9, 2**40, EnvelopeKind.DATA, b""),
     ]
     found = list(from_record_batch(to_record_batch(envelopes)))
     assert [(*envelope[:-1], bytes(envelope.payload)) for envelope in found] == [tuple(e) for e in envelopes]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.testing.pushed import Records
+from headrace.testing.pushed import PushedRecords
 
 PLUGIN = "headrace.pytest_plugin"
 JOB = """
@@ -105,9 +105,9 @@ def test_a_parallelism_that_is_none_is_refused(project: Path) -> None:
 
 
 def test_how_records_differ() -> None:
-    assert Records([1, 2]).difference([1, 2]) == []
-    assert Records([]).difference([[1]]) == ["expected, but not there: 1", "  [1]"]
-    assert Records([1, 1, 2]).difference([2, 1]) == ["there, but not expected: 1", "  1"]
-    assert Records([1, 3, 2]).difference([1, 2, 3])[0] == "the same 3 records in another order, from number 1 on"
-    many = Records([]).difference(list(range(22)))
+    assert PushedRecords([1, 2]).difference([1, 2]) == []
+    assert PushedRecords([]).difference([[1]]) == ["expected, but not there: 1", "  [1]"]
+    assert PushedRecords([1, 1, 2]).difference([2, 1]) == ["there, but not expected: 1", "  1"]
+    assert PushedRecords([1, 3, 2]).difference([1, 2, 3])[0] == "the same 3 records in another order, from number 1 on"
+    many = PushedRecords([]).difference(list(range(22)))
     assert (len(many), many[-1]) == (22, "  and 2 more")

@@ -13,17 +13,17 @@ from rich.console import Console
 
 from headrace.cli.output import OK, report, without_job
 from headrace.cli.run import run_script
-from headrace.cli.settings import Format
+from headrace.cli.settings import PlanFormat
 from headrace.client.defaults import CapturedGraph, GraphCaptured, capture_graphs
 from headrace.common.errors import showing_all, shows_all
 from headrace.graph.diagram import Diagram, draw_mermaid, draw_text, graph_diagram, graph_document
 from headrace.graph.diagram_svg import draw_svg
 from headrace.plan.explain import plan_diagram, plan_document
 
-_DRAWN: Final[Mapping[Format, Callable[[Diagram], str]]] = {
-    Format.TEXT: draw_text,
-    Format.MERMAID: draw_mermaid,
-    Format.SVG: draw_svg,
+_DRAWN: Final[Mapping[PlanFormat, Callable[[Diagram], str]]] = {
+    PlanFormat.TEXT: draw_text,
+    PlanFormat.MERMAID: draw_mermaid,
+    PlanFormat.SVG: draw_svg,
 }
 
 
@@ -32,7 +32,7 @@ def explain_program(
     arguments: Sequence[str],
     settings: Mapping[str, str],
     *,
-    fmt: Format,
+    fmt: PlanFormat,
     logical: bool,
     full_traceback: bool = False,
 ) -> int:
@@ -60,8 +60,8 @@ def explain_program(
     return OK
 
 
-def _shown(job: CapturedGraph, fmt: Format, *, logical: bool) -> str:
-    if fmt is Format.JSON:
+def _shown(job: CapturedGraph, fmt: PlanFormat, *, logical: bool) -> str:
+    if fmt is PlanFormat.JSON:
         document = graph_document(job.graph) if logical else plan_document(job.plan)
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     return _DRAWN[fmt](graph_diagram(job.graph) if logical else plan_diagram(job.plan))

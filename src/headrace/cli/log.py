@@ -25,7 +25,7 @@ TopicSettings = Annotated[
 ]
 
 
-class Output(StrEnum):
+class RecordFormat(StrEnum):
     """How records are shown."""
 
     TEXT = "text"
@@ -68,7 +68,9 @@ def tail(
     count: Annotated[int, typer.Option("-n", "--records", min=0, help="How many of the last records to show.")] = 10,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as records come.")] = False,
     beginning: Annotated[bool, typer.Option("--from-beginning", help="Show all there are.")] = False,
-    output: Annotated[Output, typer.Option("--format", help="Values alone, or all of a record.")] = Output.TEXT,
+    output: Annotated[
+        RecordFormat, typer.Option("--format", help="Values alone, or all of a record.")
+    ] = RecordFormat.TEXT,
     define: Definitions = None,
 ) -> None:
     """Show the last records of a topic, those of its partitions by their timestamps."""
@@ -79,7 +81,7 @@ def tail(
         topic,
         count=None if beginning else count,
         follow=follow,
-        as_json=output is Output.JSON,
+        as_json=output is RecordFormat.JSON,
     )
 
 

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 import headrace
 from headrace.cli.kafka import kafka
 from headrace.cli.log import log_app
-from headrace.cli.settings import Format, SavepointKind, job_settings, spark_settings
+from headrace.cli.settings import PlanFormat, SavepointKind, job_settings, spark_settings
 from headrace.cli.state import state_app
 from headrace.common import options
 from headrace.common.configuration import Configuration
@@ -180,7 +180,7 @@ def run(  # noqa: PLR0913, PLR0917 - an option is an argument
 def explain(  # noqa: PLR0913, PLR0917 - as above
     script: Script,
     args: Arguments = None,
-    fmt: Annotated[Format, typer.Option("--format", help="How to show it.")] = Format.TEXT,
+    fmt: Annotated[PlanFormat, typer.Option("--format", help="How to show it.")] = PlanFormat.TEXT,
     logical: Annotated[
         bool, typer.Option("--logical/--physical", help="What the program asked for, or how it would be run.")
     ] = False,

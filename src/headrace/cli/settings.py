@@ -14,7 +14,7 @@ from headrace.common.errors import ConfigurationError
 from headrace.runtime.spark.settings import read_spark_defaults
 
 
-class Format(StrEnum):
+class PlanFormat(StrEnum):
     """How ``explain`` shows a job."""
 
     TEXT = "text"

@@ -29,14 +29,14 @@ Definitions = Annotated[
 ]
 
 
-class Shown(StrEnum):
+class RowFormat(StrEnum):
     """How rows are shown."""
 
     TABLE = "table"
     JSON = "json"
 
 
-class FileFormat(StrEnum):
+class ExportFormat(StrEnum):
     """What files are written."""
 
     PARQUET = "parquet"
@@ -59,11 +59,13 @@ def show(
         str | None, typer.Option("--key", metavar="TEXT", help="Show what one key has, as the table shows the key.")
     ] = None,
     limit: Limit = 50,
-    output: Annotated[Shown, typer.Option("--format", help="A table, or a line of JSON for each row.")] = Shown.TABLE,
+    output: Annotated[
+        RowFormat, typer.Option("--format", help="A table, or a line of JSON for each row.")
+    ] = RowFormat.TABLE,
     define: Definitions = None,
 ) -> None:
     """Show what a state holds."""
-    _run("show", define, place, uid, state, key=key, limit=limit, as_json=output is Shown.JSON)
+    _run("show", define, place, uid, state, key=key, limit=limit, as_json=output is RowFormat.JSON)
 
 
 @state_app.command()
@@ -88,7 +90,7 @@ def export(
     place: Place,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder for the files, which must not exist.")],
     uid: Annotated[str | None, typer.Option("--uid", metavar="UID", help="Those of one operator alone.")] = None,
-    fmt: Annotated[FileFormat, typer.Option("--format", help="What files to write.")] = FileFormat.PARQUET,
+    fmt: Annotated[ExportFormat, typer.Option("--format", help="What files to write.")] = ExportFormat.PARQUET,
     define: Definitions = None,
 ) -> None:
     """Write each state to a file."""

@@ -31,7 +31,7 @@ from headrace.runtime.task.dependencies import (
     EXECUTABLE,
     PLAIN,
     Archive,
-    Dependencies,
+    JobDependencies,
     entries_of,
     put_on_path,
 )
@@ -49,7 +49,7 @@ _PACKED: Final = (".zip", ".egg", ".whl")
 _REQUIREMENTS: Final = "requirements"
 
 
-def gather(configuration: Configuration) -> Dependencies:
+def gather(configuration: Configuration) -> JobDependencies:
     """What the options under ``python.`` and ``pipeline.cached-files`` name, ready to be shipped.
 
     The driver can import the modules from now on.
@@ -60,7 +60,7 @@ def gather(configuration: Configuration) -> Dependencies:
     """
     archives = tuple(map(_archive, _listed(configuration, options.PYTHON_ARCHIVES)))
     with writing("the job"):
-        return Dependencies(_modules(configuration), archives, _cached_files(configuration))
+        return JobDependencies(_modules(configuration), archives, _cached_files(configuration))
 
 
 def _modules(configuration: Configuration) -> Archive | None:

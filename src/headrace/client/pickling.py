@@ -87,7 +87,7 @@ def _failure(value: Any, attempt: _Attempt) -> Exception | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FoundAt:
     """Where an object was found.
 
     Attributes:
@@ -104,27 +104,27 @@ class _Place:
 
 def _find(value: Any, attempt: _Attempt) -> str:
     """Which variable or field below ``value``, of which an attempt fails, is the innermost of which it does."""
-    place, seen, left = _Place(), {id(value): value}, _MOST_LOOKED_AT
+    place, seen, left = _FoundAt(), {id(value): value}, _MOST_LOOKED_AT
     while True:
         place = _entered(value, place)
         for path, part in _parts(value):
             left -= 1
             if id(part) not in seen and left >= 0 and _failure(part, attempt) is not None:
                 seen[id(part)] = part  # and kept, or another object could have its id
-                value, place = part, _Place(place.holder, _joined(place.path, path))
+                value, place = part, _FoundAt(place.holder, _joined(place.path, path))
                 break
         else:
             return str(place)
 
 
-def _entered(value: Any, place: _Place) -> _Place:
+def _entered(value: Any, place: _FoundAt) -> _FoundAt:
     """A function, and the first object of a class of the program, is what holds all that is found below it."""
     site = of_function(value) if isinstance(value, FunctionType | MethodType | functools.partial) else None
     if site is not None:
-        return _Place(f"{site.function} ({site.file}:{site.line})")
+        return _FoundAt(f"{site.function} ({site.file}:{site.line})")
     kind = value if isinstance(value, type) else type(value)
     is_of_the_program = kind.__module__.split(".")[0] not in (_OWN, "builtins", "functools")
-    return place if place.holder or not is_of_the_program else _Place(kind.__qualname__)
+    return place if place.holder or not is_of_the_program else _FoundAt(kind.__qualname__)
 
 
 def _joined(path: str, part: str) -> str:

@@ -273,7 +273,7 @@ class Handle(Protocol):
         """Show something else in its place."""
 
 
-class Shown:
+class CellContent:
     """What a cell shows: HTML, or plain text where there is no page.
 
     Args:
@@ -302,8 +302,8 @@ class NotebookListener:
         clock: seconds, never going back.
     """
 
-    def __init__(self, show: Callable[[Shown], Handle], clock: Callable[[], float] = time.monotonic) -> None:
-        self._handle = show(Shown(""))  # keeps the place: what comes later comes from other threads
+    def __init__(self, show: Callable[[CellContent], Handle], clock: Callable[[], float] = time.monotonic) -> None:
+        self._handle = show(CellContent(""))  # keeps the place: what comes later comes from other threads
         self._clock = clock
         self._job: JobProgress | None = None
         self._last = ""
@@ -313,7 +313,7 @@ class NotebookListener:
     def __call__(self, event: JobEvent, job: JobSnapshot) -> None:
         """Something has happened to the job."""
         if isinstance(event, RuntimeStarting):
-            self._handle.update(Shown(f"starting {event.what} …"))
+            self._handle.update(CellContent(f"starting {event.what} …"))
         elif isinstance(event, JobStart):
             self._job = JobProgress(job, self._clock)
             self._drawing.start()
@@ -327,8 +327,8 @@ class NotebookListener:
     def _draw(self) -> None:
         while not self._ended.wait(REDRAW_SECONDS):
             if self._job is not None:
-                self._handle.update(Shown(progress_line(self._job), job_html(self._job)))
-        self._handle.update(Shown(self._last))
+                self._handle.update(CellContent(progress_line(self._job), job_html(self._job)))
+        self._handle.update(CellContent(self._last))
 
 
 def job_html(job: JobProgress) -> str:

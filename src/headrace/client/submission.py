@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from headrace.jobmanager.runtime import Runtime
     from headrace.jobmanager.status import JobListener
     from headrace.plan.job_plan import JobPlan, PlannedOperator
-    from headrace.runtime.task.dependencies import Dependencies
+    from headrace.runtime.task.dependencies import JobDependencies
     from headrace.state.backend import StateBackendPlugin
     from headrace.storage.folder import Folder
 
@@ -241,7 +241,7 @@ def _state_backend(configuration: Configuration) -> StateBackendPlugin:
 def blob_of(
     plan: JobPlan,
     storage: Folder,
-    dependencies: Dependencies = NOTHING,
+    dependencies: JobDependencies = NOTHING,
     storage_options: Mapping[str, str] = MappingProxyType({}),
     logs: LogSettings = UNCONFIGURED,
 ) -> SerializedJob:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.plan.job_plan import PlannedEdge
 
 
-class Kind(enum.IntEnum):
+class EnvelopeKind(enum.IntEnum):
     """What an envelope carries."""
 
     CONTEXT = 0
@@ -42,7 +42,7 @@ class Envelope(NamedTuple):
         edge: the edge of the plan; of no meaning where it carries no records.
         channel: the split (stage 0) or the subtask that sent it; for summaries, always that subtask.
         sequence: number within channel and target, in sending order.
-        kind: what it carries, a :class:`Kind`.
+        kind: what it carries, a :class:`EnvelopeKind`.
         payload: the content.
     """
 
@@ -176,7 +176,7 @@ class SummaryBook:
         for (stage, receivers), summaries in pages.items():
             for target, own in enumerate(np.concatenate(summaries, axis=1)):
                 yield Envelope(
-                    stage, target, -1, MIN_WATERMARK, 0, self._subtask, receivers, Kind.SUMMARY, own.tobytes()
+                    stage, target, -1, MIN_WATERMARK, 0, self._subtask, receivers, EnvelopeKind.SUMMARY, own.tobytes()
                 )
 
 

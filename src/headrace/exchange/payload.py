@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -54,28 +54,7 @@ def encode(batch: Batch, keys: KeyColumn | None, key: KeySelection | None) -> by
     return b"".join((head, lengths.tobytes(), values.tobytes(), memoryview(body), kinds))
 
 
-def decode(payload: bytes | pa.Buffer, record_type: TypeInformation, key: KeySelection | None) -> Batch:
-    """The batch that :func:`encode` made bytes of; a :class:`KeyedBatch` for a keyed edge."""
-    return Decoder(record_type, key).decode([payload])
-
-
-class _Part(NamedTuple):
-    """One payload.
-
-    Attributes:
-        table: the columns.
-        lengths: the lengths of runs of records that meet the same watermark.
-        watermarks: these watermarks.
-        kinds: what the records do in a changelog, where that is no column; None: all are insertions.
-    """
-
-    table: pa.RecordBatch
-    lengths: Numbers
-    watermarks: Numbers
-    kinds: Kinds | None
-
-
-class Decoder:
+class PayloadDecoder:
     """Reads what :func:`encode` wrote of one edge.
 
     Args:
@@ -89,19 +68,19 @@ class Decoder:
         self._has_key = has_key(key)
         self._schema = _schema(record_type, key if self._has_key else None)
 
-    def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> Batch:
-        """The records of several payloads (at least one) as one batch; a :class:`KeyedBatch` for a keyed edge."""
-        return self.decode_parts(payloads)[0]
+    def decode(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
+        """The records of several payloads (at least one) as one batch, and how many are of each payload.
 
-    def decode_parts(self, payloads: Sequence[bytes | pa.Buffer]) -> tuple[Batch, list[int]]:
-        """The same, and how many records are of each payload."""
+        For a keyed edge the batch is a :class:`KeyedBatch`.
+        """
         parts = [self._part(payload) for payload in payloads]
         tables, lengths, values, kinds = zip(*parts, strict=True)
         counts = [len(table) for table in tables]
         watermarks = np.repeat(np.concatenate(values), np.concatenate(lengths))
         return self._batch(tables, watermarks, joined_kinds(list(zip(counts, kinds, strict=True)))), counts
 
-    def _part(self, payload: bytes | pa.Buffer) -> _Part:
+    def _part(self, payload: bytes | pa.Buffer) -> tuple[pa.RecordBatch, Numbers, Numbers, Kinds | None]:
+        """The columns; the lengths of runs of records that meet the same watermark, and these; the kinds of changes."""
         view = memoryview(payload)
         runs, size, changes = _LENGTHS.unpack_from(view)
         offset = _LENGTHS.size
@@ -110,7 +89,7 @@ class Decoder:
         end = offset + 16 * runs + size
         body = pa.py_buffer(view[end - size : end])
         kinds = np.frombuffer(view, np.int8, changes, end) if changes else None
-        return _Part(pa.ipc.read_record_batch(body, self._schema), lengths, values, kinds)
+        return pa.ipc.read_record_batch(body, self._schema), lengths, values, kinds
 
     def _batch(self, tables: Sequence[pa.RecordBatch], watermarks: Numbers, kinds: Kinds | None) -> Batch:
         table = tables[0] if len(tables) == 1 else pa.concat_batches(tables)
@@ -138,14 +117,11 @@ def _runs(values: Numbers) -> tuple[Numbers, Numbers]:
     return np.diff(bounds).astype(np.int64), values[bounds[:-1]]
 
 
-def _is_column(key: KeySelection | None) -> bool:
-    """Whether the key of a record is a column of it, so that the receiver can look there."""
-    return key is not None and key.fields is not None and key.is_single and len(key.fields) == 1
-
-
 def has_key(key: KeySelection | None) -> bool:
-    """Whether keys travel beside the records."""
-    return key is not None and not key.only_routes and not _is_column(key)
+    """Whether keys travel beside the records: not where the key is a column of these, so that the receiver can look."""
+    if key is None or key.only_routes:
+        return False
+    return key.fields is None or not key.is_single or len(key.fields) != 1
 
 
 def _schema(record_type: TypeInformation, key: KeySelection | None) -> pa.Schema:

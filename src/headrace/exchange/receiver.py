@@ -8,8 +8,10 @@ the next step. Memory holds one envelope a channel, and those of one step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import accumulate, groupby
+from collections import Counter
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
@@ -17,11 +19,11 @@ import numpy as np
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
 from headrace.exchange.envelope import ChannelStatus, ChannelSummary
-from headrace.exchange.payload import Decoder
+from headrace.exchange.payload import PayloadDecoder
 from headrace.operators.keyed import concat_keyed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
     Order = Callable[[Batch], npt.NDArray[np.int64]]
     Keys = Sequence[npt.NDArray[np.int64]]
+    Pending = tuple[tuple[int, int], Batch]
+    """Records that wait for their turn, with the edge and channel that they came by."""
 
 
 def merged(inputs: Mapping[int, Sequence[Batch]], order: Order) -> Iterator[tuple[int, Batch]]:
@@ -96,14 +100,6 @@ class ExchangeError(InfrastructureError):
     """Envelopes were lost or doubled on their way; the epoch has to be run again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """Records of one channel that wait for their turn."""
-
-    channel: tuple[int, int]
-    batch: Batch
-
-
 class ExchangeReceiver:
     """Receives all exchanged edges of one operator in one task.
 
@@ -126,18 +122,17 @@ class ExchangeReceiver:
         step_bytes: int = STEP_BYTES,
     ) -> None:
         self._edges = {edge.id: edge for edge in edges}
-        self._decoders = {edge.id: Decoder(edge.record_type, edge.key) for edge in self._edges.values()}
+        self._decoders = {edge.id: PayloadDecoder(edge.record_type, edge.key) for edge in self._edges.values()}
         self._watermark = watermark
         self._deliver = deliver
         self._is_stalled = is_stalled
         self._summaries: list[ChannelSummary] = []
         self._step_bytes = step_bytes
-        self._progress: _Progress | None = None
         self._arrived: list[Envelope] = []
         self._arrived_bytes = 0
-        self._pending: list[_Pending] = []
+        self._pending: list[Pending] = []
         self._piece = 0
-        self._received: dict[tuple[int, int, int], int] = {}
+        self._received: Counter[tuple[int, int, int]] = Counter()
 
     def summary(self, summary: ChannelSummary) -> None:
         """How a channel fares in this epoch; all of these come before the first record."""
@@ -150,8 +145,7 @@ class ExchangeReceiver:
         self._arrived.append(envelope)
         self._arrived_bytes += len(envelope.payload)
         self._piece = envelope.piece
-        where = (envelope.edge, envelope.channel, envelope.piece)
-        self._received[where] = self._received.get(where, 0) + 1
+        self._received[envelope.edge, envelope.channel, envelope.piece] += 1
 
     def end(self) -> int:
         """Everything has arrived: deliver the rest.
@@ -163,30 +157,25 @@ class ExchangeReceiver:
             ExchangeError: when an envelope is missing.
         """
         self._release_all()
-        for (edge, channel, piece), (sent, arrived) in self._counts():
-            if sent != arrived:
-                raise ExchangeError(
-                    f"edge {edge}, channel {channel}, piece {piece}: {sent} envelopes were sent, {arrived} arrived"
-                )
-        return self._known().final
+        sent: Counter[tuple[int, int, int]] = Counter()
+        for summary in self._summaries:
+            sent[summary[:3]] += summary.envelopes
+        if sent != self._received:
+            where = next(each for each in sorted({*sent, *self._received}) if sent[each] != self._received[each])
+            raise ExchangeError(
+                f"edge {where[0]}, channel {where[1]}, piece {where[2]}: {sent[where]} envelopes were sent, "
+                f"{self._received[where]} arrived"
+            )
+        return self._progress.final
 
     @property
     def status(self) -> ChannelStatus:
         """The status of all inputs together; known once all summaries have come."""
-        return self._known().status
+        return self._progress.status
 
-    def _counts(self) -> Iterator[tuple[tuple[int, int, int], tuple[int, int]]]:
-        """Edge, channel and piece with the envelopes that were sent and that arrived."""
-        counts = {where: [0, arrived] for where, arrived in self._received.items()}
-        for summary in self._summaries:
-            where = (summary.edge, summary.channel, summary.piece)
-            counts.setdefault(where, [0, 0])[0] += summary.envelopes
-        yield from ((where, (sent, arrived)) for where, (sent, arrived) in counts.items())
-
-    def _known(self) -> _Progress:
-        if self._progress is None:
-            self._progress = _Progress(self._summaries, self._watermark, is_stalled=self._is_stalled)
-        return self._progress
+    @cached_property
+    def _progress(self) -> _Progress:
+        return _Progress(self._summaries, self._watermark, is_stalled=self._is_stalled)
 
     def _release_before(self, following: Envelope) -> None:
         """Deliver what comes before the first record of an envelope."""
@@ -198,16 +187,14 @@ class ExchangeReceiver:
         self._deliver_whole([envelope for envelope in arrived if envelope.piece != self._piece])
         self._decode(envelope for envelope in arrived if envelope.piece == self._piece)
         channel = (following.edge, following.channel)
-        ready: list[_Pending] = []
-        waiting: list[_Pending] = []
-        for pending in self._pending:
-            stop = _end_of_what_precedes(pending, channel, following.watermark)
+        ready: list[Pending] = []
+        waiting: list[Pending] = []
+        for where, batch in self._pending:
+            stop = _end_of_what_precedes((where, batch), channel, following.watermark)
             if stop:
-                ready.append(
-                    pending if stop == len(pending.batch) else _Pending(pending.channel, pending.batch.slice(0, stop))
-                )
-            if stop < len(pending.batch):
-                waiting.append(_Pending(pending.channel, pending.batch.slice(stop, len(pending.batch))))
+                ready.append((where, batch if stop == len(batch) else batch.slice(0, stop)))
+            if stop < len(batch):
+                waiting.append((where, batch.slice(stop, len(batch))))
         self._pending = waiting
         self._deliver_pending(ready)
 
@@ -228,80 +215,77 @@ class ExchangeReceiver:
         """Read envelopes of one piece."""
         for channel, envelopes in groupby(sorted(arrived, key=_channel_of), _channel_of):
             payloads = [envelope.payload for envelope in envelopes]
-            self._pending.append(_Pending(channel, self._decoders[channel[0]].decode(payloads)))
+            self._pending.append((channel, self._decoders[channel[0]].decode(payloads)[0]))
 
-    def _deliver_pending(self, ready: Iterable[_Pending]) -> None:
+    def _deliver_pending(self, ready: Iterable[Pending]) -> None:
         """Deliver records of one piece."""
         # Records that meet the same watermark come by channel, and within one in sending order.
-        by_channel = sorted(ready, key=lambda pending: pending.channel)
-        runs = {
-            edge: concat_keyed([pending.batch for pending in of_edge])
-            for edge, of_edge in groupby(by_channel, lambda pending: pending.channel[0])
-        }
+        batches: dict[int, list[Batch]] = {}
+        for (edge, _), batch in sorted(ready, key=itemgetter(0)):
+            batches.setdefault(edge, []).append(batch)
+        runs = {edge: concat_keyed(of_edge) for edge, of_edge in batches.items()}
         self._merge(runs, {edge: np.broadcast_to(np.int64(self._piece), len(run)) for edge, run in runs.items()})
 
     def _deliver_whole(self, arrived: list[Envelope]) -> None:
         """Deliver all records of envelopes of any pieces; each edge is read as one."""
         runs: dict[int, Batch] = {}
         pieces: dict[int, npt.NDArray[np.int64]] = {}
-        for edge, of_edge in groupby(sorted(arrived, key=_channel_of), lambda envelope: envelope.edge):
+        for edge, of_edge in groupby(sorted(arrived, key=_channel_of), attrgetter("edge")):
             envelopes = list(of_edge)
-            runs[edge], lengths = self._decoders[edge].decode_parts([envelope.payload for envelope in envelopes])
+            runs[edge], lengths = self._decoders[edge].decode([envelope.payload for envelope in envelopes])
             pieces[edge] = np.repeat([envelope.piece for envelope in envelopes], lengths)
         self._merge(runs, pieces)
 
     def _merge(self, runs: Mapping[int, Batch], pieces: Mapping[int, npt.NDArray[np.int64]]) -> None:
         """Deliver records by piece and watermark; where both are equal, edge by edge and within one as they are."""
         keys = {edge: (run.watermarks, pieces[edge]) for edge, run in runs.items()}
-        met = {edge: run.with_watermarks(self._met(run, pieces[edge])) for edge, run in runs.items()}
+        reached = self._progress.effective
+        met = {edge: run.with_watermarks(reached(run.watermarks, pieces[edge])) for edge, run in runs.items()}
         for edge, batch in interleaved(met, keys):
             self._deliver(self._edges[edge], batch)
 
-    def _met(self, run: Batch, pieces: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return self._known().effective(run.watermarks, pieces)
+
+_channel_of = attrgetter("edge", "channel")
 
 
-def _channel_of(envelope: Envelope) -> tuple[int, int]:
-    return envelope.edge, envelope.channel
-
-
-def _end_of_what_precedes(pending: _Pending, channel: tuple[int, int], watermark: int) -> int:
+def _end_of_what_precedes(pending: Pending, channel: tuple[int, int], watermark: int) -> int:
     """How many of the pending records come before a record of ``channel`` that meets ``watermark``."""
-    if pending.channel == channel:
-        return len(pending.batch)
-    side: Literal["left", "right"] = "right" if pending.channel < channel else "left"
-    return int(np.searchsorted(pending.batch.watermarks, watermark, side=side))
-
-
-class _Channel:
-    """One channel: all its pieces.
-
-    Attributes:
-        status: its status at the end of the epoch.
-        reached: its watermark before piece 0, between each two pieces, and after the last one.
-    """
-
-    def __init__(self, pieces: Sequence[ChannelSummary]) -> None:
-        self.status = pieces[-1].status
-        self.reached = list(accumulate((piece.final for piece in pieces), max, initial=pieces[0].start))
-
-    def before(self, piece: int) -> int:
-        """The watermark before a piece, which the channel need not have."""
-        return self.reached[min(piece, len(self.reached) - 1)]
+    where, batch = pending
+    if where == channel:
+        return len(batch)
+    side: Literal["left", "right"] = "right" if where < channel else "left"
+    return int(np.searchsorted(batch.watermarks, watermark, side=side))
 
 
 class _Progress:
     """What the summaries of all channels say about the epoch as a whole."""
 
     def __init__(self, summaries: list[ChannelSummary], watermark: int, *, is_stalled: bool) -> None:
-        ordered = sorted(summaries, key=lambda summary: summary[:3])
-        by_channel = groupby(ordered, lambda summary: summary[:2])
-        self._channels = [_Channel(list(pieces)) for _, pieces in by_channel]
-        self.status = ChannelStatus.ACTIVE if is_stalled else self._combined_status()
-        self.final = watermark if is_stalled else max(watermark, self._combined_final(watermark))
-        # Before piece 0, between each two pieces, and after the last one.
-        between = [max(watermark, min(self._base(piece), self.final)) for piece in range(self._piece_count())]
-        self._bounds = np.array([*between, self.final], dtype=np.int64)
+        reached: dict[tuple[int, int], list[int]] = {}  # before piece 0, between each two pieces, after the last one
+        statuses: dict[tuple[int, int], ChannelStatus] = {}
+        for edge, channel, _, start, final, status, _ in sorted(summaries, key=itemgetter(slice(3))):
+            watermarks = reached.setdefault((edge, channel), [start])
+            watermarks.append(max(watermarks[-1], final))
+            statuses[edge, channel] = status
+        self.status = ChannelStatus.ACTIVE if is_stalled else _combined(set(statuses.values()))
+        by_status = {status: [reached[at][-1] for at in reached if statuses[at] is status] for status in ChannelStatus}
+        self.final = watermark if is_stalled else max(watermark, self._reached_by_all(by_status, watermark))
+        live = [watermarks for at, watermarks in reached.items() if statuses[at] is not ChannelStatus.IDLE]
+        self._bounds = np.array([*self._before_pieces(reached.values(), live, watermark), self.final], dtype=np.int64)
+
+    def _before_pieces(self, every: Collection[list[int]], live: Sequence[list[int]], watermark: int) -> Iterator[int]:
+        """What every channel that counts has reached before piece 0, and between each two pieces."""
+        for piece in range(max(map(len, every), default=1) - 1):
+            slowest = min((watermarks[min(piece, len(watermarks) - 1)] for watermarks in live), default=self.final)
+            yield max(watermark, min(slowest, self.final))
+
+    def _reached_by_all(self, by_status: Mapping[ChannelStatus, Sequence[int]], watermark: int) -> int:
+        if self.status is ChannelStatus.FINISHED:
+            return MAX_WATERMARK
+        if active := by_status[ChannelStatus.ACTIVE]:
+            return min(active)
+        # All idle: nothing holds anything back any more, so the furthest one counts (Flink's valve does the same).
+        return max(by_status[ChannelStatus.IDLE], default=watermark)
 
     def effective(self, watermarks: npt.NDArray[np.int64], pieces: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The operator's watermark at each record, from what the record's own piece knew of its channel.
@@ -316,26 +300,8 @@ class _Progress:
         effective: npt.NDArray[np.int64] = np.clip(watermarks, self._bounds[pieces], self._bounds[pieces + 1])
         return effective
 
-    def _piece_count(self) -> int:
-        return max((len(channel.reached) - 1 for channel in self._channels), default=0)
 
-    def _combined_status(self) -> ChannelStatus:
-        states = {channel.status for channel in self._channels}
-        if states <= {ChannelStatus.FINISHED}:
-            return ChannelStatus.FINISHED
-        return ChannelStatus.IDLE if ChannelStatus.ACTIVE not in states else ChannelStatus.ACTIVE
-
-    def _combined_final(self, watermark: int) -> int:
-        if self.status is ChannelStatus.FINISHED:
-            return MAX_WATERMARK
-        active = [channel for channel in self._channels if channel.status is ChannelStatus.ACTIVE]
-        if active:
-            return min(channel.reached[-1] for channel in active)
-        # All idle: nothing holds anything back any more, so the furthest one counts (Flink's valve does the same).
-        idle = (channel.reached[-1] for channel in self._channels if channel.status is ChannelStatus.IDLE)
-        return max(idle, default=watermark)
-
-    def _base(self, piece: int) -> int:
-        """What every channel has reached before a piece."""
-        live = (channel for channel in self._channels if channel.status is not ChannelStatus.IDLE)
-        return min((channel.before(piece) for channel in live), default=self.final)
+def _combined(statuses: set[ChannelStatus]) -> ChannelStatus:
+    if statuses <= {ChannelStatus.FINISHED}:
+        return ChannelStatus.FINISHED
+    return ChannelStatus.ACTIVE if ChannelStatus.ACTIVE in statuses else ChannelStatus.IDLE

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from headrace.common.batch import concat
 from headrace.common.constants import MIN_WATERMARK
 from headrace.common.errors import EvaluationError, InvalidTypeError
-from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, Kind
+from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, EnvelopeKind
 from headrace.exchange.payload import dumps, encode, has_key
 from headrace.expressions import evaluate
 from headrace.graph.partitioning import Sending
@@ -214,7 +214,7 @@ class EdgeSender:
                 encoded, payload = part.batch, encode(part.batch, part.keys, edge.key)
             watermark = int(part.batch.watermarks[0])
             place = (edge.target_stage, part.target, self._piece, watermark, edge.id, self._channel, sequence)
-            self._outbox(Envelope(*place, Kind.DATA, payload))
+            self._outbox(Envelope(*place, EnvelopeKind.DATA, payload))
 
 
 def _parted(batch: Batch) -> Iterator[Batch]:

@@ -79,7 +79,7 @@ class SavepointRequest:
 
 
 @dataclass
-class _Running:
+class _RunningSavepoint:
     """A savepoint that is being taken."""
 
     name: str
@@ -102,7 +102,7 @@ class SavepointCoordinator:
     def __init__(self, publish: Callable[[JobEvent], None]) -> None:
         self._publish = publish
         self._numbers = count(1)
-        self._running: list[_Running] = []
+        self._running: list[_RunningSavepoint] = []
         self._at_end: list[tuple[SavepointRequest, CompletableFuture[str]]] = []
 
     def begin(
@@ -282,7 +282,7 @@ def _begun(
     outcome: CompletableFuture[str],
     status: SavepointStatus,
     completed: Callable[[str], None] | None,
-) -> _Running:
+) -> _RunningSavepoint:
     if request.format == "native" and not job.store.outlasts_job:
         raise SavepointError(
             "a native savepoint refers to files of the checkpoint directory, and without "
@@ -300,18 +300,18 @@ def _begun(
         metadata = SavepointMetadata(manifest, request.format, files=tuple(kept))
         if is_native:
             metadata = replace(metadata, directory=str(job.store.storage), pin=name)
-            return _Running(name, folder, metadata, outcome, status, completed=completed)
+            return _RunningSavepoint(name, folder, metadata, outcome, status, completed=completed)
         refs = list(manifest.versions())
         export = Export(job.plan.settings.state_backend, job.store.state, folder, manifest.processing_time)
         folder.create(IN_PROGRESS, str(job.store.storage).encode())
         tables = job.runtime.run_background(export, refs, gives_way=True) if refs else None
-        return _Running(name, folder, metadata, outcome, status, tables, completed)
+        return _RunningSavepoint(name, folder, metadata, outcome, status, tables, completed)
     except BaseException:
         _given_up(job, name, folder)
         raise
 
 
-def _completed(job: JobServices, running: _Running) -> str:
+def _completed(job: JobServices, running: _RunningSavepoint) -> str:
     tables = () if running.tables is None else tuple(chain.from_iterable(running.tables.result()))
     metadata = running.metadata
     if metadata.format == "canonical":

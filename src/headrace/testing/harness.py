@@ -53,8 +53,8 @@ from headrace.storage.locations import options_for_tasks
 from headrace.testing.pushed import (
     ManualSource,
     PushedInput,
+    PushedRecords,
     RecordingSink,
-    Records,
     check_millis,
     check_new,
     stamped,
@@ -309,7 +309,7 @@ class JobHarness:
 
     def results(self, sink: str) -> list[Any]:
         """All records that have reached a sink since the harness began; those of one subtask are in order."""
-        return Records(record for record, _ in self._sink(sink).records)
+        return PushedRecords(record for record, _ in self._sink(sink).records)
 
     def results_with_timestamps(self, sink: str) -> list[tuple[Any, int | None]]:
         """As :meth:`results`, each with its event time in milliseconds, None where it has none."""
@@ -319,7 +319,7 @@ class JobHarness:
         """The records that have reached a sink since it was last taken from."""
         results = self.results(sink)
         start, self._taken[sink] = self._taken.get(sink, 0), len(results)
-        return Records(results[start:])
+        return PushedRecords(results[start:])
 
     def watermark(self, of: str) -> int | None:
         """The event time of a source or of an operator; None at the end of input.
@@ -397,7 +397,7 @@ class JobHarness:
             told |= {name: millis for name, millis in gauges.items() if millis != MIN_WATERMARK}
         told |= self.counters()
         for name in self._sinks:
-            left = Records(self.results(name)[self._taken.get(name, 0) :])
+            left = PushedRecords(self.results(name)[self._taken.get(name, 0) :])
             told[f"sink {name!r}"] = f"{len(self.results(name))} in all, not taken yet: {left!r}"
         return "\n".join(f"{name}: {value}" for name, value in told.items())
 

@@ -188,7 +188,7 @@ _SHOWN: Final = 20
 """So many records of one kind are shown at most."""
 
 
-class Records(list[Any]):
+class PushedRecords(list[Any]):
     """Records in the order in which they came; equal to a list of the same."""
 
     def difference(self, expected: list[Any]) -> list[str]:
@@ -292,7 +292,7 @@ class ManualSource(Source):
         return _Enumerator(self.feeds)
 
     def create_reader(self) -> SourceReader:
-        return _Reader()
+        return _ManualReader()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_type": self._type, "feeds": {}}
@@ -333,7 +333,7 @@ class _Enumerator(SplitEnumerator):
             feed.position = position
 
 
-class _Reader(SourceReader):
+class _ManualReader(SourceReader):
     def read(self, piece: Json) -> Iterator[SourceRecords]:
         rows = [row for row, _ in piece]
         timestamps = np.array([timestamp for _, timestamp in piece], dtype=np.int64)

@@ -18,7 +18,7 @@ from headrace.common.configuration import Configuration
 from headrace.common.errors import InfrastructureError
 from headrace.connectors.driver_sink import CollectSink
 from headrace.datastream import StreamExecutionEnvironment
-from headrace.exchange.envelope import Envelope, Kind
+from headrace.exchange.envelope import Envelope, EnvelopeKind
 from headrace.runtime.spark import runtime
 from headrace.runtime.spark.shipping import (
     LEAST_BYTES,
@@ -106,12 +106,14 @@ def test_large_data_travels_by_a_file_and_all_else_by_spark(tmp_path: Path) -> N
     large = b"x" * LEAST_BYTES
     envelopes = [
         Envelope(1, 0, 0, 5, 2, 7, number, kind, payload)
-        for number, (kind, payload) in enumerate([(Kind.DATA, large), (Kind.DATA, large[1:]), (Kind.REPORT, large)])
+        for number, (kind, payload) in enumerate(
+            [(EnvelopeKind.DATA, large), (EnvelopeKind.DATA, large[1:]), (EnvelopeKind.REPORT, large)]
+        )
     ]
     with PayloadWriter(folder, 1, 0) as writer:
         sent = [writer.stored(envelope) for envelope in envelopes]
         writer.complete()
-    assert [envelope.kind for envelope in sent] == [Kind.STORED, Kind.DATA, Kind.REPORT]
+    assert [envelope.kind for envelope in sent] == [EnvelopeKind.STORED, EnvelopeKind.DATA, EnvelopeKind.REPORT]
     assert len(sent[0].payload) < 100
     reader = PayloadReader(folder)
     assert [reader.loaded(envelope) for envelope in sent[1:]] == envelopes[1:]
@@ -120,7 +122,7 @@ def test_large_data_travels_by_a_file_and_all_else_by_spark(tmp_path: Path) -> N
 
 
 def test_without_a_folder_all_goes_by_spark() -> None:
-    envelope = Envelope(1, 0, 0, 5, 2, 7, 0, Kind.DATA, b"x" * LEAST_BYTES)
+    envelope = Envelope(1, 0, 0, 5, 2, 7, 0, EnvelopeKind.DATA, b"x" * LEAST_BYTES)
     with PayloadWriter(None, 1, 0) as writer:
         assert writer.stored(envelope) is envelope
         writer.complete()

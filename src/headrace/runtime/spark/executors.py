@@ -112,13 +112,13 @@ def check_directory(session: SparkSession, folder: Folder) -> None:
 
 def _write_and_look(session: SparkSession, folder: Folder) -> bool:
     name = f".probe-{uuid.uuid4().hex}"
-    session.range(0, 1, 1, 1).mapInArrow(_Probe(folder, name), "ok boolean").collect()
+    session.range(0, 1, 1, 1).mapInArrow(_DirectoryProbe(folder, name), "ok boolean").collect()
     seen = folder.size(name) is not None
     folder.remove(name)
     return seen
 
 
-class _Probe:
+class _DirectoryProbe:
     """Writes a file from a task."""
 
     def __init__(self, folder: Folder, name: str) -> None:

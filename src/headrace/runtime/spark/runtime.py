@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.common.errors import JobExecutionError
 from headrace.common.pickling import pickle_by_value
-from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, Kind
+from headrace.exchange.envelope import SCHEMA, SORT_COLUMNS, EnvelopeKind
 from headrace.runtime.spark.background_process import BackgroundProcess
 from headrace.runtime.spark.executors import ask_workers, check_directory, check_versions, remove_probes
 from headrace.runtime.spark.faults import SPARK_ERRORS, failure
@@ -126,7 +126,9 @@ class SparkRuntime:
                 self._cleaning.submit(remove, files_in(self._payloads))
         payloads = table.column("payload")
         kinds = table.column("kind").to_pylist()
-        return [pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == Kind.REPORT]
+        return [
+            pickle.loads(payloads[row].as_buffer()) for row, kind in enumerate(kinds) if kind == EnvelopeKind.REPORT
+        ]
 
     def slots(self) -> int:
         """The cores of all executors that are there now.

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from headrace.common.errors import InfrastructureError, JobExecutionError
 from headrace.common.logs import get_logger
-from headrace.exchange.envelope import Kind
+from headrace.exchange.envelope import EnvelopeKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -231,9 +231,9 @@ class PayloadWriter:
         Raises:
             OSError: when the disk is full, say.
         """
-        if self._folder is None or envelope.kind != Kind.DATA or len(envelope.payload) < LEAST_BYTES:
+        if self._folder is None or envelope.kind != EnvelopeKind.DATA or len(envelope.payload) < LEAST_BYTES:
             return envelope
-        return envelope._replace(kind=Kind.STORED, payload=self.write(envelope.payload))
+        return envelope._replace(kind=EnvelopeKind.STORED, payload=self.write(envelope.payload))
 
     def write(self, payload: bytes | pa.Buffer) -> bytes:
         """Write a payload; the reference to it."""
@@ -273,9 +273,9 @@ class PayloadReader:
 
     def loaded(self, envelope: Envelope) -> Envelope:
         """The envelope as it was before :meth:`PayloadWriter.stored`; errors as of :meth:`read`."""
-        if envelope.kind != Kind.STORED:
+        if envelope.kind != EnvelopeKind.STORED:
             return envelope
-        return envelope._replace(kind=Kind.DATA, payload=self.read(envelope.payload))
+        return envelope._replace(kind=EnvelopeKind.DATA, payload=self.read(envelope.payload))
 
     def read(self, reference: bytes | pa.Buffer) -> pa.Buffer:
         """The payload, which is not copied.

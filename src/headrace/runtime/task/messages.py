@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.common.errors import FailureOrigin
     from headrace.graph.stream_graph import Node
     from headrace.metrics.registry import Measurements
-    from headrace.runtime.task.dependencies import Dependencies
+    from headrace.runtime.task.dependencies import JobDependencies
     from headrace.state.backend import CompactionOutcome
     from headrace.state.version import VersionRef
     from headrace.storage.folder import Folder
@@ -45,7 +45,7 @@ class SerializedJob:
 
     plan: bytes
     storage: Folder
-    dependencies: Dependencies = NOTHING
+    dependencies: JobDependencies = NOTHING
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     logs: LogSettings = UNCONFIGURED
 

@@ -169,7 +169,7 @@ class WatermarkLog:
         return found
 
 
-class Merge(ABC):
+class BranchMerge(ABC):
     """Where branches of one fork come together: records wait here until the batch has gone by all branches.
 
     Args:
@@ -216,12 +216,12 @@ class Merge(ABC):
         """Take the records, input by input."""
 
 
-class ChainMerge(Merge):
+class ChainMerge(BranchMerge):
     """Branches that merge in front of an operator of the chain.
 
     Args:
         valve: the operator's.
-        logs: as of :class:`Merge`.
+        logs: as of :class:`BranchMerge`.
     """
 
     def __init__(self, valve: WatermarkValve, logs: Mapping[EdgeOutput, Sequence[WatermarkLog]]) -> None:
@@ -239,7 +239,7 @@ class ChainMerge(Merge):
         self._valve.accept_merged([output.edge.id for output in self._logs], reached, batches)
 
 
-class ExchangeMerge(Merge):
+class ExchangeMerge(BranchMerge):
     """Branches that merge behind a shuffle.
 
     The receiver merges edges by watermark, so what all branches had reached is in the stamps already when records are
@@ -247,7 +247,7 @@ class ExchangeMerge(Merge):
 
     Args:
         senders: by output, the one that sends for it.
-        logs: as of :class:`Merge`.
+        logs: as of :class:`BranchMerge`.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class Fork:
 
     own: WatermarkLog
     logs: Sequence[WatermarkLog]
-    merges: Sequence[Merge]
+    merges: Sequence[BranchMerge]
 
     def begin(self, batch: Batch) -> Batch:
         """The records of a batch that is to go by all branches, with their numbers."""
@@ -342,7 +342,7 @@ class _ForkWiring:
         merges = list(self._merges({FORK: own, **logs}))
         output.forks[self.planned.side_output] = Fork(own, tuple(logs.values()), merges)
 
-    def _merges(self, logs: Mapping[int, WatermarkLog]) -> Iterator[Merge]:
+    def _merges(self, logs: Mapping[int, WatermarkLog]) -> Iterator[BranchMerge]:
         for merging in self.planned.merges:
             edges = [edge for edge in merging if edge.id in self.edges]  # some may be of other tasks only
             if len(edges) < 2:

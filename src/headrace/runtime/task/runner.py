@@ -9,7 +9,7 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
 from headrace.connectors.source import KeptClients
-from headrace.exchange.envelope import Envelope, Kind
+from headrace.exchange.envelope import Envelope, EnvelopeKind
 from headrace.operators.interruption import EpochCancelledError
 from headrace.runtime.task.messages import REPORTED, EpochContext, SerializedJob, TaskFailure, TaskReport, hands_on
 from headrace.runtime.task.operator_chain import OperatorChain
@@ -183,7 +183,7 @@ class TaskRunner:
         for stage, partition in context.partitions:
             if stage and hands_on(partition, self._parallelism[0]) == subtask:
                 payload = pickle.dumps(context.for_partition(stage, partition), protocol=5)
-                yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, Kind.CONTEXT, payload)
+                yield Envelope(stage, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 0, 0, EnvelopeKind.CONTEXT, payload)
 
     def _results(self, attempt: _Attempt) -> Iterator[Envelope]:
         """The report, to the driver; and of a failure every later task is told, before any record."""
@@ -193,10 +193,12 @@ class TaskRunner:
         if report.error is not None:
             for later in range(report.stage + 1, len(self._parallelism)):
                 for partition in range(self._parallelism[later]):
-                    yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, Kind.FAILURE, b"")
+                    yield Envelope(later, partition, -1, MIN_WATERMARK, _CONTEXT_EDGE, 1, 0, EnvelopeKind.FAILURE, b"")
         driver, target = len(self._parallelism), report.partition % self._parallelism[-1]
         payload = pickle.dumps(report, protocol=5)
-        yield Envelope(driver, target, 0, 0, _CONTEXT_EDGE, report.partition, report.stage, Kind.REPORT, payload)
+        yield Envelope(
+            driver, target, 0, 0, _CONTEXT_EDGE, report.partition, report.stage, EnvelopeKind.REPORT, payload
+        )
 
 
 class _Attempt:
@@ -281,10 +283,10 @@ def _stage_work(attempt: _Attempt, stage: int, envelopes: Iterator[Envelope]) ->
     for envelope in envelopes:
         if envelope.stage != stage:
             yield envelope
-        elif envelope.kind == Kind.FAILURE:
+        elif envelope.kind == EnvelopeKind.FAILURE:
             attempt.give_up()
             return
-        elif envelope.kind == Kind.CONTEXT:
+        elif envelope.kind == EnvelopeKind.CONTEXT:
             context: EpochContext = pickle.loads(envelope.payload)
             chain = attempt.open(envelope.partition, context)
             task = StageTask(chain, context)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headrace.exchange.envelope import ChannelStatus, Kind, summaries_of
+from headrace.exchange.envelope import ChannelStatus, EnvelopeKind, summaries_of
 from headrace.exchange.receiver import ExchangeReceiver
 from headrace.runtime.task.messages import PartitionContext
 from headrace.runtime.task.watermark_valve import EXCHANGE
@@ -43,7 +43,7 @@ class StageTask:
 
     def take(self, envelope: Envelope) -> None:
         """Records; or, before the first of these, how channels fare."""
-        if envelope.kind == Kind.SUMMARY:
+        if envelope.kind == EnvelopeKind.SUMMARY:
             for summary in summaries_of(envelope.payload):
                 self._of_edge[summary.edge].summary(summary)
         else:
