@@ -15,6 +15,7 @@ from compileall import compile_dir
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,6 +72,22 @@ def unzipped_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def small_headrace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few modules in place of headrace: to compress all of it takes more than a second."""
+    folder = tmp_path / "installed" / "headrace"
+    folder.mkdir(parents=True)
+    for name in ("__init__", "one", "two"):
+        (folder / f"{name}.py").write_text("")
+    monkeypatch.setattr("headrace.client.packaging.headrace", SimpleNamespace(__file__=str(folder / "__init__.py")))
+
+
+@pytest.fixture
+def small_index(unzipped_index: Path, small_headrace: None) -> Path:
+    """Small packages, for tests of what is beside them in an archive."""
+    return unzipped_index
+
+
+@pytest.fixture
 def job(tmp_path: Path) -> Path:
     """The folder of a job."""
     folder = tmp_path / "rates"
@@ -120,13 +137,13 @@ def test_a_python_without_packages_imports_from_it(unzipped_index: Path, job: Pa
     assert done.stdout.split() == ["7", "rich", headrace.__version__], done.stderr
 
 
-def test_the_same_job_makes_the_same_bytes(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
+def test_the_same_job_makes_the_same_bytes(small_index: Path, job: Path, tmp_path: Path) -> None:
     first, second = (package_job(job, tmp_path / name).path.read_bytes() for name in ("a.zip", "b.zip"))
     assert first == second
 
 
 def test_two_archives_of_one_name_are_made_at_one_time(
-    unzipped_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one begins and ends while the first one is written; each is whole, and the last one stays."""
     other = tmp_path / "other"
@@ -147,7 +164,7 @@ def test_two_archives_of_one_name_are_made_at_one_time(
     assert not [*tmp_path.glob(".*")]
 
 
-def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(unzipped_index: Path, job: Path) -> None:
+def test_an_archive_in_the_jobs_own_folder_is_not_in_the_next_one(small_index: Path, job: Path) -> None:
     archive = job / "rates.zip"
     first = package_job(job, archive).size
     assert package_job(job, archive).size == first
@@ -167,27 +184,26 @@ def test_a_folder_without_modules_is_refused(tmp_path: Path) -> None:
     assert not (folder / "nothing.zip").exists()
 
 
-@pytest.mark.long
-def test_an_extra_brings_its_packages(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
-    wheel(unzipped_index, "obstore", version("obstore"))
+def test_an_extra_brings_its_packages(small_index: Path, job: Path, tmp_path: Path) -> None:
+    wheel(small_index, "obstore", version("obstore"))
     assert "obstore.py" in names(package_job(job, tmp_path / "one.zip", ["cloud"]).path)
     (job / "requirements.txt").write_text("headrace[spark, cloud]>=0.1\n")
     assert "obstore.py" in names(package_job(job, tmp_path / "two.zip").path)
 
 
-def test_an_extra_that_is_none(index: Path, job: Path, tmp_path: Path) -> None:
+def test_an_extra_that_is_none(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidProgramError, match=r"headrace has no extra clouds$"):
         package_job(job, tmp_path / "rates.zip", ["clouds"])
 
 
-def test_a_module_with_the_name_of_a_package(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
+def test_a_module_with_the_name_of_a_package(small_index: Path, job: Path, tmp_path: Path) -> None:
     (job / "numpy.py").touch()
     with pytest.raises(InvalidProgramError, match=r"rates/numpy\.py has the name of a package that the job needs"):
         package_job(job, tmp_path / "rates.zip")
     assert not (tmp_path / "rates.zip").exists()
 
 
-def test_a_module_that_a_package_would_hide(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
+def test_a_module_that_a_package_would_hide(small_index: Path, job: Path, tmp_path: Path) -> None:
     (job / "headrace.py").touch()
     with pytest.raises(InvalidProgramError, match=r"rates/headrace\.py has the name of a package that the job needs"):
         package_job(job, tmp_path / "rates.zip")
@@ -222,14 +238,14 @@ def test_what_cannot_be_copied_is_named(job: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "rates.zip").exists()
 
 
-def test_links_lead_to_what_is_packed(unzipped_index: Path, job: Path, tmp_path: Path) -> None:
+def test_links_lead_to_what_is_packed(small_index: Path, job: Path, tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / "common.py").touch()
     (job / "shared").symlink_to("../shared")
     assert "shared/common.py" in names(package_job(job, tmp_path / "rates.zip").path)
 
 
-def test_another_python_gets_wheels_of_its_own(index: Path, job: Path, tmp_path: Path) -> None:
+def test_another_python_gets_wheels_of_its_own(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     (index / f"numpy-{version('numpy')}-py3-none-any.whl").unlink()
     wheel(index, "numpy", version("numpy"), "cp313-cp313-manylinux_2_28_aarch64")
     target = TargetPython("3.13", "manylinux_2_28_aarch64")
@@ -239,7 +255,7 @@ def test_another_python_gets_wheels_of_its_own(index: Path, job: Path, tmp_path:
         assert not [name for name in file.namelist() if name.endswith(".pyc")]
 
 
-def test_the_command_says_what_is_missing(index: Path, job: Path, tmp_path: Path) -> None:
+def test_the_command_says_what_is_missing(index: Path, small_headrace: None, job: Path, tmp_path: Path) -> None:
     (job / "requirements.txt").write_text("no-such-package\n")
     ran = CliRunner().invoke(app, ["package", str(job), "-o", str(tmp_path / "rates.zip")])
     assert ran.exit_code == 1
@@ -270,7 +286,13 @@ class FullDisk:
     ],
 )
 def test_a_full_disk_is_one_message_and_leaves_nothing(
-    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: str, call: int, what: str
+    small_headrace: None,
+    job: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    writes: str,
+    call: int,
+    what: str,
 ) -> None:
     archive, temporary = tmp_path / "made" / "rates.zip", tmp_path / "temporary"
     archive.parent.mkdir()
@@ -291,7 +313,7 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
 
 
 def test_the_command_says_how_to_go_on(
-    unzipped_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small_index: Path, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(app, ["package", "rates"])

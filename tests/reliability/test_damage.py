@@ -96,6 +96,9 @@ FATAL_CASES = (
 )
 """A case of each damage; where it may end in an error, it is tried by itself."""
 
+SHARE = 3
+"""Whenever tests run, every third of them at each kind of file, another third at the next kind."""
+
 CELLS = [
     (kind, case, outcome)
     for kind, outcomes in TABLE.items()
@@ -107,14 +110,16 @@ CELLS = [
 HARMLESS = (EXACT, LEFT)
 
 
-def marks_of(storage: str, case: str, outcome: str) -> list[pytest.MarkDecorator]:
+def marks_of(storage: str, kind: str, case: str, outcome: str) -> list[pytest.MarkDecorator]:
     """Cases that do no harm are tried together otherwise."""
-    is_quick = storage == "posix" and case in FATAL_CASES and outcome not in HARMLESS
-    return [] if is_quick else [pytest.mark.slow]
+    if storage == "s3" or case not in FATAL_CASES or outcome in HARMLESS:
+        return [pytest.mark.slow]
+    turn = FATAL_CASES.index(case) + list(TABLE).index(kind)
+    return [pytest.mark.slow] if turn % SHARE else []
 
 
 CELLS_BY_STORAGE = [
-    pytest.param(storage, *cell, marks=marks_of(storage, *cell[1:])) for storage in ("posix", "s3") for cell in CELLS
+    pytest.param(storage, *cell, marks=marks_of(storage, *cell)) for storage in ("posix", "s3") for cell in CELLS
 ]
 
 

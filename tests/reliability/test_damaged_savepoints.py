@@ -75,10 +75,13 @@ NAMESAKES = {
 
 SOURCE_LOGS = "source log of a savepoint", "source log of a native savepoint"
 
+SHARE = 4
+"""Whenever tests run, every fourth damage is done to each kind of file, another fourth to the next kind."""
+
 CELLS = [
-    (kind, case, outcome)
-    for kind, outcomes in SAVEPOINTS.items()
-    for case, (damage, _) in CASES.items()
+    pytest.param(kind, case, outcome, marks=[pytest.mark.slow] if (kind_number + case_number) % SHARE else [])
+    for kind_number, (kind, outcomes) in enumerate(SAVEPOINTS.items())
+    for case_number, (case, (damage, _)) in enumerate(CASES.items())
     if (outcome := outcomes[DAMAGES.index(damage)]) != NOT_THERE
 ]
 

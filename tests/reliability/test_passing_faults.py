@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,14 +117,22 @@ POINTS = [
 IN_A_RESTART = {"remove_leftovers", "restart", "renew", "create_enumerator", "create_committer", "recover", "close"}
 """Calls that come again only when something else has failed."""
 
-QUICK_ON_S3 = {("CheckpointStore.write", False), ("CheckpointStore.restart", True)}
-"""Points, and whether after them, that are tried on S3 whenever tests run; all are when slow tests run."""
+POINTS_AT_ONCE = [tuple(POINTS[first::4]) for first in range(4)]
+"""Whenever tests run, a quarter of the points fails in one job; each alone, and on S3, when slow tests run."""
 
 CASES = [
-    pytest.param(storage, point, after, marks=marks, id=f"{storage}-{point}-{'after' if after else 'before'}")
-    for point in POINTS
-    for after in (False, True)
-    for storage, marks in (("posix", ()), ("s3", () if (str(point), after) in QUICK_ON_S3 else pytest.mark.slow))
+    *(
+        pytest.param("posix", points, after, id=f"{points[0]}-and-others-{name}")
+        for points in POINTS_AT_ONCE
+        for after, name in ((False, "before"), (True, "after"))
+    ),
+    pytest.param("s3", POINTS[:1], False, id="s3-CheckpointStore.write-before"),
+    *(
+        pytest.param(storage, (point,), after, marks=pytest.mark.slow, id=f"{storage}-{point}-{name}")
+        for point in POINTS
+        for after, name in ((False, "before"), (True, "after"))
+        for storage in ("posix", "s3")
+    ),
 ]
 
 STOPPED = [
@@ -140,6 +148,12 @@ def strike(point: Point, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Fau
     return faults
 
 
+def strike_all(points: Sequence[Point], monkeypatch: pytest.MonkeyPatch, *, after: bool) -> dict[Point, Faults]:
+    if any(point.name in IN_A_RESTART for point in points):
+        strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
+    return {point: strike(point, monkeypatch, after=after) for point in points}
+
+
 @pytest.fixture(autouse=True)
 def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "EPOCHS_BETWEEN_LOOKS", 2)
@@ -147,19 +161,22 @@ def busy_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"headrace.state.{module}.INLINE_ROWS", 0)
 
 
-@pytest.mark.parametrize(("checkpoints", "point", "after"), CASES, indirect=["checkpoints"])
+@pytest.mark.parametrize(("checkpoints", "points", "after"), CASES, indirect=["checkpoints"])
 def test_a_fault_that_passes_costs_nothing(
-    point: Point, after: bool, checkpoints: CheckpointDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    points: Sequence[Point],
+    after: bool,
+    checkpoints: CheckpointDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kind, output = KINDS[1], tmp_path / "output"
-    if point.name in IN_A_RESTART:
-        strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
-    faults = strike(point, monkeypatch, after=after)
+    struck = strike_all(points, monkeypatch, after=after)
     settings = PATIENT | checkpoints.settings | {"execution.checkpointing.num-retained": "2"}
     recorder = SmallJob(tmp_path, kind.make(output), settings).run()
     assert kind.records(output) == expected()
-    assert set(faults.happened) == {visit for visit in point.visits if visit <= faults.calls}
-    assert len(faults.happened) >= min(2, len(point.visits)), "the test has tested something"
+    for point, faults in struck.items():
+        assert set(faults.happened) == {visit for visit in point.visits if visit <= faults.calls}
+        assert len(faults.happened) >= min(2, len(point.visits)), f"{point} has failed"
     assert len(recorder.completed) <= EPOCHS, "an epoch of which the manifest exists is not run again"
     assert recorder.restored == [None], "the job has started once"
 
@@ -193,19 +210,21 @@ class Impatient:
             running.stop_all()
 
 
-@pytest.mark.parametrize(("checkpoints", "point", "after"), STOPPED, indirect=["checkpoints"])
+@pytest.mark.parametrize(("checkpoints", "points", "after"), STOPPED, indirect=["checkpoints"])
 def test_a_job_that_is_stopped_after_a_fault_goes_on(
-    point: Point, after: bool, checkpoints: CheckpointDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    points: Sequence[Point],
+    after: bool,
+    checkpoints: CheckpointDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Stopping waits for sinks and writes a last manifest, which must not say more than what was done."""
     kind, output = KINDS[0], tmp_path / "output"
-    if point.name in IN_A_RESTART:
-        strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
-    strike(point, monkeypatch, after=after)
+    strike_all(points, monkeypatch, after=after)
     settings = PATIENT | checkpoints.settings | {"restart-strategy.fixed-delay.delay": "10 ms"}
     job = SmallJob(tmp_path, kind.make(output), settings)
     listeners: list[Impatient] = []
-    for _ in range(30):
+    for _ in range(60):
         listener = Impatient()
         listeners.append(listener)
         try:
