@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -36,6 +37,17 @@ _SLOW_SECONDS = 900
 
 SECRET = " s3cret=\\u0041 "
 """A setting of the session that tests share; Spark must neither change nor show it."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests and what they are made of stay to the end: the garbage collector need not look at them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
