@@ -50,19 +50,32 @@ def imports(node: ast.AST, *, with_annotations: bool) -> Iterator[str]:
 
 def circles(*, with_annotations: bool) -> list[set[str]]:
     """Sets of modules each of which leads to all the others."""
-    graph = {
-        name: set(imports(tree_of(path), with_annotations=with_annotations)) - {name} for name, path in MODULES.items()
-    }
+    graph = core_of(
+        {
+            name: (set(imports(tree_of(path), with_annotations=with_annotations)) & MODULES.keys()) - {name}
+            for name, path in MODULES.items()
+        }
+    )
     reached = {name: reachable(name, graph) for name in graph}
-    found = {frozenset(other for other in reached[name] if name in reached.get(other, ())) for name in graph}
+    found = {frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
     return [set(circle) for circle in found if circle]
+
+
+def core_of(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is left without the modules that lead nowhere or that nothing leads to."""
+    while True:
+        targets = set().union(*graph.values())
+        core = {name: others & graph.keys() for name, others in graph.items() if others and name in targets}
+        if core == graph:
+            return graph
+        graph = core
 
 
 def reachable(start: str, graph: dict[str, set[str]]) -> set[str]:
     found: set[str] = set()
     stack = [start]
     while stack:
-        new = graph.get(stack.pop(), set()) - found
+        new = graph[stack.pop()] - found
         found |= new
         stack += new
     return found
