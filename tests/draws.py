@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 _SHARE: Final = float(os.environ.get("HEADRACE_DRAWS", "0.25"))
-_FEWEST: Final = 8
+_FEWEST: Final = 5
 
 
 def draws(examples: int) -> int:

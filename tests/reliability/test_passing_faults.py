@@ -120,18 +120,22 @@ IN_A_RESTART = {"remove_leftovers", "restart", "renew", "create_enumerator", "cr
 POINTS_AT_ONCE = [tuple(POINTS[first::4]) for first in range(4)]
 """Whenever tests run, a quarter of the points fails in one job; each alone, and on S3, when slow tests run."""
 
+SIDES = {"before": False, "after": True}
+ON_S3 = Point(CheckpointStore, "write"), "before"
+"""What is tried on S3 whenever tests run."""
+
 CASES = [
     *(
-        pytest.param("posix", points, after, id=f"{points[0]}-and-others-{name}")
+        pytest.param("posix", points, after, id=f"{points[0]}-and-others-{side}")
         for points in POINTS_AT_ONCE
-        for after, name in ((False, "before"), (True, "after"))
+        for side, after in SIDES.items()
     ),
-    pytest.param("s3", POINTS[:1], False, id="s3-CheckpointStore.write-before"),
     *(
-        pytest.param(storage, (point,), after, marks=pytest.mark.slow, id=f"{storage}-{point}-{name}")
+        pytest.param(storage, (point,), after, id=f"{storage}-{point}-{side}", marks=marks)
         for point in POINTS
-        for after, name in ((False, "before"), (True, "after"))
+        for side, after in SIDES.items()
         for storage in ("posix", "s3")
+        for marks in [() if storage == "s3" and (point, side) == ON_S3 else pytest.mark.slow]
     ),
 ]
 
@@ -149,7 +153,8 @@ def strike(point: Point, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> Fau
 
 
 def strike_all(points: Sequence[Point], monkeypatch: pytest.MonkeyPatch, *, after: bool) -> dict[Point, Faults]:
-    if any(point.name in IN_A_RESTART for point in points):
+    names = {point.name for point in points}
+    if names & IN_A_RESTART and "run_epoch" not in names:
         strike(Point(LocalRuntime, "run_epoch", frozenset({2, 4, 6, 9})), monkeypatch, after=True)
     return {point: strike(point, monkeypatch, after=after) for point in points}
 

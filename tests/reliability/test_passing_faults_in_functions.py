@@ -86,8 +86,14 @@ def run(folder: Path, parallelism: int, stop_after: int | None, *, is_spread: bo
     return recorder
 
 
-@pytest.mark.parametrize(("is_spread", "after"), [(False, True), (True, False)], ids=["stage 0", "behind a shuffle"])
-@pytest.mark.parametrize("point", POINTS, ids=str)
+@pytest.mark.parametrize(
+    ("point", "is_spread", "after"),
+    [
+        pytest.param(point, is_spread, not is_spread, marks=() if number % 2 == is_spread else pytest.mark.slow)
+        for number, point in enumerate(POINTS)
+        for is_spread in (False, True)
+    ],
+)
 def test_each_number_comes_out_once_or_waits(
     point: Point, is_spread: bool, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,15 +133,25 @@ POINTS = [
 ]
 
 
+ALWAYS = {
+    "CheckpointStore.write": 0,
+    "HashMapTaskStates.open": 1,
+    "HashMapTaskStates.snapshot": 0,
+    "LocalRuntime.run_epoch": 1,
+}
+"""The points that are tried whenever tests run, each at one of the places; all are at both when slow tests run."""
+
 PLACES = {"stage 0, after": (False, True), "behind a shuffle, before": (True, False)}
 
 
 @pytest.mark.parametrize(
     ("point", "is_keyed", "after"),
     [
-        pytest.param(point, *place, marks=() if number % 2 == is_keyed else pytest.mark.slow, id=f"{point}-{name}")
-        for number, point in enumerate(POINTS)
-        for is_keyed, (name, place) in enumerate(PLACES.items())
+        pytest.param(
+            point, *place, marks=() if ALWAYS.get(str(point)) == number else pytest.mark.slow, id=f"{point}-{name}"
+        )
+        for point in POINTS
+        for number, (name, place) in enumerate(PLACES.items())
     ],
 )
 def test_nothing_is_lost_or_dealt_out_twice(
