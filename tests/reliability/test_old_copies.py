@@ -28,8 +28,7 @@ def job(kind: Kind, checkpoints: CheckpointDirectory, output: Path) -> SmallJob:
     ("checkpoints", "kind"),
     [
         *(("posix", kind) for kind in AT_EACH_EPOCH),
-        ("s3", AT_EACH_EPOCH[0]),
-        *(pytest.param("s3", kind, marks=pytest.mark.slow) for kind in AT_EACH_EPOCH[1:]),
+        *(pytest.param("s3", kind, marks=pytest.mark.slow) for kind in AT_EACH_EPOCH),
     ],
     ids=str,
     indirect=["checkpoints"],
