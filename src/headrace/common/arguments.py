@@ -57,7 +57,7 @@ def uncalled(value: object, kind: type) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a string can be written as UTF-8: halves of characters cannot, as in names of files that are no text."""
+    """Return whether UTF-8 can write a string: not halves of characters, as in names of files that are no text."""
     try:
         text.encode()
     except UnicodeError:
@@ -66,7 +66,7 @@ def is_unicode(text: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """What was given, as messages name it: by its class where Python shows an address or many lines."""
+    """Return what was given, as messages name it: by its class where Python shows an address or many lines."""
     if isinstance(value, FunctionType | MethodType):
         return "a lambda" if value.__name__ == "<lambda>" else f"the function {value.__name__}"
     if type(value).__repr__ is object.__repr__:
@@ -229,7 +229,7 @@ def check_yields(function: Any, method: str) -> None:
 
 
 def returns_tuple(function: Any) -> bool:
-    """Whether a function that may give any number of results ends in ``return a, b``: results a and b."""
+    """Return whether a function that may give any number of results ends in ``return a, b``: results a and b."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or code.co_flags & _IS_NO_FUNCTION:
         return False

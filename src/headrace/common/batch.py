@@ -50,13 +50,13 @@ class Stamps(Protocol):
 
 
 class RecordOrigin(Protocol):
-    """What is told of records that do not fit their type: who made them."""
+    """Tells of records that do not fit their type who made them."""
 
     def __call__(self, error: InvalidTypeError) -> BaseException:
         """The error to raise."""
 
     def joined(self, others: Sequence[RecordOrigin | None]) -> RecordOrigin | None:
-        """What is told of these records and of those of other batches; None where nobody has made them all."""
+        """Return what is told of these records and of those of other batches; None where nobody has made them all."""
 
 
 class Batch:
@@ -140,12 +140,12 @@ class Batch:
 
     @property
     def is_columnar(self) -> bool:
-        """Whether the columns are there already, so that asking for them costs nothing."""
+        """Return whether the columns are there already, so that asking for them costs nothing."""
         return self._columns is not None
 
     @property
     def has_rows(self) -> bool:
-        """Whether the rows are there already."""
+        """Return whether the rows are there already."""
         return self._rows is not None
 
     @property
@@ -197,7 +197,7 @@ class Batch:
 
     @property
     def kinds(self) -> Kinds | None:
-        """What the records do in a changelog, as values of ``RowKind``; None where all are insertions."""
+        """Return what the records do in a changelog, as values of ``RowKind``; None where all are insertions."""
         if self._columns is None:
             assert self._rows is not None
             return layout_of(self.type).kinds_of(self._rows)
@@ -206,7 +206,7 @@ class Batch:
 
     @property
     def kinds_beside_columns(self) -> Kinds | None:
-        """The same, but None also where the columns say it; not to be asked for before the columns."""
+        """Return the same, but None also where the columns say it; not to be asked for before the columns."""
         return self._kinds
 
     def _converted(self, convert: Callable[[list[Any]], T], rows: list[Any]) -> T:
@@ -253,13 +253,13 @@ class Batch:
         return self.take(np.flatnonzero(mask))
 
     def without_rows(self) -> Batch:
-        """The same records as columns alone, where their type has columns."""
+        """Return the same records as columns alone, where their type has columns."""
         if self._rows is None or self.type.arrow_type is None:
             return self
         return self.replaced(self.type, columns=self.columns)
 
     def unshared(self, copy: Callable[[Any], Any]) -> Batch:
-        """The same records for another reader: what functions do to records of one, the other does not see.
+        """Return the same records for another reader: what functions do to records of one, the other does not see.
 
         Args:
             copy: copies a record that has no columns.
@@ -279,15 +279,15 @@ class Batch:
         return found.made_as(self)
 
     def with_times(self, timestamps: npt.NDArray[np.int64], watermarks: npt.NDArray[np.int64] | Stamps) -> Batch:
-        """The same records under other timestamps and watermarks."""
+        """Return the same records under other timestamps and watermarks."""
         return self._with_same_records(timestamps, watermarks, self.ordinals)
 
     def with_watermarks(self, watermarks: npt.NDArray[np.int64]) -> Batch:
-        """The same records meeting other watermarks."""
+        """Return the same records meeting other watermarks."""
         return self.with_times(self.timestamps, watermarks)
 
     def with_ordinals(self, ordinals: npt.NDArray[np.int64]) -> Batch:
-        """The same records, which set out anew."""
+        """Return the same records, which set out anew."""
         return self._with_same_records(self.timestamps, self._watermarks, ordinals)
 
     def _with_same_records(
@@ -314,7 +314,7 @@ class Batch:
         columns: pa.RecordBatch | None = None,
         sources: npt.NDArray[np.integer[Any]] | None = None,
     ) -> Batch:
-        """What a function has made of these records, each under the times of the record that it comes from.
+        """Return what a function has made of these records, each under the times of the record that it comes from.
 
         Rows say for themselves what they do in a changelog; columns do what the records do that they come from.
 

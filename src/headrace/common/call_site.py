@@ -98,13 +98,13 @@ def of_function(function: Any) -> CallSite | None:
 
 
 def is_inside(frame: FrameType) -> bool:
-    """Whether a frame is of headrace's own code; also of what ``dataclass`` has made for one of its classes."""
+    """Return whether a frame is of headrace's own code; also of what ``dataclass`` has made for one of its classes."""
     file = frame.f_code.co_filename
     return is_of_headrace(file) or (file == _MADE and str(frame.f_globals.get("__name__")).startswith("headrace."))
 
 
 def is_of_program(file: str) -> bool:
-    """Whether a source file is neither headrace's, nor an installed package's, nor of the standard library.
+    """Return whether a source file is neither headrace's, nor an installed package's, nor of the standard library.
 
     Frames of packages that Cython has compiled say a path of the machine where that was done.
     """
@@ -112,11 +112,11 @@ def is_of_program(file: str) -> bool:
 
 
 def _may_be_of_program(file: str) -> bool:
-    """Whether a source file is of a package that headrace does not call on its own account."""
+    """Return whether a source file is of a package that headrace does not call on its own account."""
     package = file.rpartition(_INSTALLED)[2].lstrip("/\\")
     return not (is_of_headrace(file) or package.startswith(_LIBRARIES) or file.startswith(_CALLERS))
 
 
 def is_of_headrace(file: str) -> bool:
-    """Whether a source file is one of headrace's own."""
+    """Return whether a source file is one of headrace's own."""
     return file.startswith(_PACKAGE_ROOT)

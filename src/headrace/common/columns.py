@@ -50,7 +50,7 @@ VALUE_COLUMN: Final = "value"
 
 @dataclass(frozen=True, slots=True)
 class Layout(ABC):
-    """How records of a type lie in columns: one per field of a composite type, else one called ``value``.
+    """Converts records of a type to columns and back: one per field of a composite type, else one called ``value``.
 
     What rows do in a changelog is no value of theirs: a batch has their *kinds* beside the columns, as an array of the
     values of ``RowKind``, or none where all are insertions. Where a type is declared with ``changelog=True``, and only
@@ -84,11 +84,11 @@ class Layout(ABC):
         return self.rows_to_columns(rows), None
 
     def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
-        """What records do in a changelog, whether their type has a column for it or not; None: all are insertions."""
+        """Return the kinds of records, whether their type has a column for them or not; None: all are insertions."""
         return None
 
     def kinds_in(self, batch: pa.RecordBatch) -> Kinds | None:
-        """The same of the records of a batch, as far as the kinds have a column in it."""
+        """Return the same of the records of a batch, as far as the kinds have a column in it."""
         return None
 
     @abstractmethod
@@ -330,7 +330,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _kinds_of(records: Sequence[Any]) -> Kinds | None:
-    """What records do in a changelog, as values of ``RowKind``; what is no row is an insertion, as most rows are."""
+    """Return the kinds of records, as values of ``RowKind``; what is no row is an insertion, as most rows are."""
     classes = set(map(type, records))
     if Row not in classes:
         return None
@@ -434,7 +434,7 @@ def _lists(values: Sequence[Any]) -> TypeInformation:
 
 
 def _declared(kind: type, values: Sequence[Any]) -> TypeInformation:
-    """What a class stands for; a field whose values do not keep to what a record class declares is typed by them."""
+    """Return the type of a class; a field whose values do not keep to what a record class declares is typed by them."""
     declared = Types.of(kind)
     if isinstance(declared, BasicTypeInfo):  # not so a number of numpy: it would not come back as one
         return declared if basic_handler_of(declared).value_class is kind else PICKLED

@@ -44,11 +44,11 @@ class CompletableFuture(Generic[T]):
         return self._future.cancel()
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Return whether it was cancelled."""
         return self._future.cancelled()
 
     def done(self) -> bool:
-        """Whether it has a result or an exception, or was cancelled."""
+        """Return whether it has a result or an exception, or was cancelled."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> T:

@@ -124,7 +124,7 @@ def duration(text: str) -> int:
 
 
 def positive_duration(text: str) -> int:
-    """As :func:`duration`, more than zero."""
+    """Read a duration as :func:`duration` does, of more than zero."""
     millis = duration(text)
     if not millis:
         raise ValueError("a duration above zero, such as '10 s'")
@@ -213,7 +213,7 @@ def choice(*names: str, others: Mapping[str, str] = _NONE) -> Callable[[str], st
 
 
 def text_mapping(example: str) -> Callable[[str], Mapping[str, str]]:
-    """What is on the right by what is on the left of ``"a=b; c=d"``; what is before the last ``=`` is the left one.
+    """Read ``"a=b; c=d"``: right sides by left ones, where all before the last ``=`` is the left one.
 
     Args:
         example: how such a text looks, for errors.

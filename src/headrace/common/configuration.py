@@ -62,17 +62,17 @@ _OURS: Final = (STORAGE_NAMESPACE, *_ALIASES)
 
 
 def is_storage_key(key: str) -> bool:
-    """Whether a key may hold what nobody but the client of a store should see."""
+    """Return whether a key may hold what nobody but the client of a store should see."""
     return key.startswith(_OURS)
 
 
 def is_hadoop_key(name: str) -> bool:
-    """Whether an option of a storage is a setting of Hadoop for HDFS."""
+    """Return whether an option of a storage is a setting of Hadoop for HDFS."""
     return name.startswith(_HADOOP_KEYS)
 
 
 def storage_options(values: Mapping[str, str]) -> dict[str, str]:
-    """What the clients of storages are told.
+    """Return what the clients of storages are told.
 
     Args:
         values: all keys and values of a configuration.
@@ -97,7 +97,7 @@ def storage_options(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def problem_of(key: str) -> str | None:
-    """What is wrong with a key in a namespace of others that nothing would come of; None when nothing is.
+    """Return what is wrong with a key in a namespace of others that nothing would come of; None when nothing is.
 
     An unknown key that begins with ``headrace.storage.`` is found by the client of the store, which knows them.
     """
@@ -132,7 +132,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """What a key is set to.
+    """A value of a key.
 
     Attributes:
         text: as it stands in a configuration file.
@@ -280,7 +280,7 @@ class Configuration:
         return frozenset(self._values)
 
     def contains_key(self, key: str) -> bool:
-        """Whether a key is set."""
+        """Return whether a key is set."""
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
@@ -314,11 +314,11 @@ class Configuration:
         return {key: text for key, text in self.to_dict().items() if key.startswith(SPARK_NAMESPACE)}
 
     def storage_options(self) -> dict[str, str]:
-        """What the clients of object stores are told, by their own names."""
+        """Return what the clients of object stores are told, by their own names."""
         return storage_options(self.to_dict())
 
     def job_parameters(self) -> dict[str, str]:
-        """What functions may ask for: all keys and values but those of the storage, with its secrets."""
+        """Return what functions may ask for: all keys and values but those of the storage, with its secrets."""
         return {key: text for key, text in self.to_dict().items() if not is_storage_key(key)}
 
     def validate(self) -> None:
@@ -373,7 +373,7 @@ class Configuration:
         return f"{{{', '.join(f'{key}={text}' for key, text in self._shown().items())}}}"
 
     def _shown(self) -> dict[str, str]:
-        """As :meth:`to_dict`, without secrets."""
+        """Return the keys and values of :meth:`to_dict`, without secrets."""
         return {key: "***" if is_storage_key(key) else text for key, text in self.to_dict().items()}
 
 
@@ -385,7 +385,7 @@ def _parsed(key: str, text: str, parse: Callable[[str], T]) -> T:
 
 
 def _is_misspelled(key: str) -> bool:
-    """Whether a key of no namespace of headrace's is so near to an option that nothing else can be meant."""
+    """Return whether a key of no namespace of headrace's is so near to an option that nothing else can be meant."""
     return bool(difflib.get_close_matches(key, OPTIONS, n=1, cutoff=_NEARLY_THE_SAME))
 
 

@@ -44,7 +44,7 @@ _TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{32}\.tmp")
 
 
 class Permissions(enum.Enum):
-    """Who may read and write what is made; the rest of the world never may, unless the umask lets it.
+    """Says who may read and write new files; the rest of the world never may, unless the umask lets it.
 
     Attributes:
         OWNER: the user alone.
@@ -454,7 +454,7 @@ def _lock(folder: Path) -> int | None:
 
 @contextlib.contextmanager
 def _locked_if_stale(folder: Path) -> Iterator[bool]:
-    """Whether the process of a folder is no more; then its lock is held meanwhile.
+    """Return whether the process of a folder is no more; then its lock is held meanwhile.
 
     Raises:
         OSError: when there is no lock file, or it cannot be looked at.

@@ -32,13 +32,13 @@ TRACEBACK: Final = "HEADRACE_TRACEBACK"
 
 
 def shows_all() -> bool:
-    """Whether whoever runs the program wants to see all of a traceback."""
+    """Return whether whoever runs the program wants to see all of a traceback."""
     return os.environ.get(TRACEBACK, "").lower() == "full"
 
 
 @dataclass(frozen=True, slots=True)
 class FailureOrigin:
-    """What a function of the user was at when it failed.
+    """Says at which operator and record a function of the user failed.
 
     Attributes:
         operator: the name of its operator.
@@ -70,7 +70,7 @@ class HeadraceError(Exception):
     origin: FailureOrigin | None = None
 
     def _render_traceback_(self) -> list[str]:
-        """What notebooks and IPython show: the message and the line of a mistake, unless all is wanted."""
+        """Return what notebooks and IPython show: the message and the line of a mistake, unless all is wanted."""
         if shows_all():
             return "".join(traceback.format_exception(self)).splitlines()
         text = f"{type(self).__name__}: {self}"
@@ -259,7 +259,7 @@ class WorkerDiedError(InfrastructureError):
         return type(self), (self._message, self._times)
 
     def number(self, times: int) -> WorkerDiedError:
-        """The same, as one of several."""
+        """Return the same, as one of several."""
         return WorkerDiedError(self._message, times)
 
 

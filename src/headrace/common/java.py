@@ -74,7 +74,7 @@ class _Candidate:
 
 @dataclass(frozen=True, slots=True)
 class _JavaProbe:
-    """What a ``java`` program said about itself."""
+    """The answer of a ``java`` program that was asked about itself."""
 
     home: Path
     version: int
@@ -166,7 +166,7 @@ def _probe(program: Path, environment: Mapping[str, str]) -> _JavaProbe:
 
 
 def _settings_of(program: Path, environment: Mapping[str, str], *options: str) -> str | None:
-    """What ``java -XshowSettings`` prints, or None when it does not start."""
+    """Return what ``java -XshowSettings`` prints, or None when it does not start."""
     command = [str(program), *options, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
@@ -223,7 +223,7 @@ def _wrapper_home(real_home: Path, environment: Mapping[str, str]) -> Path:
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where headrace keeps what it can make again, for this user.
+    """Return where headrace keeps what it can make again, for this user.
 
     Raises:
         OSError: when the user has no home.

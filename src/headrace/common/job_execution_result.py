@@ -46,7 +46,7 @@ class JobExecutionResult:
         return self.job_id
 
     def get_net_runtime(self) -> int:
-        """How long the job ran, in milliseconds."""
+        """Return how long the job ran, in milliseconds."""
         return self.net_runtime
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
@@ -58,7 +58,7 @@ class JobExecutionResult:
         return dict(self.accumulators)
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the job and its counters."""
+        """Return what notebooks show: the job and its counters."""
         facts = {"job": self.job_id, "ran for": f"{self.net_runtime:,} ms"}
         return framed(type(self).__name__, {**facts, **dict(sorted(self.accumulators.items()))})
 

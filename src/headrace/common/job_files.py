@@ -17,7 +17,7 @@ from headrace.common.errors import ConfigurationError, InvalidProgramError, Unsu
 
 @dataclass(frozen=True, slots=True)
 class UnpackedFiles:
-    """Where the archives and the cached files of a job are on this machine, by their names."""
+    """The places of a job's archives and cached files on this machine, by their names."""
 
     archives: Mapping[str, Path] = field(default_factory=dict)
     cached: Mapping[str, Path] = field(default_factory=dict)

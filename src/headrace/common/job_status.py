@@ -11,7 +11,7 @@ __all__ = ["JobStatus"]
 
 
 class JobStatus(Enum):
-    """What a job is doing, under Flink's names.
+    """The state of a job, under Flink's names.
 
     Examples:
         >>> from headrace.common import JobStatus
@@ -52,11 +52,11 @@ class JobStatus(Enum):
     """Never set, as in today's Flink: a job that goes on from its checkpoint is ``CREATED`` until it runs."""
 
     def is_globally_terminal_state(self) -> bool:
-        """Whether the job is over and will not go on anywhere."""
+        """Return whether the job is over and will not go on anywhere."""
         return self in _GLOBALLY_TERMINAL
 
     def is_terminal_state(self) -> bool:
-        """Whether the job is over as far as this process is concerned."""
+        """Return whether the job is over as far as this process is concerned."""
         return self in _GLOBALLY_TERMINAL or self is JobStatus.SUSPENDED
 
 

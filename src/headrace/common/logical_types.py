@@ -195,7 +195,7 @@ class AtomicType(LogicalType):
 
     @property
     def has_nanoseconds(self) -> bool:
-        """Whether it is a point in time of more digits than Python's datetimes have."""
+        """Return whether it is a point in time of more digits than Python's datetimes have."""
         is_time = self.root in (TypeRoot.TIMESTAMP, TypeRoot.TIMESTAMP_LTZ)
         return is_time and self.size is not None and self.size > MICROSECONDS
 
@@ -213,7 +213,7 @@ class AtomicType(LogicalType):
 
 
 class IntervalUnit(Enum):
-    """Which fields an interval has; the value is its text, in which ``{0}`` and ``{1}`` stand for its precisions.
+    """The fields of an interval; the value is its text, in which ``{0}`` and ``{1}`` stand for its precisions.
 
     Examples:
         >>> from headrace.common.logical_types import IntervalType, IntervalUnit
@@ -237,7 +237,7 @@ class IntervalUnit(Enum):
 
     @property
     def is_of_months(self) -> bool:
-        """Whether it counts years and months, and not days and seconds."""
+        """Return whether it counts years and months, and not days and seconds."""
         return self in (IntervalUnit.YEAR, IntervalUnit.YEAR_TO_MONTH, IntervalUnit.MONTH)
 
 

@@ -34,7 +34,7 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 @dataclass(slots=True)
 class LogFields:
-    """What records of headrace say beside their message; it changes while the job goes on.
+    """Fields of log records beside their message; they change while the job goes on.
 
     Attributes:
         job: the job's name; None where no job is at work.
@@ -81,7 +81,7 @@ def get_logger(name: str) -> JobLogger:
 
 
 def _add_fields(record: logging.LogRecord) -> bool:
-    """What was given as ``extra``, or comes from the program's own factory of records, wins."""
+    """Add the fields of the job; what was given as ``extra``, or by the program's own factory of records, wins."""
     for key, value in _current().items():
         vars(record).setdefault(key, value)
     return True
@@ -171,7 +171,7 @@ class _CurrentStderr(logging.StreamHandler[TextIO]):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How logs are to be printed; nothing is done about it unless one of them is set.
+    """Settings of how logs are printed; nothing is done about it unless one of them is set.
 
     Attributes:
         level: the lowest level that is printed, ``INFO`` when left out.
@@ -183,7 +183,7 @@ class LogSettings:
 
     @staticmethod
     def of(configuration: Configuration) -> LogSettings:
-        """Those of a configuration."""
+        """Return the settings of a configuration."""
         return LogSettings(configuration.get(options.LOG_LEVEL), configuration.get(options.LOG_FORMAT))
 
     def apply(self) -> bool:
@@ -216,7 +216,7 @@ class LogSettings:
 
 
 def prints_json() -> bool:
-    """Whether the standard error has lines of JSON, as :class:`LogSettings` have asked for it."""
+    """Return whether the standard error has lines of JSON, as :class:`LogSettings` have asked for it."""
     handlers = (handler for handler in logging.getLogger().handlers if isinstance(handler, _CurrentStderr))
     return any(isinstance(handler.formatter, JsonFormatter) for handler in handlers)
 

@@ -83,7 +83,7 @@ def array_to_headers(column: pa.Array) -> list[list[tuple[str, bytes | None]] | 
 
 
 def _is_text(name: object) -> bool:
-    """Whether something is text that UTF-8 has bytes for."""
+    """Return whether something is text that UTF-8 has bytes for."""
     if not isinstance(name, str):
         return False
     try:

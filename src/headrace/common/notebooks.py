@@ -19,7 +19,7 @@ def shell() -> Any:
 
 
 def is_notebook() -> bool:
-    """Whether the program runs in the kernel of a notebook, rather than on a terminal, with IPython or without."""
+    """Return whether the program runs in the kernel of a notebook, and not on a terminal, with IPython or without."""
     return hasattr(shell(), "kernel")
 
 

@@ -26,7 +26,7 @@ from headrace.common.durable import Permissions
 
 
 class RuntimeExecutionMode(Enum):
-    """How a program runs.
+    """The mode in which a program runs.
 
     Examples:
         >>> from headrace.datastream import RuntimeExecutionMode, StreamExecutionEnvironment

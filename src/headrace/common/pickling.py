@@ -125,7 +125,7 @@ def _set_class(value: type, state: tuple[Callable[[type, Any], Any], Any]) -> No
 
 
 def _is_importable(value: Any) -> bool:
-    """Whether another process finds a function by its name."""
+    """Return whether another process finds a function by its name."""
     name = value.__module__
     if name == _MAIN or name not in sys.modules or name in cloudpickle.list_registry_pickle_by_value():
         return False

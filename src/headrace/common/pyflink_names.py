@@ -33,7 +33,7 @@ def _never(item: str, reason: str) -> Missing:
 
 
 def _of(item: str, missing: Missing) -> Missing:
-    """The same answer for what belongs to another feature."""
+    """Return the same answer for what belongs to another feature."""
     return replace(missing, item=item)
 
 

@@ -13,7 +13,7 @@ from headrace.common.errors import InvalidTypeError
 
 
 class RowKind(Enum):
-    """What a row of a changelog does.
+    """The kind of a row in a changelog: an insertion, an update or a deletion.
 
     Examples:
         >>> from headrace.common import Row, RowKind
@@ -106,7 +106,7 @@ class Row:
         return dict(zip(self._fields, values, strict=True))
 
     def get_row_kind(self) -> RowKind:
-        """What the row does in a changelog."""
+        """Return what the row does in a changelog."""
         return self._row_kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
@@ -205,7 +205,7 @@ class Row:
         return self.as_dict() == other.as_dict()
 
     def _is_by_position(self) -> bool:
-        """Whether there are no names, or those that stand for none."""
+        """Return whether there are no names, or those that stand for none."""
         return self._fields is None or self._fields == _positional(len(self._fields))
 
     def __hash__(self) -> int:

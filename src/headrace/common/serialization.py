@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class DeserializedBatch:
-    r"""What a schema made of some messages: rows or columns of the produced type, not both.
+    r"""Records that a schema made of some messages: rows or columns of the produced type, not both.
 
     Attributes:
         columns: the records under the schema of the produced type.
@@ -154,7 +154,7 @@ class DeserializationSchema(ABC):
         """The type of the records."""
 
     def is_end_of_stream(self, element: Any) -> bool:
-        """Whether a record says that none will follow.
+        """Return whether a record says that none will follow.
 
         Nobody asks, as with Flink's KafkaSource: where a source ends is said by its builder, ``set_bounded`` say. A
         source warns of a schema that overrides this.
@@ -229,7 +229,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
     """
 
     def serialize(self, element: Any) -> bytes | None:
-        """The same bytes, ``None`` for a message without a value; anything else is an ``InvalidTypeError``."""
+        """Return the same bytes, ``None`` for a message without a value; anything else is an ``InvalidTypeError``."""
         if element is None:
             return None
         if not isinstance(element, bytes | bytearray | memoryview):
@@ -237,7 +237,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
         return bytes(element)
 
     def deserialize(self, message: bytes) -> bytes:
-        """The same bytes."""
+        """Return the same bytes."""
         return bytes(message)
 
     def get_produced_type(self) -> TypeInformation:
@@ -245,7 +245,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
         return Types.BYTES()
 
     def deserialize_batch(self, messages: pa.Array) -> DeserializedBatch:
-        """The same bytes; a message without a value is ``None``."""
+        """Return the same bytes; a message without a value is ``None``."""
         return DeserializedBatch(_one_column(Types.BYTES(), messages.cast(pa.binary())))
 
     def serialize_batch(self, batch: Batch) -> pa.Array:
@@ -300,7 +300,7 @@ class Encoder(Generic[T_contra]):
         return self._encode(element)
 
     def for_type(self, type_info: TypeInformation) -> Callable[[T_contra], bytes]:
-        """What gives the bytes of one record of a type."""
+        """Return what gives the bytes of one record of a type."""
         return self._encode
 
     @staticmethod

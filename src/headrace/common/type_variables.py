@@ -75,7 +75,7 @@ class SupportsFilter(Protocol[T_contra]):
     """A ``FilterFunction``, or whatever has its method."""
 
     def filter(self, value: T_contra, /) -> bool:
-        """Whether ``value`` is kept."""
+        """Return whether ``value`` is kept."""
 
 
 class SupportsGetKey(Protocol[T_contra, K_co]):

@@ -10,7 +10,7 @@ __all__ = ["empty_result_predicate", "exception_type_predicate", "has_exception_
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Whether there is no result; for ``result_predicate`` of a strategy.
+    """Return whether there is no result; for ``result_predicate`` of a strategy.
 
     Examples:
         >>> from headrace.datastream.async_retry_predicates import empty_result_predicate
@@ -21,7 +21,7 @@ def empty_result_predicate(result: list[Any] | None) -> bool:
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """Whether there is an exception, whichever it is; for ``exception_predicate`` of a strategy.
+    """Return whether there is an exception, whichever it is; for ``exception_predicate`` of a strategy.
 
     Examples:
         >>> from headrace.datastream.async_retry_predicates import has_exception_predicate
@@ -32,7 +32,7 @@ def has_exception_predicate(error: BaseException | None) -> bool:
 
 
 def exception_type_predicate(error: BaseException | None, expected_error_type: type[BaseException]) -> bool:
-    """Whether there is an exception of a type; for ``exception_predicate`` of a strategy, with the type bound.
+    """Return whether there is an exception of a type; for ``exception_predicate`` of a strategy, with the type bound.
 
     Examples:
         >>> from functools import partial

@@ -44,7 +44,7 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether the program asked for checkpoints: by an interval, or by a directory for them."""
+        """Return whether the program asked for checkpoints: by an interval, or by a directory for them."""
         return self.get_checkpoint_interval() > 0 or self._configuration.get(options.CHECKPOINT_DIR) is not None
 
     def get_checkpoint_interval(self) -> int:
@@ -65,7 +65,7 @@ class CheckpointConfig:
         return self
 
     def get_checkpoint_timeout(self) -> int:
-        """How long an epoch may take, in milliseconds."""
+        """Return how long an epoch may take, in milliseconds."""
         return self._configuration.get(options.CHECKPOINT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
@@ -88,7 +88,7 @@ class CheckpointConfig:
         return self
 
     def is_externalized_checkpoints_enabled(self) -> bool:
-        """Whether checkpoints in a directory may outlive the job, which they do unless told otherwise."""
+        """Return whether checkpoints in a directory may outlive the job, which they do unless told otherwise."""
         mode = self.get_externalized_checkpoint_retention()
         return mode is not ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
 
@@ -115,7 +115,7 @@ class CheckpointConfig:
         return self
 
     def get_checkpoint_storage(self) -> CheckpointStorage | None:
-        """Where checkpoints are kept; None where there is no directory for them."""
+        """Return where checkpoints are kept; None where there is no directory for them."""
         path = self._configuration.get(options.CHECKPOINT_DIR)
         threshold = self._configuration.get(options.CHECKPOINT_INLINE_THRESHOLD)
         return None if path is None else FileSystemCheckpointStorage(path, threshold)
@@ -133,7 +133,7 @@ class CheckpointConfig:
         return self
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
-        """When checkpoints are deleted."""
+        """Return when checkpoints are deleted."""
         return ExternalizedCheckpointRetention[self._configuration.get(options.CHECKPOINT_RETENTION)]
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
@@ -143,7 +143,7 @@ class CheckpointConfig:
         return self
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """How long the work between two checkpoints takes at least, in milliseconds."""
+        """Return how long the work between two checkpoints takes at least, in milliseconds."""
         return self._configuration.get(options.MIN_PAUSE)
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
@@ -153,7 +153,7 @@ class CheckpointConfig:
         return self
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
-        """How many checkpoints in a row may fail before the restart strategy is asked."""
+        """Return how many checkpoints in a row may fail before the restart strategy is asked."""
         return self._configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS)
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
@@ -162,7 +162,7 @@ class CheckpointConfig:
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
-        """Whether the restart strategy is asked whenever a checkpoint fails."""
+        """Return whether the restart strategy is asked whenever a checkpoint fails."""
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     # --- without effect, with a warning that says why ----------------------------------------------------------------
@@ -208,11 +208,11 @@ class CheckpointConfig:
         return Duration.of_millis(self._configuration.get(flink_options.ALIGNED_TIMEOUT))
 
     def set_alignment_timeout(self, alignment_timeout: Duration) -> CheckpointConfig:
-        """The same as :meth:`set_aligned_checkpoint_timeout`, under its older name."""
+        """Return the same as :meth:`set_aligned_checkpoint_timeout`, under its older name."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 
     def get_alignment_timeout(self) -> Duration:
-        """The same as :meth:`get_aligned_checkpoint_timeout`, under its older name."""
+        """Return the same as :meth:`get_aligned_checkpoint_timeout`, under its older name."""
         return self.get_aligned_checkpoint_timeout()
 
     def _keep(self, option: FlinkOption[Any], value: Any) -> CheckpointConfig:

@@ -19,7 +19,7 @@ def _without_last_slash(path: str) -> str:
 
 
 class CheckpointStorage:
-    """Where checkpoints are kept: one of the two classes below.
+    """Keeps checkpoints: one of the two classes below.
 
     Examples:
         >>> from headrace.datastream import FileSystemCheckpointStorage, StreamExecutionEnvironment

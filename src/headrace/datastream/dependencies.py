@@ -192,7 +192,7 @@ class ConfiguredEnvironment:
         return bool(self._configuration.get(option)) if is_set else None
 
     def set_default_savepoint_directory(self, directory: str) -> Self:
-        """Where the directories of savepoints are made, unless who asks for one says it."""
+        """Return where the directories of savepoints are made, unless who asks for one says it."""
         expect(directory, str, "set_default_savepoint_directory")
         self._configuration.set(options.SAVEPOINT_DIR, directory)
         return self
@@ -231,7 +231,7 @@ class ConfiguredEnvironment:
 
 
 def _useful_jars(paths: Iterable[str], method: str) -> Iterator[str]:
-    """Those that Spark is to have, with a warning for each of the others."""
+    """Return those that Spark is to have, and warn of each of the others."""
     for path in paths:
         expect(path, str, method)
         reason = _why_left_out(path)

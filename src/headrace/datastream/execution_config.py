@@ -41,7 +41,7 @@ class ExecutionConfig:
         self._configuration = configuration
 
     def get_parallelism(self) -> int:
-        """How many subtasks an operator has that does not say otherwise; this machine's cores when it was not set."""
+        """Return how many subtasks an operator has unless it says otherwise; this machine's cores when not set."""
         return self._configuration.get(options.PARALLELISM) or os.cpu_count() or 1
 
     def set_parallelism(self, parallelism: int) -> Self:
@@ -62,7 +62,7 @@ class ExecutionConfig:
         return self._set(options.PARALLELISM, parallelism)
 
     def get_max_parallelism(self) -> int:
-        """How many key groups a job has: the highest parallelism that it can be rescaled to."""
+        """Return how many key groups a job has: the highest parallelism that it can be rescaled to."""
         return self._configuration.get(options.MAX_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
@@ -75,7 +75,7 @@ class ExecutionConfig:
         return self._set(options.MAX_PARALLELISM, max_parallelism)
 
     def get_global_job_parameters(self) -> dict[str, str]:
-        """What functions can ask for with ``RuntimeContext.get_job_parameter``.
+        """Return what functions can ask for with ``RuntimeContext.get_job_parameter``.
 
         It is the whole configuration, but for that of the storage, which holds secrets.
         """
@@ -101,7 +101,7 @@ class ExecutionConfig:
         return self._set(options.AUTO_GENERATE_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
-        """Whether operators may do without ``uid()``."""
+        """Return whether operators may do without ``uid()``."""
         return self._configuration.get(options.AUTO_GENERATE_UIDS)
 
     # --- without effect, with a warning that says why ----------------------------------------------------------------

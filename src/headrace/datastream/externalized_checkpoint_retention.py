@@ -10,7 +10,7 @@ __all__ = ["ExternalizedCheckpointRetention"]
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of a job's checkpoints when it ends.
+    """Says whether a job's checkpoints stay when it ends.
 
     The checkpoints of a job that was stopped stay, whatever is set: it goes on from them.
 

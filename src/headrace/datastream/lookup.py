@@ -53,7 +53,7 @@ _NAME: Final = re.compile(r'[\w$"`.\[\]]+')
 
 @dataclass(frozen=True, slots=True)
 class LookupCache:
-    """What a lookup keeps of what it has found, in the memory of each subtask.
+    """Keeps rows that a lookup has found, in the memory of each subtask.
 
     Examples:
         >>> from headrace.common import Time
@@ -98,13 +98,13 @@ class LookupCache:
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds a whole table."""
+        """Return whether it holds a whole table."""
         return self.settings is None
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What records are joined with by ``enrich``: a function, a static DataFrame, or a table of a database.
+    """The other side of ``enrich``: a function, a static DataFrame, or a table of a database.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -415,7 +415,7 @@ def _check_keys(record_type: TypeInformation, on: Any, reader: LookupReader) -> 
 
 
 def _kind(type_info: TypeInformation) -> Any:
-    """What values equal those of a type: numbers do those of any other type of numbers; None where it is not known."""
+    """Return one value for types whose values may be equal, as those of all numbers are; None where it is not known."""
     arrow = type_info.arrow_type
     if arrow is None or pa.types.is_nested(arrow):
         return None

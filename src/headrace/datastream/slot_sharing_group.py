@@ -108,7 +108,7 @@ class SlotSharingGroup:
         return self._managed_memory
 
     def get_external_resources(self) -> dict[str, float]:
-        """What else a slot needs, by name."""
+        """Return what else a slot needs, by name."""
         return dict(self._external_resources)
 
     @staticmethod

@@ -19,7 +19,7 @@ __all__ = ["EmbeddedRocksDBStateBackend", "HashMapStateBackend", "PredefinedOpti
 
 
 class StateBackend:
-    """What keeps the state of operators: one of the two classes below.
+    """Keeps the state of operators: one of the two classes below.
 
     Examples:
         >>> from headrace.datastream import HashMapStateBackend, StateBackend
@@ -43,7 +43,7 @@ class HashMapStateBackend(StateBackend):
 
 
 class PredefinedOptions(Enum):
-    """What RocksDB is tuned for.
+    """The hardware that RocksDB is tuned for.
 
     Examples:
         >>> from headrace.datastream import EmbeddedRocksDBStateBackend, PredefinedOptions

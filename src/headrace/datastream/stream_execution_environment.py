@@ -104,7 +104,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         self._configuration.add_all(configuration)
 
     def get_parallelism(self) -> int:
-        """How many subtasks an operator has that does not say otherwise; this machine's cores when it was not set."""
+        """Return how many subtasks an operator has unless it says otherwise; this machine's cores when not set."""
         return self.get_config().get_parallelism()
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
@@ -117,7 +117,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         return self
 
     def get_max_parallelism(self) -> int:
-        """How many key groups a job has: the highest parallelism that it can be rescaled to."""
+        """Return how many key groups a job has: the highest parallelism that it can be rescaled to."""
         return self.get_config().get_max_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
@@ -183,7 +183,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         return self.get_checkpoint_config().get_checkpointing_mode()
 
     def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
-        """The same as :meth:`get_checkpointing_mode`, under its newer name."""
+        """Return the same as :meth:`get_checkpointing_mode`, under its newer name."""
         return self.get_checkpointing_mode()
 
     # --- sources -----------------------------------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class StreamExecutionEnvironment(ConfiguredEnvironment):
         return f"{type(self).__name__}({pending} operator{'' if pending == 1 else 's'} for the next job)"
 
     def _repr_html_(self) -> str:
-        """What notebooks show: the plan of the next job."""
+        """Return what notebooks show: the plan of the next job."""
         from headrace.datastream.notebook import environment_html
 
         return environment_html(type(self).__name__, self._configuration, self.transformations, self._plan)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, slots=True)
 class StreamCache:
-    """What is kept of one output.
+    """The records that are kept of one output.
 
     Attributes:
         output: the edge that it is read by.
@@ -33,16 +33,16 @@ class StreamCache:
 
     @property
     def uid(self) -> str:
-        """That of the operators that fill it and read it; they have no state."""
+        """The uid of the operators that fill it and read it; they have no state."""
         return f"cache-{self.output.source}-{self.output.side_output or ''}"
 
     def feeds(self, edge: Edge) -> bool:
-        """Whether the records of an edge are those that are kept."""
+        """Return whether the records of an edge are those that are kept."""
         return (edge.source, edge.side_output) == (self.output.source, self.output.side_output)
 
 
 class Caches:
-    """All of an environment, by the output that they keep."""
+    """The caches of an environment, by the output that they keep."""
 
     def __init__(self) -> None:
         self._caches: dict[tuple[int, str | None], StreamCache] = {}
@@ -134,7 +134,7 @@ def _reader(cache: StreamCache, files: CacheFiles, graph: StreamGraph, node_id: 
 
 
 def _from(reader: Node, edge: Edge) -> Edge:
-    """The same edge from the source that reads the cache, where records are in no subtask of their key any more."""
+    """Let an edge read the cache, where records are in no subtask of their key any more."""
     partitioning = HASH if isinstance(edge.partitioning, ForwardByKey) else edge.partitioning
     return replace(edge, source=reader.id, side_output=None, partitioning=partitioning)
 
@@ -176,12 +176,12 @@ class Transformations:
 
     @property
     def pending(self) -> int:
-        """How many operators were asked for since the last job; sources do not count."""
+        """Return how many operators were asked for since the last job; sources do not count."""
         return len(self._pending)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was asked for since the last job."""
+        """Return whether nothing was asked for since the last job."""
         return not self._pending
 
     def next_job(self) -> StreamGraph:
@@ -202,7 +202,7 @@ class Transformations:
         self._when_started.append(call)
 
     def take_next_job(self) -> StreamGraph:
-        """As :meth:`next_job`; the one after it begins anew."""
+        """Return the graph of :meth:`next_job`, and begin the one after it anew."""
         job, self._starting = self.next_job(), self._when_started
         self._when_started = []
         self._pending.clear()

@@ -34,7 +34,7 @@ class Family:
     storage: pa.DataType | None = None
 
     def takes(self, type_info: TypeInformation) -> bool:
-        """Whether values of a type belong here."""
+        """Return whether values of a type belong here."""
         return self.kinds is None or (isinstance(type_info, BasicTypeInfo) and type_info.basic_type in self.kinds)
 
     def prepared(self, datum: Datum) -> Datum:
@@ -88,7 +88,7 @@ class Overload:
         return self.parameters + self.parameters[-1:] * surplus
 
     def takes(self, types: Sequence[TypeInformation]) -> bool:
-        """Whether it is for arguments of these types."""
+        """Return whether it is for arguments of these types."""
         families = self.families(len(types))
         if families is None or (self.is_uniform and len(set(types)) > 1):
             return False
@@ -114,11 +114,11 @@ class FunctionDefinition:
     wants: str = ""
 
     def choose(self, types: Sequence[TypeInformation]) -> int | None:
-        """Which overload is for arguments of these types; None when there is none."""
+        """Return which overload is for arguments of these types; None when there is none."""
         return next((index for index, overload in enumerate(self.overloads) if overload.takes(types)), None)
 
     def wanted(self) -> str:
-        """What it takes, for a message."""
+        """Return what it takes, for a message."""
         each = (" and ".join(family.label for family in overload.parameters) for overload in self.overloads)
         return self.wants or " or ".join(dict.fromkeys(each))
 
@@ -143,7 +143,7 @@ def _number(value: Datum, target: pa.DataType) -> Datum:
 
 
 def _spelled_float(value: Datum, target: pa.DataType) -> Datum:
-    """As Arrow writes it, but a whole number with ``.0``."""
+    """Spell a float as Arrow writes it, but a whole number with ``.0``."""
     text = value.cast(target)
     return pc.if_else(
         pc.match_substring_regex(text, r"^-?\d+$"), pc.binary_join_element_wise(text, pa.scalar(".0"), ""), text
@@ -212,7 +212,7 @@ _CASTS: Final[tuple[tuple[Family, Family, Caster], ...]] = (
 
 
 def caster(source: TypeInformation, target: TypeInformation) -> Caster | None:
-    """How values of one type become values of another; None when they do not."""
+    """Return how values of one type become values of another; None when they do not."""
     if source == target:
         return _as_it_is
     return next((how for given, made, how in _CASTS if given.takes(source) and made.takes(target)), None)

@@ -111,25 +111,25 @@ class ExpressionMethods:
     # --- nulls and sets ----------------------------------------------------------------------------------------------
 
     def is_null(self) -> Expression:
-        """Whether there is no value."""
+        """Return whether there is no value."""
         return self._call("is_null")
 
     def is_not_null(self) -> Expression:
-        """Whether there is a value."""
+        """Return whether there is a value."""
         return self._call("is_not_null")
 
     def is_nan(self) -> Expression:
-        """Whether a number is NaN; null for null."""
+        """Return whether a number is NaN; null for null."""
         return self._call("is_nan")
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Whether it equals one of some values."""
+        """Return whether it equals one of some values."""
         if isinstance(values, str | bytes | ExpressionMethods):
             raise InvalidProgramError(f"is_in takes a list of values, not {values!r}")
         return self._call("is_in", *values)
 
     def between(self, low: Any, high: Any) -> Expression:
-        """Whether ``low <= x <= high``."""
+        """Return whether ``low <= x <= high``."""
         return self._call("between", low, high)
 
     # --- numbers -----------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class ExpressionMethods:
         return self._call("lower")
 
     def length(self) -> Expression:
-        """How many code points."""
+        """Return how many code points."""
         return self._call("length")
 
     def substring(self, start: int, length: int | None = None) -> Expression:
@@ -185,19 +185,19 @@ class ExpressionMethods:
         return self._call("substring", start=start, length=length)
 
     def contains(self, part: str) -> Expression:
-        """Whether ``part`` occurs in it."""
+        """Return whether ``part`` occurs in it."""
         return self._call("contains", pattern=checked_text("contains", part, may_be_empty=True))
 
     def starts_with(self, part: str) -> Expression:
-        """Whether it begins with ``part``."""
+        """Return whether it begins with ``part``."""
         return self._call("starts_with", pattern=checked_text("starts_with", part, may_be_empty=True))
 
     def ends_with(self, part: str) -> Expression:
-        """Whether it ends with ``part``."""
+        """Return whether it ends with ``part``."""
         return self._call("ends_with", pattern=checked_text("ends_with", part, may_be_empty=True))
 
     def like(self, pattern: str) -> Expression:
-        """Whether it matches SQL's ``LIKE``: ``%`` stands for any text, ``_`` for one code point."""
+        """Return whether it matches SQL's ``LIKE``: ``%`` stands for any text, ``_`` for one code point."""
         return self._call("like", pattern=checked_text("like", pattern, may_be_empty=True))
 
     def replace(self, old: str, new: str) -> Expression:

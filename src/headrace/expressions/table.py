@@ -171,13 +171,13 @@ def _whole(value: Datum, *, digits: int) -> Datum:
 
 
 def _beyond_half(value: Datum) -> Any:
-    """Which integers are nearer to 10 ** 19 than to zero."""
+    """Return which integers are nearer to 10 ** 19 than to zero."""
     half = 5 * 10**_INTEGER_DIGITS
     return _numpy(pc.coalesce(pc.or_(pc.greater(value, half), pc.less(value, -half)), False))
 
 
 def _rounded(value: Datum, *, digits: int) -> Datum:
-    """As Python rounds: what counts is the number that a float is, not the one that it is written as."""
+    """Round as Python does: by the number that a float is, not the one that it is written as."""
     if not digits:
         return pc.round(value, round_mode="half_to_even")
     if isinstance(value, pa.Scalar):
@@ -244,7 +244,7 @@ def _between(value: Datum, low: Datum, high: Datum) -> Datum:
 
 
 def _is_in(value: Datum, *members: Datum) -> Datum:
-    """Whether a value equals one of the others: null where it is null, or none equals it and one is null."""
+    """Return whether a value equals one of the others: null where it is null, or none equals it and one is null."""
     if not all(isinstance(member, pa.Scalar) and member.is_valid for member in members):
         return reduce(pc.or_kleene, (pc.equal(value, member) for member in members))
     known = pa.array(list(members), value.type)
@@ -287,7 +287,7 @@ LOGIC_FUNCTIONS: Final[dict[str, FunctionDefinition]] = {
 
 
 def _without_zone(value: Datum) -> Datum:
-    """The same in UTC without saying so: Arrow would look zones up in a database that not every machine has."""
+    """Return the same in UTC without saying so: Arrow would look zones up in a database that not every machine has."""
     kind = value.type
     return value.cast(pa.timestamp(kind.unit)) if pa.types.is_timestamp(kind) and kind.tz else value
 

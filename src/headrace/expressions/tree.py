@@ -41,7 +41,7 @@ _FREE: Final = frozenset({"coalesce", "concat"})
 
 
 class Expression(ExpressionMethods):
-    """What is computed of a record's fields: ``col("price") * col("quantity")``.
+    """A value that is computed of a record's fields: ``col("price") * col("quantity")``.
 
     Operators and methods build larger expressions; plain Python values among them stand for themselves. Nothing is
     computed before a job runs, and then a whole batch of records at a time. See ``docs/expressions.md``.
@@ -59,11 +59,11 @@ class Expression(ExpressionMethods):
     # --- names and types ---------------------------------------------------------------------------------------------
 
     def alias(self, name: str) -> Expression:
-        """The same under another name in the output of ``select``."""
+        """Return the same under another name in the output of ``select``."""
         return Alias(self, checked_text("alias", name))
 
     def cast(self, type_info: Any) -> Expression:
-        """The same value as one of another type; a value that does not fit is an error when it is met."""
+        """Return the same value as one of another type; a value that does not fit is an error when it is met."""
         return Cast(self, Types.of(type_info))
 
     def field(self, name: str | int) -> Expression:
@@ -80,12 +80,12 @@ class Expression(ExpressionMethods):
 
     @property
     def strength(self) -> int:
-        """How tightly its text holds together: what binds more tightly puts parentheses around it."""
+        """Return how tightly its text holds together: what binds more tightly puts parentheses around it."""
         return _ATOM
 
     @property
     def name(self) -> str | None:
-        """What it is called in an output; None where only the user could say."""
+        """Return what it is called in an output; None where only the user could say."""
         return None
 
 

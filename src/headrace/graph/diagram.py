@@ -98,7 +98,7 @@ def graph_diagram(graph: StreamGraph) -> Diagram:
 
 
 def ship_label(partitioning: Partitioning, key: KeySelection | None, side_output: str | None) -> str:
-    """How records travel: ``HASH(card)``, ``FORWARD``, ``FORWARD, side output late``."""
+    """Return how records travel: ``HASH(card)``, ``FORWARD``, ``FORWARD, side output late``."""
     label = partitioning.label if key is None else f"{partitioning.label}({key.label})"
     return label if side_output is None else f"{label}, side output {side_output}"
 
@@ -193,7 +193,7 @@ def _tree(boxes: Sequence[Box], chained: Sequence[Arrow]) -> Iterator[tuple[str,
 
 
 def _branch_text(label: str) -> str:
-    """What stands before the operator at the end of a branch; nothing when records just go on."""
+    """Return what stands before the operator at the end of a branch; nothing when records just go on."""
     shown = one_line(label).removeprefix("FORWARD").removeprefix(", ")
     return f"{shown} → " if shown else ""
 
@@ -203,7 +203,7 @@ def _notes_of_node(box: Box | None) -> list[str]:
 
 
 def _exchanges(diagram: Diagram, index: int) -> list[str]:
-    """What leaves a frame: how it travels, the operators at its ends, and which frames it passes by."""
+    """Return what leaves a frame: how it travels, the operators at its ends, and which frames it passes by."""
     arrows = diagram.exchanges(diagram.frames[index])
     if not arrows:
         return []
@@ -232,7 +232,7 @@ def _padded(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns a terminal needs: East Asian wide characters take two, combining ones none."""
+    """Return how many columns a terminal needs: East Asian wide characters take two, combining ones none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
@@ -310,7 +310,7 @@ class Item:
 
 
 class Layers:
-    """Where items stand.
+    """The places of items.
 
     Args:
         items: all of them; those of a row in the order that they keep where nothing speaks against it.
@@ -354,7 +354,7 @@ class Layers:
         self.rows = best
 
     def _crossings(self) -> int:
-        """How many pairs of links cross."""
+        """Return how many pairs of links cross."""
         place = {index: at for row in self.rows for at, index in enumerate(row)}
         found = 0
         for row in self.rows:
@@ -392,7 +392,7 @@ class Layers:
                     self.centres[index] = x
 
     def _wanted(self, index: int, joined: Sequence[int]) -> tuple[float, float]:
-        """Where an item would best be, and how much that matters."""
+        """Return where an item would best be, and how much that matters."""
         if not joined:
             return self.centres[index], 1.0
         is_passed = self._items[index].is_passed
@@ -438,7 +438,7 @@ def graph_document(graph: StreamGraph) -> dict[str, Any]:
 
 
 def node_document(node: Node, inputs: Iterable[_Input], parallelism: int | None, uid: str | None) -> dict[str, Any]:
-    """What the document says of one operator.
+    """Return what the document says of one operator.
 
     Args:
         node: the operator.

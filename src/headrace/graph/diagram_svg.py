@@ -83,7 +83,7 @@ class PlacedArrow:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What is drawn around the boxes of a frame, over the whole width; its title stands to their left, line by line."""
+    """The frame around some boxes, over the whole width; its title stands to their left, line by line."""
 
     title: tuple[str, ...]
     top: float
@@ -148,7 +148,7 @@ class _Drawing:
         return [*range(first, len(self._items))]
 
     def _ports(self, end: int, beside: int) -> dict[int, float]:
-        """Where arrows leave or enter their boxes, side by side, by number.
+        """Return where arrows leave or enter their boxes, side by side, by number.
 
         Args:
             end: which part of an arrow's way the box is.
@@ -219,7 +219,7 @@ class _Drawing:
 
 
 def _depths(diagram: Diagram) -> tuple[dict[int, int], list[int]]:
-    """How deep each box stands, and how deep the last ones of each frame do."""
+    """Return how deep each box stands, and how deep the last ones of each frame do."""
     depths: dict[int, int] = {}
     lasts = []
     first = 0
@@ -252,7 +252,7 @@ def _box_height(box: Box) -> float:
 
 
 def _label_text(label: str) -> str:
-    """What an arrow says; nothing when records just go on."""
+    """Return what an arrow says; nothing when records just go on."""
     return shortened(label.removeprefix("FORWARD").removeprefix(", "))
 
 
@@ -263,7 +263,7 @@ def shortened(text: str) -> str:
 
 
 def text_width(text: str, size: float) -> float:
-    """How wide a text is in the widest of the usual fonts without serifs."""
+    """Return how wide a text is in the widest of the usual fonts without serifs."""
     return size * sum(map(_char_width, text))
 
 

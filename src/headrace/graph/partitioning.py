@@ -186,7 +186,7 @@ class ForwardAlways(Forward):
 
 @dataclass(frozen=True, slots=True)
 class ForwardByKey(ForwardAlways):
-    """The same for records that are, as the program says, where their keys belong; which is checked.
+    """Keeps records that are, as the program says, where their keys belong; which is checked.
 
     Attributes:
         call_site: where ``reinterpret_as_keyed`` was called.
@@ -353,7 +353,7 @@ def _by_key_group(keys: KeyColumn, receivers: Receivers) -> tuple[npt.NDArray[np
 
 @dataclass(frozen=True, slots=True)
 class KeySelection:
-    """How the key of a record is found and what it is.
+    """Says how the key of a record is found, and of which type it is.
 
     Attributes:
         codec: encodes and hashes keys; knows their type.
@@ -381,7 +381,7 @@ class KeySelection:
 
     @property
     def label(self) -> str:
-        """What records are keyed by: the fields, the expression, or the name of the function."""
+        """Return what records are keyed by: the fields, the expression, or the name of the function."""
         if self.fields is not None:
             return ", ".join(map(str, self.fields))
         return _selector_name(self.selector) if self.expression is None else self.expression.text

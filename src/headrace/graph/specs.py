@@ -52,7 +52,7 @@ CHANGES: Final = (
 
 
 class InputKind(Enum):
-    """What an operator wants one of its inputs to be."""
+    """The demand of an operator on one of its inputs."""
 
     ANY = "records"
     KEYED = "keyed records"
@@ -75,7 +75,7 @@ class InputSchema:
 
 @dataclass(frozen=True, slots=True)
 class TaskParameters:
-    """What all operators of a task have in common.
+    """Parameters that all operators of a task have in common.
 
     Attributes:
         job_id: the id of the job.
@@ -98,7 +98,7 @@ class TaskParameters:
 
 @dataclass(frozen=True, slots=True)
 class OperatorParameters:
-    """What a spec creates the operator of one subtask from (Flink's ``StreamOperatorParameters``).
+    """Parameters from which a spec creates the operator of one subtask (Flink's ``StreamOperatorParameters``).
 
     Attributes:
         task: the task.
@@ -143,12 +143,12 @@ class OperatorSpec(ABC):
 
     @property
     def ignores_event_time(self) -> bool:
-        """Whether it does the same whatever the event time is."""
+        """Return whether it does the same whatever the event time is."""
         return False
 
     @property
     def requires_aligned_watermark(self) -> bool:
-        """Whether it cannot run where every split has an event time of its own, before any shuffle."""
+        """Return whether it cannot run where every split has an event time of its own, before any shuffle."""
         return False
 
     @property
@@ -158,7 +158,7 @@ class OperatorSpec(ABC):
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether it gives the same for the same records whenever it runs; a service need not."""
+        """Return whether it gives the same for the same records whenever it runs; a service need not."""
         return True
 
     @abstractmethod
@@ -195,12 +195,12 @@ class OperatorSpec(ABC):
         return {}
 
     def renamed_in_state(self, renamed: RenamedFields) -> RenamedFields:
-        """Where the records are in what the operator stores, of which fields have other names now."""
+        """Return where the records are in what the operator stores, of which fields have other names now."""
         return renamed
 
     @property
     def emits_to_tags(self) -> bool:
-        """Whether the operator has every side output that the program asks for, of the type that the tag says."""
+        """Return whether it has every side output that the program asks for, of the type that the tag says."""
         return False
 
     def why_insertions_only(self, inputs: Sequence[InputSchema]) -> str:
@@ -208,7 +208,7 @@ class OperatorSpec(ABC):
         return ""
 
     def has_changes(self, inputs: Sequence[InputSchema]) -> bool:
-        """Whether the main output is known to be more than insertions; whether it is may show in the records alone."""
+        """Return whether the main output is known to be more than insertions; the records alone may show that it is."""
         return declares_changes(self.output_type(inputs))
 
 

@@ -45,7 +45,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """What is known of a node's outputs.
+    """The types of a node's outputs.
 
     Attributes:
         output_type: that of the main output; None for a sink.
@@ -94,17 +94,17 @@ class Node:
 
     @property
     def is_source(self) -> bool:
-        """Whether the node has no inputs."""
+        """Return whether the node has no inputs."""
         return not self.inputs
 
     @property
     def is_sink(self) -> bool:
-        """Whether nothing follows the node."""
+        """Return whether nothing follows the node."""
         return isinstance(self.spec, SinkSpec)
 
     @property
     def role(self) -> str:
-        """What Flink's plan calls a ``pact``: ``Data Source``, ``Operator`` or ``Data Sink``."""
+        """Return what Flink's plan calls a ``pact``: ``Data Source``, ``Operator`` or ``Data Sink``."""
         if self.is_source:
             return "Data Source"
         return "Data Sink" if self.is_sink else "Operator"
@@ -117,7 +117,7 @@ class Node:
         return self.outputs.output_type
 
     def has_changes(self, side_output: str | None) -> bool:
-        """Whether one of the node's outputs is known to be more than insertions."""
+        """Return whether one of the node's outputs is known to be more than insertions."""
         return self.outputs.has_changes if side_output is None else declares_changes(self.type_of(side_output))
 
 
@@ -180,7 +180,7 @@ class StreamGraph:
         return self._nodes[edge.source].type_of(edge.side_output)
 
     def input_schemas(self, node: Node) -> tuple[InputSchema, ...]:
-        """What reaches each input of a node.
+        """Return what reaches each input of a node.
 
         Raises:
             InvalidProgramError: when that is not what its spec wants.
@@ -196,13 +196,13 @@ class StreamGraph:
         return tuple(found[number] for number in range(len(wanted)))
 
     def _input_schema(self, node: Node, first: Edge) -> InputSchema:
-        """What reaches the input that an edge is the first of."""
+        """Return what reaches the input that an edge is the first of."""
         edges = [edge for edge in node.inputs if edge.input_index == first.input_index]
         has_changes = any(self._nodes[edge.source].has_changes(edge.side_output) for edge in edges)
         return InputSchema(self.record_type(first), first.key, has_changes)
 
     def annotate(self, rule: Callable[[Node, Mapping[int, T]], T]) -> dict[int, T]:
-        """What a rule says of each node, by id, producers first; it also gets what it said of all nodes before."""
+        """Return what a rule says of each node, by id, producers first; it also gets what it said before."""
         found: dict[int, T] = {}
         for node in self:
             found[node.id] = rule(node, found)
@@ -224,7 +224,7 @@ class StreamGraph:
         return made
 
     def _has_same_types(self, node: Node, replacement: Node, made: StreamGraph) -> bool:
-        """Whether the types of a node's outputs hold for its replacement: they follow from the very same objects."""
+        """Return whether the types of a node's outputs hold for its replacement: they come from the same objects."""
         if replacement.outputs is not node.outputs or replacement.spec is not node.spec:
             return False
         if replacement.tags is not node.tags or len(replacement.inputs) != len(node.inputs):

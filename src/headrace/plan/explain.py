@@ -77,7 +77,7 @@ def _box(operator: PlannedOperator, stage: Stage) -> Box:
 
 
 def _notes(operator: PlannedOperator, stage: Stage) -> Iterator[str]:
-    """What tells an operator from others beside its uid.
+    """Return what tells an operator from others beside its uid.
 
     Its state, whether it asks a service, how its windows are computed and what they are, its parallelism where that is
     not its stage's.

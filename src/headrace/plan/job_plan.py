@@ -104,17 +104,17 @@ class PlannedOperator:
 
     @property
     def shares_broadcast_state(self) -> bool:
-        """Whether its subtasks all get what their broadcast state is made of, so that they have it in common."""
+        """Return whether its subtasks all get what their broadcast state is made of, so that they have it in common."""
         return StateKind.BROADCAST in self.node.spec.state_kinds
 
     @property
     def renamed_fields(self) -> RenamedFields:
-        """Which fields of the records that it keeps have other names than in what is stored, and where these are."""
+        """Return which fields of the records that it keeps have other names than in what is stored, and where."""
         return self.node.spec.renamed_in_state(self.node.renamed_fields)
 
     @property
     def key(self) -> KeySelection:
-        """How its records are keyed; some of them are."""
+        """Return how its records are keyed; some of them are."""
         return next(edge.key for edge in self.inputs if edge.key is not None)
 
     @property
@@ -159,7 +159,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class PlanSettings:
-    """What is known of a job besides its graph.
+    """Settings of a job that its plan depends on.
 
     Attributes:
         name: the job's name.
@@ -259,7 +259,7 @@ class PlannedFork:
 
     @property
     def has_several_watermarks(self) -> bool:
-        """Whether branches merge whose watermarks are made by different operators."""
+        """Return whether branches merge whose watermarks are made by different operators."""
         return any(len({self.watermarks_from[edge.id] for edge in edges}) > 1 for edges in self.merges)
 
 
@@ -311,7 +311,7 @@ def _merges(
 
 
 def send_alike(one: PlannedEdge, other: PlannedEdge) -> bool:
-    """Whether it makes no difference by which of two edges into one operator a record goes."""
+    """Return whether it makes no difference by which of two edges into one operator a record goes."""
     if one.id == other.id:
         return True
     if (one.input_index, one.record_type) != (other.input_index, other.record_type):

@@ -95,7 +95,7 @@ _WINDOWS: Final = "has windows of event time"
 
 
 def _needs_times(node: Node) -> str:
-    """What an operator needs event time for, as an error says it; empty when it does not."""
+    """Return what an operator needs event time for, as an error says it; empty when it does not."""
     spec = node.spec
     if isinstance(spec, IntervalJoinSpec):
         return "joins by event time"
@@ -121,7 +121,7 @@ Root = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an operator runs.
+    """The place of an operator among the stages.
 
     Attributes:
         stage: how many shuffles are on the deepest path from a source to it.

@@ -180,7 +180,7 @@ def _subtasks(node: Node) -> int:
 
 
 def mode_of(graph: StreamGraph, mode: RuntimeExecutionMode) -> tuple[bool, str]:
-    """Whether a job runs in batch mode, and why, where the program leaves that open (else an empty text).
+    """Return whether a job runs in batch mode, and why, where the program leaves that open (else an empty text).
 
     Raises:
         InvalidProgramError: when it has to, and a source has no end.

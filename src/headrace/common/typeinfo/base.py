@@ -59,7 +59,7 @@ class TypeInformation(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def logical_type(self) -> LogicalType:
-        """What the values are, whatever they look like in Python."""
+        """Return what the values are, whatever they look like in Python."""
 
     @property
     def arrow_type(self) -> pa.DataType | None:
@@ -69,7 +69,7 @@ class TypeInformation(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def is_immutable(self) -> bool:
-        """Whether it is known beforehand that no value of this type can be changed in place."""
+        """Return whether it is known beforehand that no value of this type can be changed in place."""
 
     @abstractmethod
     def to_json(self) -> Json:
@@ -85,7 +85,7 @@ class TypeInformation(ABC, Generic[T_co]):
 
     @property
     def is_composite(self) -> bool:
-        """Whether a value consists of fields that are stored as columns of their own."""
+        """Return whether a value consists of fields that are stored as columns of their own."""
         return False
 
     @property
@@ -99,7 +99,7 @@ class TypeInformation(ABC, Generic[T_co]):
         return ()
 
     def field_index(self, field: str | int) -> int:
-        """Where a field is, given by name or by position (negative ones count from the end).
+        """Return where a field is, given by name or by position (negative ones count from the end).
 
         Raises:
             InvalidTypeError: when there is no such field; the message lists those that exist.
@@ -121,7 +121,7 @@ class TypeInformation(ABC, Generic[T_co]):
         return list(self.field_types)
 
     def get_field_index(self, field_name: str) -> int:
-        """Where a field is, or -1 when there is none of that name (PyFlink's convention)."""
+        """Return where a field is, or -1 when there is none of that name (PyFlink's convention)."""
         return self.field_names.index(field_name) if field_name in self.field_names else -1
 
     @abstractmethod

@@ -168,7 +168,7 @@ class RowTypeInfo(CompositeTypeInfo):
 
 
 def declares_changes(type_: TypeInformation | None) -> bool:
-    """Whether records of a type are declared to be changes (``changelog=True``)."""
+    """Return whether records of a type are declared to be changes (``changelog=True``)."""
     return type(type_) is RowTypeInfo and type_.changelog
 
 

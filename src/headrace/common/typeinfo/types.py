@@ -283,7 +283,7 @@ def _of_dataclass(cls: type, inside: _Classes) -> TypeInformation:
 
 
 def _made_by_object(cls: type) -> bool:
-    """Whether bare instances can be made; not so when a class extends a built-in one, as exceptions do."""
+    """Return whether bare instances can be made; not so when a class extends a built-in one, as exceptions do."""
     try:
         return isinstance(object.__new__(cls), cls)
     except TypeError:

@@ -132,7 +132,7 @@ class BasicHandler(TypeHandler):
             return super().parse_all(texts)
 
     def cast_texts(self, texts: pa.Array) -> pa.Array:
-        """As :meth:`parse_all` without a loop in Python, for texts in their usual form.
+        """Do what :meth:`parse_all` does without a loop in Python, for texts in their usual form.
 
         Raises:
             ArrowInvalid: when one of them has another form, or is no value of this type.
@@ -470,7 +470,7 @@ class DoubleHandler(_NumpyHandler):
         return value
 
     def cast_texts(self, texts: pa.Array) -> pa.Array:
-        """As declared. A number beyond the largest one is infinite, as in Java."""
+        """Cast texts, of which a number beyond the largest one is infinite, as in Java."""
         return texts.cast(self.storage)
 
 
@@ -641,7 +641,7 @@ class DecimalHandler(BasicHandler):
 
 
 def _each(convert: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-    """What becomes of each value that is there."""
+    """Return what becomes of each value that is there."""
     return [None if value is None else convert(value) for value in values]
 
 

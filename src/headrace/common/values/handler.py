@@ -86,11 +86,11 @@ class WrongValueError(Exception):
         self.path = path
 
     def inside(self, segment: str) -> WrongValueError:
-        """The same error, seen from the value that contains the wrong one."""
+        """Return the same error, seen from the value that contains the wrong one."""
         return WrongValueError(self.value, self.expected, segment + self.path)
 
     def describe(self) -> str:
-        """Where within the value, what is there, and what was expected."""
+        """Return where within the value, what is there, and what was expected."""
         kind = "" if isinstance(self.value, StoredValue) else f" ({type(self.value).__name__})"
         return f"{self.path}: got {shown_value(self.value)}{kind}, expected {self.expected}"
 
@@ -138,7 +138,7 @@ class TypeHandler(ABC):
 
     @abstractmethod
     def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
-        """As :meth:`encode`, as if the type were nullable."""
+        """Do as :meth:`encode` does, as if the type were nullable."""
 
     @abstractmethod
     def decode(self, array: pa.Array) -> list[Any]:
@@ -149,7 +149,7 @@ class TypeHandler(ABC):
         """
 
     def unreadable(self, array: pa.Array) -> Mask | None:
-        """Which values of an array are none of this type, so that :meth:`decode` cannot give them; None where all are.
+        """Return a mask of the values that are none of this type, so that :meth:`decode` fails; None where all are.
 
         That all are good has to be found out quickly, since every batch that comes from outside is asked.
         """
@@ -157,7 +157,7 @@ class TypeHandler(ABC):
         return any_of([mask, ~valid_mask(array)]) if array.null_count and not self.info.nullable else mask
 
     def unreadable_present(self, array: pa.Array) -> Mask | None:
-        """As :meth:`unreadable`, of values that are there."""
+        """Do as :meth:`unreadable` does, of values that are there."""
         return None
 
     def explained(self, array: pa.Array) -> WrongValueError:
@@ -165,7 +165,7 @@ class TypeHandler(ABC):
         return self._missing() if array.null_count else self.explained_present(array)
 
     def explained_present(self, array: pa.Array) -> WrongValueError:
-        """As :meth:`explained`, of a value that is there."""
+        """Do as :meth:`explained` does, of a value that is there."""
         raise NotImplementedError(self.info)
 
     def _missing(self) -> WrongValueError:
@@ -176,7 +176,7 @@ class TypeHandler(ABC):
         """A conjunction in Python: whether what the expression ``value`` gives is coerced; false for ``None``."""
 
     def all_coerced(self, values: Collection[Any]) -> bool:
-        """Whether all of some values are coerced."""
+        """Return whether all of some values are coerced."""
         return all(map(self.is_coerced, values))
 
     def coerce(self, value: Any, subject: str = "the value") -> Any:
@@ -221,7 +221,7 @@ class TypeHandler(ABC):
         return self.none_text if value is None else self.text_of_present(value)
 
     def text_of_present(self, value: Any) -> str:
-        """As :meth:`text`, of a value that is not ``None``."""
+        """Do as :meth:`text` does, of a value that is not ``None``."""
         return str(value)
 
     def printed(self, value: Any) -> str:
@@ -255,11 +255,11 @@ class NestedHandler(TypeHandler):
 
     @abstractmethod
     def encode_present(self, values: Sequence[Any]) -> pa.Array:
-        """As ``encode``, without any ``None``."""
+        """Do as ``encode`` does, without any ``None``."""
 
     @abstractmethod
     def decode_present(self, array: pa.Array) -> list[Any]:
-        """As ``decode``, without any null."""
+        """Do as ``decode`` does, without any null."""
 
     def encode_nullable(self, values: Sequence[Any]) -> pa.Array:
         if None.__class__ not in set(map(type, values)):
@@ -286,7 +286,7 @@ def one_array(array: pa.Array | pa.ChunkedArray, values: Sequence[Any]) -> pa.Ar
 
 
 def valid_mask(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which values are not null."""
+    """Return which values are not null."""
     mask: np.ndarray[Any, np.dtype[np.bool_]] = array.is_valid().to_numpy(zero_copy_only=False)
     return mask
 
@@ -453,7 +453,7 @@ def _offsets(values: Sequence[Any]) -> pa.Array:
 
 
 def _bounds(array: pa.Array) -> tuple[list[int], int, int]:
-    """Where each value's parts are in the flat list of parts, and which slice of the children that list is."""
+    """Return where each value's parts are in the flat list of parts, and which slice of the children that list is."""
     offsets = array.offsets.to_numpy()
     start = int(offsets[0])
     return (offsets - start).tolist(), start, int(offsets[-1]) - start

@@ -102,14 +102,14 @@ class RecordHandler(NestedHandler):
         return self.unreadable_columns(array.flatten())
 
     def unreadable_columns(self, arrays: Sequence[pa.Array]) -> Mask | None:
-        """As :meth:`unreadable`, of one array per column."""
+        """Do as :meth:`unreadable` does, of one array per column."""
         return any_of([handler.unreadable(array) for handler, array in zip(self._columns, arrays, strict=True)])
 
     def explained_present(self, array: pa.Array) -> WrongValueError:
         return self.explained_columns(array.flatten())
 
     def explained_columns(self, arrays: Sequence[pa.Array]) -> WrongValueError:
-        """As :meth:`explained`, of one array per column."""
+        """Do as :meth:`explained` does, of one array per column."""
         columns = zip(self.arrow_fields, self._columns, arrays, strict=True)
         field, handler, array = next(column for column in columns if column[1].unreadable(column[2]) is not None)
         return handler.explained(array).inside(f", field {field.name!r}")
@@ -360,7 +360,7 @@ class DataclassHandler(RecordHandler):
 
 
 def _is_plain(cls: type) -> bool:
-    """Whether the constructor does nothing but set the fields, in order; it is then the fastest way to an instance.
+    """Return whether the constructor only sets the fields, in order; it is then the fastest way to an instance.
 
     Frozen classes are not plain: their constructor calls ``object.__setattr__`` for each field, more slowly than it
     can be done for a whole column.
@@ -392,7 +392,7 @@ _kind_of: Final = attrgetter("_row_kind")
 
 
 class _KindHandler(IntegerHandler):
-    """What rows do, as the values of ``RowKind``."""
+    """Handles the kinds of rows, as the values of ``RowKind``."""
 
     __slots__ = ()
 
@@ -550,7 +550,7 @@ class DetachedHandler(RowHandler):
 
 
 def kinds_of_rows(rows: Sequence[Row]) -> Kinds | None:
-    """What rows do in a changelog, as values of ``RowKind``; None where all are insertions."""
+    """Return what rows do in a changelog, as values of ``RowKind``; None where all are insertions."""
     # By identity, since hashing an enum's member is a call of Python code.
     if not set(map(id, map(_kind_of, rows))) - {_INSERT_ID}:
         return None

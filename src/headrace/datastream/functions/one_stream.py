@@ -97,7 +97,7 @@ class FilterFunction(Function, Generic[T_contra]):
 
     @abstractmethod
     def filter(self, value: T_contra) -> bool:
-        """Whether ``value`` is kept. The record must not be changed."""
+        """Return whether ``value`` is kept. The record must not be changed."""
 
 
 class ReduceFunction(Function, Generic[T]):
@@ -116,7 +116,7 @@ class ReduceFunction(Function, Generic[T]):
 
     @abstractmethod
     def reduce(self, value1: T, value2: T) -> T:
-        """What has been combined so far, ``value1``, and the next record made one."""
+        """Combine ``value1``, which is what was combined so far, and the next record."""
 
 
 class AggregateFunction(Function, Generic[T_contra, ACC, OUT_co]):
@@ -213,7 +213,7 @@ class ProcessFunction(Function, Generic[T_contra, OUT_co]):
     """
 
     class Context(ABC):
-        """What a function learns about the record; only valid during the call."""
+        """Tells a function about the record; only valid during the call."""
 
         @abstractmethod
         def timer_service(self) -> TimerService:
@@ -268,7 +268,7 @@ class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
     """
 
     class Context(ProcessFunction.Context, Generic[K_co]):
-        """What a function learns about the record; only valid during the call."""
+        """Tells a function about the record; only valid during the call."""
 
         @abstractmethod
         def get_current_key(self) -> K_co:
@@ -283,11 +283,11 @@ class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
             """The event time of the record, or the time of the timer, in milliseconds; None when there is none."""
 
     class OnTimerContext(Context[K_co]):
-        """What ``on_timer`` learns about the timer."""
+        """Tells ``on_timer`` about the timer."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Whether the timer is one of event time or of processing time."""
+            """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
     def process_element(
@@ -311,7 +311,7 @@ class KeyedProcessFunction(Function, Generic[K_contra, T_contra, OUT_co]):
 
 
 class _Awaited(Function):
-    """What functions that are awaited have in common: how their life begins and ends may be awaited, too."""
+    """The root of functions that are awaited: their ``open`` and ``close`` may be awaited, too."""
 
     @does_nothing
     def open(self, runtime_context: RuntimeContext) -> Awaitable[None] | None:  # type: ignore[override]
@@ -352,7 +352,7 @@ class AsyncFunction(_Awaited, Generic[T_contra, OUT_co]):
         """The records that ``value`` becomes, as a list; an exception fails the job unless there is a retry."""
 
     def timeout(self, value: T_contra) -> Iterable[OUT_co] | Awaitable[Iterable[OUT_co]]:
-        """The same for a record whose time is over, with all its attempts; as it is, it raises ``TimeoutError``.
+        """Return the same for a record whose time is over, with all its attempts; as it is, it raises ``TimeoutError``.
 
         It may be ``async def``, and has the same time again.
         """
@@ -382,7 +382,7 @@ class AsyncBatchFunction(_Awaited, Generic[T_contra, OUT_co]):
         """A list with one result for each of the records, in their order."""
 
     def timeout_batch(self, inputs: list[Any]) -> Iterable[OUT_co] | Awaitable[Iterable[OUT_co]]:
-        """The same for records whose time is over, with all attempts; as it is, it raises ``TimeoutError``.
+        """Return the same for records whose time is over, with all attempts; as it is, it raises ``TimeoutError``.
 
         It may be ``async def``, and has the same time again.
         """
@@ -437,7 +437,7 @@ class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_cont
     """
 
     class Context(ABC, Generic[W_co]):
-        """What a function learns about the window; only valid during the call."""
+        """Tells a function about the window; only valid during the call."""
 
         @abstractmethod
         def window(self) -> W_co:
@@ -453,7 +453,7 @@ class ProcessWindowFunction(Function, Generic[T_contra, OUT_co, K_contra, W_cont
 
         @abstractmethod
         def firing(self) -> Firing:
-            """Whether the window fires before its end, at its end, or after it for a late record; not in PyFlink."""
+            """Return whether the window fires before, at, or for a late record after its end; not in PyFlink."""
 
         @abstractmethod
         def window_state(self) -> KeyedStateStore:

@@ -91,7 +91,7 @@ class CoProcessFunction(Function, Generic[IN1_contra, IN2_contra, OUT_co]):
     """
 
     class Context(ProcessFunction.Context):
-        """What a function learns about the record; only valid during the call."""
+        """Tells a function about the record; only valid during the call."""
 
     @abstractmethod
     def process_element1(
@@ -147,10 +147,10 @@ class KeyedCoProcessFunction(Function, Generic[K_contra, IN1_contra, IN2_contra,
     """
 
     class Context(KeyedProcessFunction.Context[K_co], CoProcessFunction.Context):
-        """What a function learns about the record, as a :class:`KeyedProcessFunction` does."""
+        """Tells a function about the record, as that of a :class:`KeyedProcessFunction` does."""
 
     class OnTimerContext(Context[K_co], KeyedProcessFunction.OnTimerContext[K_co]):
-        """What ``on_timer`` learns about the timer, as that of a :class:`KeyedProcessFunction` does."""
+        """Tells ``on_timer`` about the timer, as that of a :class:`KeyedProcessFunction` does."""
 
     @abstractmethod
     def process_element1(
@@ -180,7 +180,7 @@ class KeyedCoProcessFunction(Function, Generic[K_contra, IN1_contra, IN2_contra,
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What functions with broadcast state have in common.
+    """The root of functions with broadcast state.
 
     Examples:
         >>> from headrace.datastream import BaseBroadcastProcessFunction, BroadcastProcessFunction
@@ -189,7 +189,7 @@ class BaseBroadcastProcessFunction(Function):
     """
 
     class BaseContext(ABC):
-        """What a function learns about the record; only valid during the call."""
+        """Tells a function about the record; only valid during the call."""
 
         @abstractmethod
         def timestamp(self) -> int | None:
@@ -331,11 +331,11 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[K_cont
             """The key of the record or of the timer."""
 
     class OnTimerContext(ReadOnlyContext[K_co]):
-        """What ``on_timer`` learns about the timer."""
+        """Tells ``on_timer`` about the timer."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain:
-            """Whether the timer is one of event time or of processing time."""
+            """Return whether the timer is one of event time or of processing time."""
 
     @abstractmethod
     def process_element(
@@ -391,7 +391,7 @@ class ProcessJoinFunction(Function, Generic[T_contra, V_contra, OUT_co]):
     """
 
     class Context(ABC):
-        """What a function learns about the pair; only valid during the call."""
+        """Tells a function about the pair; only valid during the call."""
 
         @abstractmethod
         def get_left_timestamp(self) -> int:

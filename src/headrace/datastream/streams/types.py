@@ -41,7 +41,7 @@ PICKLED: Final = PickledBytesTypeInfo()
 
 
 class Role(Enum):
-    """How a function gives its results; the value lists the methods of a function object that do so."""
+    """The way in which a function gives its results; the value lists the methods of function objects that do so."""
 
     ONE = ("map", "map1", "map2", "reduce", "get_key", "get_result", "join", "create_accumulator")
     """It returns the result."""
@@ -145,7 +145,7 @@ def _element(hint: Any) -> Any:
 
 
 class TypeOrigin(IntEnum):
-    """Where the type of a stream comes from, the most reliable first."""
+    """The origin of a stream's type, the most reliable first."""
 
     DECLARED = 0
     """The program says it, or the source or the operator always gives it."""
@@ -158,7 +158,7 @@ class TypeOrigin(IntEnum):
 
 
 def origin_of(declared: Any) -> TypeOrigin:
-    """Where the type of a function's results comes from, given what the program declares."""
+    """Return where the type of a function's results comes from, given what the program declares."""
     return TypeOrigin.ANNOTATED if declared is None else TypeOrigin.DECLARED
 
 
