@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from headrace.common.typeinfo import (
     TypeInformation,
     Types,
 )
+from headrace.common.typeinfo.composite import declares_changes
 from headrace.common.values import TypeHandler, basic_handler_of, handler_of, record_handler_of, stream_handler_of
 from headrace.common.values.handler import WrongValueError, first_wrong
 from headrace.common.values.records import StreamRowHandler, kinds_of_rows
@@ -57,14 +58,18 @@ class Layout(ABC):
     there, kinds are a column like the others.
     """
 
-    keeps_kinds: ClassVar[bool] = False
-    """Whether batches have kinds beside such columns."""
-
-    has_kind_column: ClassVar[bool] = False
-    """Whether kinds are a column among them."""
-
     type_info: TypeInformation
     schema: pa.Schema
+
+    @property
+    def keeps_kinds(self) -> bool:
+        """Return whether batches have kinds beside such columns."""
+        return False
+
+    @property
+    def has_kind_column(self) -> bool:
+        """Return whether kinds are a column among them."""
+        return declares_changes(self.type_info)
 
     @abstractmethod
     def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
@@ -171,7 +176,35 @@ class Layout(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _RecordLayout(Layout):
+    """Records by field; kinds lie beside the columns of rows, unless their type declares that they are a column."""
+
     handler: RecordHandler
+    stream_handler: StreamRowHandler | None
+
+    @property
+    def keeps_kinds(self) -> bool:
+        return self.stream_handler is not None
+
+    def rows_to_columns_and_kinds(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, Kinds | None]:
+        if self.stream_handler is None:
+            return self.rows_to_columns(rows), None
+        try:
+            arrays, kinds = self.stream_handler.encode_with_kinds(rows)
+        except WrongValueError as error:
+            raise self._wrong_record(rows, error, self.stream_handler) from error
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), kinds
+
+    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
+        return _kinds_of(rows) if isinstance(self.type_info, RowTypeInfo) else None
+
+    def kinds_in(self, batch: pa.RecordBatch) -> Kinds | None:
+        kinds: Kinds | None = batch.column(ROW_KIND_COLUMN).to_numpy() if self.has_kind_column else None
+        return None if kinds is None or not kinds.any() else kinds
+
+    def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
+        if self.stream_handler is None:
+            raise AssertionError(f"records of type {self.type_info} have no kinds beside their columns")
+        return self._decoded(self.stream_handler.decode_with_kinds, batch, kinds)
 
     def rows_to_columns(self, rows: Sequence[Any]) -> pa.RecordBatch:
         try:
@@ -194,42 +227,6 @@ class _RecordLayout(Layout):
 
     def _explained(self, batch: pa.RecordBatch) -> WrongValueError:
         return self.handler.explained_columns(batch.columns)
-
-
-@dataclass(frozen=True, slots=True)
-class _RowLayout(_RecordLayout):
-    """Rows whose kinds lie beside the columns."""
-
-    keeps_kinds: ClassVar[bool] = True
-
-    stream_handler: StreamRowHandler
-
-    def rows_to_columns_and_kinds(self, rows: Sequence[Any]) -> tuple[pa.RecordBatch, Kinds | None]:
-        try:
-            arrays, kinds = self.stream_handler.encode_with_kinds(rows)
-        except WrongValueError as error:
-            raise self._wrong_record(rows, error, self.stream_handler) from error
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema), kinds
-
-    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
-        return _kinds_of(rows)
-
-    def columns_and_kinds_to_rows(self, batch: pa.RecordBatch, kinds: Kinds) -> list[Any]:
-        return self._decoded(self.stream_handler.decode_with_kinds, batch, kinds)
-
-
-@dataclass(frozen=True, slots=True)
-class _ChangelogLayout(_RecordLayout):
-    """Rows whose kinds are a column, as their type declares."""
-
-    has_kind_column: ClassVar[bool] = True
-
-    def kinds_of(self, rows: Sequence[Any]) -> Kinds | None:
-        return _kinds_of(rows)
-
-    def kinds_in(self, batch: pa.RecordBatch) -> Kinds | None:
-        kinds: Kinds = batch.column(ROW_KIND_COLUMN).to_numpy()
-        return kinds if kinds.any() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +256,9 @@ def layout_of(type_info: TypeInformation) -> Layout:
     if isinstance(type_info, CompositeTypeInfo):
         handler = record_handler_of(type_info)
         schema = pa.schema(handler.arrow_fields)
-        stream_handler = stream_handler_of(type_info)
-        if isinstance(stream_handler, StreamRowHandler):
-            return _RowLayout(type_info, schema, handler, stream_handler)
-        kind = _ChangelogLayout if isinstance(type_info, RowTypeInfo) else _RecordLayout
-        return kind(type_info, schema, handler)
+        for_streams = stream_handler_of(type_info)
+        stream_handler = for_streams if isinstance(for_streams, StreamRowHandler) else None
+        return _RecordLayout(type_info, schema, handler, stream_handler)
     return _ValueLayout(type_info, pa.schema([pa.field(VALUE_COLUMN, type_info.storage_type)]))
 
 

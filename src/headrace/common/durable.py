@@ -251,14 +251,6 @@ def sync_folders(folders: Iterable[Path]) -> None:
         sync_folder(folder)
 
 
-def size_of(path: Path) -> int | None:
-    """A file's size; None when it is not there."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return None
-
-
 def target_of_temporary(name: str) -> str | None:
     """The name that a file was to get which :func:`write_file` or :func:`create_exclusively` has not finished.
 

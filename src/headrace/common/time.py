@@ -93,22 +93,22 @@ class Time:
     @staticmethod
     def seconds(seconds: int) -> Time:
         """A time of ``seconds`` seconds."""
-        return Time.milliseconds(seconds * 1000)
+        return Time(seconds * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
         """A time of ``minutes`` minutes."""
-        return Time.seconds(minutes * 60)
+        return Time(minutes * 60_000)
 
     @staticmethod
     def hours(hours: int) -> Time:
         """A time of ``hours`` hours."""
-        return Time.minutes(hours * 60)
+        return Time(hours * 3_600_000)
 
     @staticmethod
     def days(days: int) -> Time:
         """A time of ``days`` days of 24 hours."""
-        return Time.hours(days * 24)
+        return Time(days * 86_400_000)
 
     def __str__(self) -> str:
         return f"{self._milliseconds} ms"

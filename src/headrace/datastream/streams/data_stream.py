@@ -38,14 +38,13 @@ from headrace.datastream.streams.keying import key_of, selector_of
 from headrace.datastream.streams.misuse import check_has_no_timers
 from headrace.datastream.streams.partition_windowed_stream import PartitionWindowedStream, by_subtask
 from headrace.datastream.streams.sinks import (
-    NO_TOPOLOGY,
     CloseableIterator,
     DataStreamSink,
-    PreWriteTopology,
-    before_writers,
+    SupportsPreWriteTopology,
     collected,
     collected_later,
     to_dataframe,
+    with_pre_write_topology,
 )
 from headrace.datastream.streams.stream import Stream, side_stream
 from headrace.datastream.streams.types import (
@@ -79,7 +78,7 @@ from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.functions import method_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
     from headrace.datastream.streams.source_stream import CachedDataStream
     from headrace.datastream.streams.types import SupportsProcess
     from headrace.graph.partitioning import Partitioning
+    from headrace.graph.stream_graph import Node
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.time.watermark_strategy import WatermarkStrategy
     from headrace.windowing.assigner import WindowAssigner
@@ -558,11 +558,11 @@ class DataStream(Stream[T_co], Generic[T_co]):
         """
         expect(sink, Sink, "sink_to")
         check_properties(sink)
-        graph = self._transformations.graph
-        known = len(graph)
-        stream = before_writers(sink, self)
+        stream, added = (
+            with_pre_write_topology(sink, self) if isinstance(sink, SupportsPreWriteTopology) else (self, ())
+        )
         sink.validate(stream._type)
-        return stream._end(sink, f"Sink: {type(sink).__name__}", PreWriteTopology.of(graph, known))
+        return stream._end(sink, f"Sink: {type(sink).__name__}", added)
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Prints the records in the driver; lines begin with ``sink_identifier`` if there is one.
@@ -647,6 +647,6 @@ class DataStream(Stream[T_co], Generic[T_co]):
         edges = tuple(Edge(edge.source, partitioning, edge.side_output) for edge in self._edges)
         return self._environment._stream(edges, self._type_origin)
 
-    def _end(self, sink: Sink, name: str, pre_write: PreWriteTopology = NO_TOPOLOGY) -> DataStreamSink:
+    def _end(self, sink: Sink, name: str, added: Sequence[Node] = ()) -> DataStreamSink:
         node = self._transformations.add(SinkSpec(sink), name, self._edges)
-        return DataStreamSink(self._environment, node.id, pre_write)
+        return DataStreamSink(self._environment, node.id, added)

@@ -7,7 +7,6 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
@@ -21,16 +20,15 @@ from headrace.datastream.streams.stream import OperatorHandle, side_stream
 from headrace.graph.specs import SinkSpec, SourceSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Sequence
 
     from headrace.client.job_client import JobClient
     from headrace.common.output_tag import OutputTag
     from headrace.common.type_variables import OUT
-    from headrace.connectors.sink import Sink
     from headrace.datastream.stream_execution_environment import StreamExecutionEnvironment
     from headrace.datastream.streams.data_stream import DataStream
     from headrace.datastream.streams.stream import Stream
-    from headrace.graph.stream_graph import Node, StreamGraph
+    from headrace.graph.stream_graph import Node
 
 
 class SupportsPreWriteTopology(ABC):
@@ -57,54 +55,25 @@ class SupportsPreWriteTopology(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class PreWriteTopology:
-    """The operators that a sink has added.
-
-    Attributes:
-        following: for each setting that they take over from the sink, those that have not set it themselves, each with
-            its number among all.
-    """
-
-    following: Mapping[str, Mapping[int, int]]
-
-    @classmethod
-    def of(cls, graph: StreamGraph, known: int) -> Self:
-        """The operators that were added to a graph since it had so many."""
-        added = list(graph)[known:]
-        settings = ("uid", "parallelism", "max_parallelism")
-        unset = {
-            setting: {node.id: number for number, node in enumerate(added) if getattr(node, setting) is None}
-            for setting in settings
-        }
-        return cls(unset)
-
-    def take_over(self, graph: StreamGraph, changes: Mapping[str, Any]) -> None:
-        """Have the operators follow settings of the sink."""
-        for setting in changes.keys() & self.following.keys():
-            for node_id, number in self.following[setting].items():
-                value = f"{changes[setting]}/pre-write-{number}" if setting == "uid" else changes[setting]
-                graph.update(node_id, **{setting: value})
+_FOLLOWING: Final = ("uid", "parallelism", "max_parallelism")
+"""Settings of a sink that the operators take over which it has added, unless they have their own."""
 
 
-NO_TOPOLOGY: Final = PreWriteTopology({})
-"""Most sinks add no operators."""
-
-
-def before_writers(sink: Sink, stream: DataStream[Any]) -> DataStream[Any]:
-    """The stream that the writers of a sink get of another one.
+def with_pre_write_topology(
+    sink: SupportsPreWriteTopology, stream: DataStream[Any]
+) -> tuple[DataStream[Any], Sequence[Node]]:
+    """The stream that the writers of a sink get of another one, and the operators that the sink has added for it.
 
     Raises:
         InvalidTypeError: when the sink gives something that cannot be written.
     """
-    if not isinstance(sink, SupportsPreWriteTopology):
-        return stream
+    graph = stream._transformations.graph
+    known = len(graph)
     made: Any = sink.add_pre_write_topology(stream)
     if not hasattr(made, "sink_to"):
         method = f"{type(sink).__name__}.add_pre_write_topology"
         raise refused(f"{method} returned {made!r}: return the stream that its writers get", InvalidTypeError)
-    found: DataStream[Any] = made
-    return found
+    return made, list(graph)[known:]
 
 
 class DataStreamSink(OperatorHandle):
@@ -113,7 +82,7 @@ class DataStreamSink(OperatorHandle):
     Args:
         environment: the environment.
         node_id: the sink among its operators.
-        pre_write: the operators that the sink has added before itself.
+        added: the operators that the sink has added before itself.
 
     Examples:
         >>> from headrace.datastream import StreamExecutionEnvironment
@@ -123,13 +92,11 @@ class DataStreamSink(OperatorHandle):
         'to the terminal'
     """
 
-    def __init__(
-        self, environment: StreamExecutionEnvironment, node_id: int, pre_write: PreWriteTopology = NO_TOPOLOGY
-    ) -> None:
+    def __init__(self, environment: StreamExecutionEnvironment, node_id: int, added: Sequence[Node] = ()) -> None:
         super().__init__(environment.transformations)
         self._environment = environment
         self._node_id = node_id
-        self._pre_write = pre_write
+        self._added = added
 
     def get_name(self) -> str:
         """The name of the sink."""
@@ -161,7 +128,11 @@ class DataStreamSink(OperatorHandle):
 
     def _update(self, **changes: Any) -> None:
         super()._update(**changes)
-        self._pre_write.take_over(self._transformations.graph, changes)
+        for number, node in enumerate(self._added):
+            for setting in _FOLLOWING:
+                if setting in changes and getattr(node, setting) is None:
+                    value = f"{changes[setting]}/pre-write-{number}" if setting == "uid" else changes[setting]
+                    self._transformations.graph.update(node.id, **{setting: value})
 
 
 _EPOCHS_HELD: Final = 4
