@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.common import TypeInformation, Types
 from headrace.expressions import bind
-from headrace.expressions.tree import Alias, Call, Case, Column, Expression, Literal
+from headrace.expressions.tree import Alias, Case, Column, Expression, FunctionCall, Literal
 
 TYPES = {
     "i": Types.LONG(),
@@ -45,13 +45,13 @@ def value_of(expression: Expression, record: dict[str, Any]) -> Any:
     if isinstance(expression, Case):
         value = _case(expression, record)
     else:
-        assert isinstance(expression, Call)
+        assert isinstance(expression, FunctionCall)
         value = _called(expression, record)
     # What is a double for some records is one for all.
     return float(value) if type(value) is int and type_of(expression) == Types.DOUBLE() else value
 
 
-def _called(expression: Call, record: dict[str, Any]) -> Any:
+def _called(expression: FunctionCall, record: dict[str, Any]) -> Any:
     values = [value_of(argument, record) for argument in expression.arguments]
     if expression.function in _OF_NULLS:
         return _OF_NULLS[expression.function](*values)
