@@ -18,8 +18,7 @@ from headrace.datastream.streams.keying import key_of
 from headrace.exchange.sender import keys_of
 from headrace.expressions import bind, col
 from headrace.operators.base import OperatorContext
-from headrace.operators.columns import ColumnFilterOperator, SelectOperator
-from headrace.operators.stateless import FilterOperator, MapOperator
+from headrace.operators.stateless import ColumnFilterOperator, FilterOperator, MapOperator, SelectOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

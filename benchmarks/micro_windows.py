@@ -17,9 +17,8 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.row import RowKind
 from headrace.common.typeinfo import Types
 from headrace.datastream.aggregates import count, max, sum
-from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
-from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator

@@ -26,7 +26,7 @@ from headrace.exchange.envelope import (
 from headrace.exchange.receiver import STEP_BYTES, ExchangeError, ExchangeReceiver
 from headrace.exchange.sender import EdgeSender
 from headrace.graph.partitioning import FORWARD, HASH, REBALANCE, KeySelection, Partitioning, Receivers
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.base import KeyedBatch
 from headrace.plan.job_plan import PlannedEdge
 from headrace.state.keys import KeyCodec
 from headrace.state.keys.groups import partitions_of_hashes

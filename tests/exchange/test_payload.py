@@ -19,7 +19,7 @@ from headrace.exchange.envelope import Envelope, EnvelopeKind, from_record_batch
 from headrace.exchange.payload import PayloadDecoder, encode
 from headrace.exchange.sender import keys_of
 from headrace.graph.partitioning import KeySelection
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.base import KeyedBatch
 from headrace.operators.user_code import RecordError
 from headrace.state.keys import KeyCodec
 

@@ -20,7 +20,7 @@ from headrace.datastream.aggregates import count, sum
 from headrace.datastream.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from headrace.datastream.streams.data_stream import DataStream
-from headrace.operators import keyed_process
+from headrace.operators import process
 from headrace.operators.join import find_pairs
 from headrace.state.runs import spilling
 from headrace.windowing.assigners.time import SlidingEventTimeWindows
@@ -175,7 +175,7 @@ MANY = int(os.environ.get("HEADRACE_PROGRAMS", "2000"))
 def a_few_records_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_pairs, "PAIRS", 5)
     monkeypatch.setattr(spilling, "SPILLED_BYTES", 500)  # about ten records
-    monkeypatch.setattr(keyed_process, "MOST_CALLED", 3)
+    monkeypatch.setattr(process, "MOST_CALLED", 3)
 
 
 def given_by(found: dict[str, list[Any]]) -> dict[str, list[Event]]:

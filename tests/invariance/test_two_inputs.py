@@ -23,9 +23,8 @@ from headrace.datastream import (
     RuntimeContext,
 )
 from headrace.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from headrace.operators import keyed_process, process
-from headrace.operators.keyed_process import KeyedProcessOperator
-from headrace.operators.process import ProcessOperator
+from headrace.operators import process
+from headrace.operators.process import KeyedProcessOperator, ProcessOperator
 from tests.invariance import test_rolling
 from tests.invariance.driver import EVENT, Cut, Event, Job, cuts, deaths, examples, multiset, per_key, run
 from tests.invariance.test_branches import Branch, bounds, branches, one_split
@@ -37,7 +36,7 @@ BY_SECOND = 1000
 
 @pytest.fixture(autouse=True)
 def a_few_records_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyed_process, "MOST_CALLED", 3)
+    monkeypatch.setattr(process, "MOST_CALLED", 3)
     monkeypatch.setattr(process, "MOST_CALLED", 3)
 
 
@@ -260,7 +259,7 @@ def test_streams_that_take_turns_are_handed_over_together(
         handed_over.append(len(records))
         call(self, records, *batch)
 
-    monkeypatch.setattr(keyed_process, "MOST_CALLED", 64)
+    monkeypatch.setattr(process, "MOST_CALLED", 64)
     monkeypatch.setattr(process, "MOST_CALLED", 64)
     monkeypatch.setattr(operator, "_call", watched)
     events = [[("a", 0, 2 * place + number) for place in range(100)] for number in range(2)]

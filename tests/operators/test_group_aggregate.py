@@ -24,9 +24,8 @@ from headrace.expressions import left
 from headrace.operators.aggregates import aggregator
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.arrays import differ
-from headrace.operators.base import EpochScope, OperatorContext
+from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 from headrace.operators.group_aggregate import GroupAggregateOperator
-from headrace.operators.keyed import KeyedBatch
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore
@@ -101,7 +100,7 @@ class Model:
         held = self.held[key]
         columns = {name: [row[i] for row in held if row[i] is not None] for i, name in enumerate("nx")}
         return key, *(
-            len(held) if each.column is None else of_values(each, columns[cast("str", each.column)])
+            of_values(each, columns[cast("str", each.columns[0])]) if each.columns else len(held)
             for each in self.aggregates
         )
 

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
+from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
 
 _TRACED = """
 import sys, threading
-from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
+from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
 
 def work():
     if {interrupt}:

@@ -17,8 +17,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import UserFunctionError
 from headrace.datastream import StreamExecutionEnvironment
 from headrace.operators.base import OperatorContext
-from headrace.operators.interruption import EpochCancelledError, is_interruption
-from headrace.operators.user_code import user_error
+from headrace.operators.user_code import EpochCancelledError, is_interruption, user_error
 
 CONTEXT = OperatorContext("name", "uid", 0, 1, 128, UNKNOWN_CALL_SITE)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
     from headrace.graph.specs import InputSchema, OperatorParameters
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import KeyedBatch
 
 COMMAND = Types.TUPLE([Types.LONG(), Types.STRING(), Types.LONG()])
 """A key, what to do, and a number to do it with."""

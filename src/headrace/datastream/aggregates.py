@@ -12,13 +12,16 @@ from __future__ import annotations
 from headrace.common.public_module import public_module
 from headrace.operators.aggregates.aggregate import Aggregate
 from headrace.operators.aggregates.collected import collect_list, listagg, top_n
-from headrace.operators.aggregates.counts import bool_and, bool_or, count
-from headrace.operators.aggregates.deviations import stddev_pop, stddev_samp, var_pop, var_samp
-from headrace.operators.aggregates.distinct_sketch import approx_count_distinct
-from headrace.operators.aggregates.min_max import first, last, max, min
-from headrace.operators.aggregates.multisets import collect_multiset, collect_set, count_distinct
-from headrace.operators.aggregates.quantiles import approx_quantile, quantile
-from headrace.operators.aggregates.sums import avg, sum
+from headrace.operators.aggregates.distinct import (
+    approx_count_distinct,
+    approx_quantile,
+    collect_multiset,
+    collect_set,
+    count_distinct,
+    quantile,
+)
+from headrace.operators.aggregates.simple import bool_and, bool_or, count, first, last, max, min
+from headrace.operators.aggregates.sums import avg, stddev_pop, stddev_samp, sum, var_pop, var_samp
 from headrace.operators.aggregates.user_defined import ArrowAggregateFunction
 
 __all__ = [

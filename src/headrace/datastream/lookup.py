@@ -28,10 +28,8 @@ from headrace.formats.bulk_files import type_of_schema
 from headrace.graph.process_specs import LookupSpec
 from headrace.operators.asynchronous.requests import RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY, AsyncRetryStrategy
-from headrace.operators.lookup.cache import CacheSettings
-from headrace.operators.lookup.database import DatabaseReader
 from headrace.operators.lookup.lookup_operator import LookupSettings
-from headrace.operators.lookup.reader import FunctionReader, LookupReader, StaticReader
+from headrace.operators.lookup.readers import CacheSettings, DatabaseReader, FunctionReader, LookupReader, StaticReader
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -17,7 +17,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch, joined_kinds
 from headrace.common.columns import layout_of
 from headrace.common.pickling import pickle_by_value
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.base import KeyedBatch
 from headrace.state.keys import KeyColumn
 
 if TYPE_CHECKING:

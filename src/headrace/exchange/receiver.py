@@ -20,7 +20,7 @@ from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InfrastructureError
 from headrace.exchange.envelope import ChannelStatus, ChannelSummary
 from headrace.exchange.payload import PayloadDecoder
-from headrace.operators.keyed import concat_keyed
+from headrace.operators.base import concat_keyed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

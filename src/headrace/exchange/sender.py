@@ -16,7 +16,7 @@ from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, EnvelopeKind
 from headrace.exchange.payload import dumps, encode, has_key
 from headrace.expressions import evaluate
 from headrace.graph.partitioning import Sending
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.base import KeyedBatch
 from headrace.operators.user_code import NO_RECORD, RecordError
 
 if TYPE_CHECKING:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headrace.common.typeinfo import Types
 from headrace.graph.specs import FunctionSpec, InputKind, OperatorSpec
 from headrace.operators.asynchronous.requesting_operator import AsyncOperator
-from headrace.operators.broadcast.broadcast_operator import (
+from headrace.operators.broadcast import (
     BROADCAST,
     BroadcastProcessOperator,
     KeyedBroadcastProcessOperator,
 )
 from headrace.operators.event_time_order.order_operator import INPUTS, EventTimeOrderOperator
 from headrace.operators.functions import TWO_INPUTS
-from headrace.operators.keyed_process import KeyedProcessOperator
 from headrace.operators.lookup.lookup_operator import LookupOperator
-from headrace.operators.process import ProcessOperator
+from headrace.operators.process import KeyedProcessOperator, ProcessOperator
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.operators.asynchronous.requests import RequestSettings
     from headrace.operators.base import Operator
     from headrace.operators.lookup.lookup_operator import LookupSettings
-    from headrace.operators.lookup.reader import LookupReader
+    from headrace.operators.lookup.readers import LookupReader
     from headrace.state.descriptors import MapStateDescriptor
     from headrace.state.kinds import StateKinds
 
@@ -78,7 +77,7 @@ class StateBootstrapSpec(KeyedProcessSpec):
     kind: ClassVar[str] = "StateBootstrap"
 
     def create_operator(self, parameters: OperatorParameters) -> Operator:
-        from headrace.operators.keyed_process import StateBootstrapOperator
+        from headrace.operators.process import StateBootstrapOperator
 
         return StateBootstrapOperator(self.function, self.result_type, parameters.side_types)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from headrace.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from headrace.common.typeinfo.composite import declares_changes
 from headrace.connectors.sink import writer_state_type
-from headrace.operators.columns import ColumnFilterOperator, SelectOperator
+from headrace.operators.stateless import ColumnFilterOperator, SelectOperator
 from headrace.state.kinds import KEYED, NO_STATE, StateKind
 
 if TYPE_CHECKING:

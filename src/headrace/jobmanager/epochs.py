@@ -13,7 +13,7 @@ from headrace.common.logs import get_logger, with_fields
 from headrace.graph.process_specs import BroadcastProcessSpec
 from headrace.jobmanager.recovery import partition_contexts
 from headrace.jobmanager.sources import WatermarkAligner
-from headrace.operators.broadcast.broadcast_operator import BROADCAST
+from headrace.operators.broadcast import BROADCAST
 from headrace.runtime.task.messages import EpochContext
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from headrace.common.errors import StateMigrationError
 from headrace.common.row import RowKind
 from headrace.operators.aggregates.aggregator import GroupedRows, running_sums
 from headrace.operators.arrays import concat, differ, fixed_width, gather
-from headrace.operators.keyed import KeyedOperator
+from headrace.operators.base import KeyedOperator
 from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.state.evolution import OTHER_UID
 from headrace.state.key_table import KeyTable, merged_by_key
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Kinds
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords

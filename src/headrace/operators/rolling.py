@@ -14,16 +14,15 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.row import Row, make_row
 from headrace.common.typeinfo import Types
+from headrace.operators.base import KeyedOperator
 from headrace.operators.functions import FunctionOperator, method_of
-from headrace.operators.keyed import KeyedOperator
 from headrace.operators.user_code import check_none, user_error
 from headrace.state.descriptors import ValueStateDescriptor
 
 if TYPE_CHECKING:
     from headrace.common.type_variables import SupportsReduce
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
 
 Fold = Callable[[Any, Any], Any]
 """From the value so far and a record to the new value."""

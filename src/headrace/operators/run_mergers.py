@@ -7,6 +7,11 @@ are imported.
 
 from __future__ import annotations
 
+import headrace.operators.aggregates.collected
+import headrace.operators.aggregates.distinct
+import headrace.operators.aggregates.simple
+import headrace.operators.aggregates.sums
+import headrace.operators.aggregates.user_defined
 import headrace.operators.event_time_order.waiting_records
 import headrace.operators.group_aggregate
 import headrace.operators.join.join_log

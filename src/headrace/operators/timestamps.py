@@ -12,8 +12,8 @@ from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.errors import BadRecordError, InvalidTypeError
 from headrace.expressions import bind
 from headrace.operators.base import Operator
-from headrace.operators.columns import computed
 from headrace.operators.functions import method_of
+from headrace.operators.stateless import computed
 from headrace.operators.user_code import calling_user_code, record_text, user_error
 from headrace.time.watermark_strategy import ExpressionTimestamps, FieldTimestamps, IngestionTimeAssigner
 from headrace.time.watermarks import (

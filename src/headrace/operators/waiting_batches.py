@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import numpy as np
 
 from headrace.common.batch import Batch
-from headrace.operators.keyed import concat_keyed
+from headrace.operators.base import concat_keyed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,7 +16,7 @@ from headrace.common.job_files import UnpackedFiles, working_with
 from headrace.common.logs import get_logger
 from headrace.common.pickling import pickle_by_value
 from headrace.exchange.envelope import Envelope, EnvelopeKind, sort_key
-from headrace.operators.interruption import EpochCancelledError, InterruptibleRun
+from headrace.operators.user_code import EpochCancelledError, InterruptibleRun
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import NOTHING, enter, entries_of, held_on_path, unpack
 from headrace.runtime.task.runner import TaskRunner

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from headrace.common.columns import array_to_values, values_to_array
 from headrace.common.typeinfo import TypeInformation, Types
-from headrace.operators.aggregates.aggregator import GroupedRows
-from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows
 from headrace.operators.arrays import concat, gather
 from headrace.state.runs.grouping import Groups, group_rows
 

@@ -95,7 +95,7 @@ def test_what_is_taken_back_was_never_there(kept: list[Any], gone: list[Any]) ->
 
 
 def test_without_retract_it_is_refused() -> None:
-    with pytest.raises(InvalidProgramError, match=r"Forgetful cannot take records back.*no retract\(\)"):
+    with pytest.raises(InvalidProgramError, match=r"Forgetful\(\) cannot take records back.*no retract\(\)"):
         Folding(Forgetful().of("v", "w"), TWO, retracts=True)
 
 

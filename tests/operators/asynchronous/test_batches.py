@@ -11,8 +11,7 @@ import pytest
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
 from headrace.datastream import AsyncBatchFunction, AsyncDataStream, DataStream
-from headrace.operators.asynchronous.intake import GroupIntake
-from headrace.operators.asynchronous.requests import Answers
+from headrace.operators.asynchronous.requests import Answers, GroupIntake
 from headrace.testing import JobHarness
 from tests.operators.asynchronous.services import LONG, MINUTE, answers, asked, batch_of, harness
 

@@ -14,8 +14,7 @@ from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.errors import JobCancelledError, UserFunctionError
 from headrace.datastream import AsyncDataStream, RuntimeContext
 from headrace.operators.asynchronous import requesting_operator, requests
-from headrace.operators.asynchronous.intake import RecordIntake
-from headrace.operators.asynchronous.requests import Answers, RequestSettings
+from headrace.operators.asynchronous.requests import Answers, RecordIntake, RequestSettings
 from headrace.operators.asynchronous.retries import NO_RETRY_STRATEGY
 from headrace.operators.base import OperatorContext
 from tests.operators.asynchronous.services import (

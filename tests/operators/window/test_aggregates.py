@@ -20,7 +20,7 @@ from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.row import Row
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.time_windows import AlignedWindowOperator
@@ -292,7 +292,7 @@ def test_aggregators_described_as_json_merge_alike() -> None:
     layout = ColumnarWindowLayout.of(record_type(Types.DOUBLE()), LONGS, [*ALL, agg.sum("v")], ["k"])
     described = json.loads(json.dumps(layout.aggregators.to_json()))
     again = AggregatorList.for_merging(described)
-    assert [*map(type, again.members)] == [*map(type, layout.aggregators.members)]
+    assert [*map(type, again.aggregators)] == [*map(type, layout.aggregators.aggregators)]
     assert again.to_json() == layout.aggregators.to_json()
 
 
@@ -305,7 +305,7 @@ def test_names_of_aggregators_are_part_of_the_format() -> None:
         "CountRows",
         "CountValues",
         "Edge",
-        "Extreme",
+        "MinOrMax",
         "KeyField",
         "SumFloats",
         "SumIntegers",

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
-from headrace.operators.aggregates.aggregator_list import AggregatorList
-from headrace.operators.aggregates.counts import CountRows
+from headrace.operators.aggregates.aggregator import AggregatorList
+from headrace.operators.aggregates.simple import CountRows
 from headrace.operators.window.columnar.accumulators import Accumulators
 from headrace.operators.window.columnar.window_store import merge_blocks
 from headrace.operators.window.lateness import cleaned_end, cleanup_times, passed_end

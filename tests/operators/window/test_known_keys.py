@@ -11,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
-from headrace.operators.aggregates.aggregator_list import AggregatorList
-from headrace.operators.aggregates.counts import CountRows, CountValues, KeyField
-from headrace.operators.aggregates.deviations import SquaredDeviations
-from headrace.operators.aggregates.min_max import Extreme
-from headrace.operators.aggregates.sums import SumFiniteFloats, SumFloats, SumIntegers
+from headrace.operators.aggregates.aggregator import AggregatorList, GroupedRows, ScatteredRows
+from headrace.operators.aggregates.simple import CountRows, CountValues, KeyField, MinOrMax
+from headrace.operators.aggregates.sums import SquaredDeviations, SumFiniteFloats, SumFloats, SumIntegers
 from headrace.operators.arrays import gather
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs import key_dictionary
@@ -154,8 +151,8 @@ def test_aggregates_of_groups_that_lie_anywhere_are_those_of_sorted_ones(
             SumFiniteFloats(1, "x"),
             SumIntegers(2, "n"),
             SquaredDeviations(2, "n"),
-            Extreme(1, "x", Types.DOUBLE(), is_largest=True),
-            Extreme(2, "n", Types.LONG(), is_largest=False),
+            MinOrMax(1, "x", Types.DOUBLE(), is_largest=True),
+            MinOrMax(2, "n", Types.LONG(), is_largest=False),
         )
     )
     assert aggregators.are_scatterable

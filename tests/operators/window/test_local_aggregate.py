@@ -16,7 +16,7 @@ from window_model import MAX, Record
 from headrace.common.constants import MIN_WATERMARK
 from headrace.datastream import aggregates as agg
 from headrace.expressions import col
-from headrace.operators.aggregates.min_max import Extreme
+from headrace.operators.aggregates.simple import MinOrMax
 from headrace.operators.window.columnar import local_aggregate
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.local_aggregate import (
@@ -33,7 +33,7 @@ from tests.draws import draws
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import KeyedBatch
 
 LAYOUT = ColumnarWindowLayout.of(
     INPUT, CODEC, [agg.count(), agg.sum("value"), agg.avg("value"), agg.min("value"), agg.max("value")], ["key"]
@@ -248,7 +248,7 @@ def test_no_more_than_so_many_records_are_held(monkeypatch: pytest.MonkeyPatch) 
 def test_aggregates_that_need_sorted_rows_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [Record(i % 3, float(i), 3) for i in range(30)]
     scattered = emitted(records).sides[ACCUMULATORS_TAG][0]
-    monkeypatch.setattr(Extreme, "is_scatterable", False)
+    monkeypatch.setattr(MinOrMax, "is_scatterable", False)
     grouped = emitted(records).sides[ACCUMULATORS_TAG][0]
     assert sorted(grouped.columns.to_pylist(), key=str) == sorted(scattered.columns.to_pylist(), key=str)
 

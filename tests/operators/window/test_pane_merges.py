@@ -13,7 +13,7 @@ from test_against_model import CODEC, COLUMNAR
 
 from headrace.common.typeinfo import Types
 from headrace.datastream import aggregates as agg
-from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 from headrace.operators.window.columnar.panes.pane_totals import PaneStacks, PaneTotals, Splice

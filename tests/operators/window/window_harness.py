@@ -11,8 +11,7 @@ from window_model import MIN, Record
 from headrace.common.batch import Batch
 from headrace.common.call_site import UNKNOWN_CALL_SITE
 from headrace.common.typeinfo import Types
-from headrace.operators.base import EpochScope, Operator, OperatorContext
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.base import EpochScope, KeyedBatch, Operator, OperatorContext
 from headrace.operators.window.stored_windows import WindowStateReader
 from headrace.state.keys import KeyCodec
 from headrace.state.runs import ALL_HASHES, RunStore

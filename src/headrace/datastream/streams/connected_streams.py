@@ -34,7 +34,7 @@ from headrace.graph.process_specs import (
     KeyedBroadcastProcessSpec,
     KeyedCoProcessSpec,
 )
-from headrace.operators.broadcast.broadcast_operator import NO_TIMERS
+from headrace.operators.broadcast import NO_TIMERS
 from headrace.operators.functions import BROADCAST_INPUT, TWO_INPUTS
 from headrace.state.descriptors import MapStateDescriptor
 

@@ -16,7 +16,7 @@ from headrace.common.arguments import refused
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo.types import Types, no_such_type
 from headrace.datastream.functions import KeyedCoProcessFunction, KeyedProcessFunction
-from headrace.operators.broadcast.broadcast_state import READ_ONLY, check_declared
+from headrace.operators.checkpointed import READ_ONLY, check_declared
 from headrace.operators.functions import NO_KEYED_STATE, STATE_GETTERS, has_own, objects_of
 from headrace.state.descriptors import StateDescriptor
 from headrace.state.kinds import StateKind

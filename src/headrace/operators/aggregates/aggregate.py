@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar, Self
-
-import pyarrow as pa
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.common.typeinfo import BasicType, BasicTypeInfo
+from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.expressions import BoundColumn, Column, Expression, bind
 
 if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.aggregates.aggregator import Aggregator, Input
-    from headrace.state.runs.grouping import Segments
+    from headrace.operators.aggregates.aggregator import BoundAggregate, Input
 
-Emit = Callable[[Sequence[pa.Array]], pa.Array]
-"""From the results of aggregators to one column."""
-
-Running = Callable[[list[pa.Array], "Segments"], pa.Array]
-"""From the accumulators of an aggregator, group after group, to one column."""
-
-
-def only_result(results: Sequence[pa.Array]) -> pa.Array:
-    """The result of the first aggregator, as it is."""
-    return results[0]
+AnyColumn = str | int | Expression | None
+"""A column as a program says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,39 +35,46 @@ class InputColumn:
     type: TypeInformation
 
 
-@dataclass(frozen=True, slots=True)
-class BoundAggregate:
-    """An aggregate over an input whose columns are known.
+class ColumnTypes(NamedTuple):
+    """Which columns an aggregate takes.
 
     Attributes:
-        name: the name of the output column.
-        type: the type of the output column.
-        aggregators: what has to be remembered for it.
-        emit: the output column, from the results of the aggregators; a function that can be pickled.
-        is_ordered: whether the result depends on the order in which records come.
-        running: the output column of each accumulator of the only aggregator, merged with all before it in its group;
-            None where these have to be merged for it.
+        accepts: whether it takes values of a type.
+        wanted: what it takes, for errors.
     """
 
-    name: str
-    type: TypeInformation
-    aggregators: tuple[Aggregator, ...]
-    emit: Emit = only_result
-    is_ordered: bool = False
-    running: Running | None = None
+    accepts: Callable[[TypeInformation], bool]
+    wanted: str
+
+
+def is_one_of(kinds: Set[BasicType], type_: TypeInformation) -> bool:
+    """Whether a type is one of some basic types."""
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type in kinds
+
+
+def has_order(type_: TypeInformation) -> bool:
+    """Whether values of a type compare as their columns do; integers and decimals of any size are kept as text."""
+    return isinstance(type_, BasicTypeInfo) and type_.basic_type not in (BasicType.BIG_INT, BasicType.BIG_DEC)
+
+
+ORDERED: Final = ColumnTypes(has_order, "numbers, text, booleans, dates and times")
+NUMBERS: Final = ColumnTypes(partial(is_one_of, WHOLE_NUMBERS | FLOATS), "numbers of up to 64 bits")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aggregate(ABC):
-    """A built-in aggregate as the user asks for it.
+class Aggregate:
+    """A built-in aggregate as the program asks for it.
 
     Attributes:
-        column: name or position of the field, or an expression; None for ``count()``, and for records that are a
-            single value.
-        name: the name of the output column; None for one made of the function and the field (``sum_price``).
-
-    Class attributes:
         function: what it is called in programs.
+        columns: all that it looks at, each a name or position of a field, or an expression; None for records that are a
+            single value, and no column for ``count()``.
+        make: makes what is bound, of the name of the output column and of the columns.
+        takes: which columns it takes; None for all.
+        options: what else the program says.
+        name: the name of the output column; None for one made of the function and the field (``sum_price``).
+        default_name: the name of the output column where it is not made of a field.
+        make_retractable: makes what is bound where records may be taken back; None for the same.
         why_not_retractable: why records cannot be taken back from it; empty when they can.
 
     Examples:
@@ -96,28 +93,29 @@ class Aggregate(ABC):
         [Row(sensor='a', window_start=0, window_end=60000, count=2, mean=2.5)]
     """
 
-    column: str | int | Expression | None = None
+    function: str
+    columns: tuple[AnyColumn, ...]
+    make: Callable[..., BoundAggregate]
+    takes: ColumnTypes | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
-
-    function: ClassVar[str]
-    why_not_retractable: ClassVar[str] = ""
+    default_name: str | None = None
+    make_retractable: Callable[..., BoundAggregate] | None = None
+    why_not_retractable: str = ""
 
     # Expressions compare as a part of programs, by making another expression; their text tells all of them.
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._identity() == other._identity()
+        return type(other) is type(self) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        return hash(repr(self))
 
-    def _identity(self) -> tuple[str, ...]:
-        return self.function, *(repr(getattr(self, field.name)) for field in fields(self))
+    def __repr__(self) -> str:
+        given = [repr(column) for column in self.columns if column is not None]
+        given += [f"{name}={value!r}" for name, value in self.options.items()]
+        return f"{self.function}({', '.join(given)})" + (f".alias({self.name!r})" if self.name else "")
 
-    @property
-    def columns(self) -> tuple[str | int | Expression | None, ...]:
-        """All that it looks at, as the program says it."""
-        return (self.column,)
-
-    def alias(self, name: str) -> Self:
+    def alias(self, name: str) -> Aggregate:
         """The same aggregate under another name in the output.
 
         Raises:
@@ -138,19 +136,19 @@ class Aggregate(ABC):
             InvalidTypeError: when there is no such field, or the aggregate does not take values of its type.
             InvalidProgramError: when records may be taken back and the aggregate cannot do that.
         """
-        column, *others = (self._resolved(input_type, column) for column in self.columns)
-        if retracts:
-            self._check_retractable()
-        return self._bound(self.name or self._made_name(column.name), column, *others, retracts=retracts)
-
-    def _check_retractable(self) -> None:
-        if self.why_not_retractable:
+        columns = [self._resolved(input_type, column) for column in self.columns]
+        if retracts and self.why_not_retractable:
             raise InvalidProgramError(
                 f"{self.function}() cannot take records back, and its input may do that: {self.why_not_retractable}"
             )
+        for column in columns:
+            self._check(column)
+        name = self.name or self.default_name or self._made_name(columns[0].name)
+        make = (self.make_retractable if retracts else None) or self.make
+        return make(name, *columns)
 
     def _made_name(self, field: str) -> str:
-        column = self.column
+        column = self.columns[0]
         if isinstance(column, Expression) and not isinstance(column, Column):
             if column.name is None:
                 text = f"{self.function}({column!r})"
@@ -158,11 +156,17 @@ class Aggregate(ABC):
             field = column.name
         return f"{self.function}_{field}"
 
-    @abstractmethod
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        """The aggregate of its columns, called ``name`` in the output."""
+    def _check(self, column: InputColumn) -> None:
+        if self.takes is None or self.takes.accepts(column.type):
+            return
+        is_field = isinstance(column.source, int)
+        name = repr(column.name) if is_field else column.name
+        found = f"field {name}" if is_field else "that"
+        raise InvalidTypeError(
+            f"{self.function}({name}) takes {self.takes.wanted}, but {found} is of type {column.type}"
+        )
 
-    def _resolved(self, input_type: TypeInformation, column: str | int | Expression | None) -> InputColumn:
+    def _resolved(self, input_type: TypeInformation, column: AnyColumn) -> InputColumn:
         """The column of the input that is meant: a field, or what an expression computes of fields.
 
         Raises:
@@ -191,19 +195,3 @@ class Aggregate(ABC):
                 "the record itself"
             )
         return InputColumn(0, "value", input_type)
-
-    def _refuse(self, column: InputColumn, wanted: str) -> InvalidTypeError:
-        is_field = isinstance(column.source, int)
-        name = repr(column.name) if is_field else column.name
-        found = f"field {name}" if is_field else "that"
-        return InvalidTypeError(f"{self.function}({name}) takes {wanted}, but {found} is of type {column.type}")
-
-
-def is_one_of(type_: TypeInformation, kinds: Set[BasicType]) -> bool:
-    """Whether a type is one of some basic types."""
-    return isinstance(type_, BasicTypeInfo) and type_.basic_type in kinds
-
-
-def has_order(type_: TypeInformation) -> bool:
-    """Whether values of a type compare as their columns do; integers and decimals of any size are kept as text."""
-    return isinstance(type_, BasicTypeInfo) and type_.basic_type not in (BasicType.BIG_INT, BasicType.BIG_DEC)

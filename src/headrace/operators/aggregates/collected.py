@@ -13,17 +13,16 @@ import pyarrow.compute as pc
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import Types
 from headrace.common.typeinfo.base import STRINGS
-from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, has_order, is_one_of
-from headrace.operators.aggregates.aggregator import ColumnAggregator
-from headrace.operators.aggregates.multisets import coded
+from headrace.operators.aggregates.aggregate import ORDERED, Aggregate, ColumnTypes, is_one_of
+from headrace.operators.aggregates.aggregator import BY, BoundAggregate, ColumnAggregator
+from headrace.operators.aggregates.distinct import coded
 from headrace.operators.arrays import fixed_width, gather, list_lengths, lists_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.expressions import Expression
-    from headrace.operators.aggregates.aggregate import InputColumn
+    from headrace.operators.aggregates.aggregate import AnyColumn, InputColumn
     from headrace.operators.aggregates.aggregator import Fields, GroupedRows, Input, Longs
     from headrace.state.runs.grouping import Segments
 
@@ -63,53 +62,18 @@ class ArrivedValues(ColumnAggregator):
         return [lists_of(values, lengths), lists_of(pa.array(arrivals), lengths)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CollectList(Aggregate):
-    """A list of the values, in the order in which records came."""
-
-    function = "collect_list"
-    why_not_retractable = "a value may have come more than once, and nothing tells which one is taken back"
-
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        values = ArrivedValues(column.source, column.name, column.type)
-        return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists, is_ordered=True)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ListAgg(CollectList):
-    """The texts one after the other, in the order in which records came.
-
-    Attributes:
-        separator: what stands between two of them.
-    """
-
-    separator: str = ","
-
-    function = "listagg"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.separator, str):
-            raise InvalidProgramError(f"listagg() takes a text that stands between two values, not {self.separator!r}")
-
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        if not is_one_of(column.type, STRINGS):
-            raise self._refuse(column, "text")
-        values = ArrivedValues(column.source, column.name, column.type)
-        return BoundAggregate(name, Types.STRING(), (values,), partial(_joined, self.separator), is_ordered=True)
-
-
-def collect_list(column: str | int | Expression | None = None) -> CollectList:
+def collect_list(column: AnyColumn = None) -> Aggregate:
     """The values of a column as a list, in the order in which records came.
 
     Examples:
         >>> from headrace.datastream.aggregates import collect_list
         >>> collect_list("page").alias("visit")
-        CollectList(column='page', name='visit')
+        collect_list('page').alias('visit')
     """
-    return CollectList(column)
+    return Aggregate("collect_list", (column,), _list, why_not_retractable=_UNKNOWN_VALUE)
 
 
-def listagg(column: str | int | Expression | None = None, separator: str = ",") -> ListAgg:
+def listagg(column: AnyColumn = None, separator: str = ",") -> Aggregate:
     """The texts of a column one after the other, in the order in which records came.
 
     Raises:
@@ -118,9 +82,26 @@ def listagg(column: str | int | Expression | None = None, separator: str = ",") 
     Examples:
         >>> from headrace.datastream.aggregates import listagg
         >>> listagg("page", " > ")
-        ListAgg(column='page', name=None, separator=' > ')
+        listagg('page', separator=' > ')
     """
-    return ListAgg(column, separator=separator)
+    if not isinstance(separator, str):
+        raise InvalidProgramError(f"listagg() takes a text that stands between two values, not {separator!r}")
+    make, options = partial(_joined_list, separator), {"separator": separator}
+    return Aggregate("listagg", (column,), make, _TEXTS, options, why_not_retractable=_UNKNOWN_VALUE)
+
+
+_TEXTS: Final = ColumnTypes(partial(is_one_of, STRINGS), "text")
+_UNKNOWN_VALUE: Final = "a value may have come more than once, and nothing tells which one is taken back"
+
+
+def _list(name: str, column: InputColumn) -> BoundAggregate:
+    values = ArrivedValues(column.source, column.name, column.type)
+    return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists, is_ordered=True)
+
+
+def _joined_list(separator: str, name: str, column: InputColumn) -> BoundAggregate:
+    values = ArrivedValues(column.source, column.name, column.type)
+    return BoundAggregate(name, Types.STRING(), (values,), partial(_joined, separator), is_ordered=True)
 
 
 def present_lists(results: Sequence[pa.Array]) -> pa.Array:
@@ -131,10 +112,6 @@ def present_lists(results: Sequence[pa.Array]) -> pa.Array:
 
 def _joined(separator: str, results: Sequence[pa.Array]) -> pa.Array:
     return pc.binary_join(present_lists(results), separator)
-
-
-BY: Final = " by "
-"""What stands between the names of the two columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,39 +167,7 @@ class TopValues(ColumnAggregator):
         return [lists_of(distinct.take(pa.array(codes[order])), lengths) for distinct, codes in chosen]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopN(Aggregate):
-    """The values of the records that are largest by a column, from the largest down.
-
-    Attributes:
-        n: how many at most.
-        by: the column that they are chosen by; None for the values themselves.
-    """
-
-    n: int = 1
-    by: str | int | Expression | None = None
-
-    function = "top_n"
-    why_not_retractable = "what comes next after the values that it remembers is forgotten"
-
-    def __post_init__(self) -> None:
-        if type(self.n) is not int or self.n < 1:
-            raise InvalidProgramError(f"top_n() takes a number of values from 1 on, not {self.n!r}")
-
-    @property
-    def columns(self) -> tuple[str | int | Expression | None, ...]:
-        return (self.column,) if self.by is None else (self.column, self.by)
-
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        by = others[0] if others else column
-        for each in (column, by):
-            if not has_order(each.type):
-                raise self._refuse(each, "numbers, text, booleans, dates and times")
-        values = TopValues(column.source, f"{column.name}{BY}{by.name}", by.source, self.n, column.type, by.type)
-        return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists)
-
-
-def top_n(column: str | int | Expression | None = None, n: int = 1, by: str | int | Expression | None = None) -> TopN:
+def top_n(column: AnyColumn = None, n: int = 1, by: AnyColumn = None) -> Aggregate:
     """The values of the records that are largest by a column, as a list from the largest down.
 
     Among records that are equal there, those with the smaller value come first. Records without a value in either
@@ -239,6 +184,18 @@ def top_n(column: str | int | Expression | None = None, n: int = 1, by: str | in
     Examples:
         >>> from headrace.datastream.aggregates import top_n
         >>> top_n("product", 3, by="price").alias("dearest")
-        TopN(column='product', name='dearest', n=3, by='price')
+        top_n('product', 'price', n=3).alias('dearest')
     """
-    return TopN(column, n=n, by=by)
+    if type(n) is not int or n < 1:
+        raise InvalidProgramError(f"top_n() takes a number of values from 1 on, not {n!r}")
+    columns = (column,) if by is None else (column, by)
+    return Aggregate("top_n", columns, partial(_top, n), ORDERED, {"n": n}, why_not_retractable=_NEXT_VALUE)
+
+
+_NEXT_VALUE: Final = "what comes next after the values that it remembers is forgotten"
+
+
+def _top(n: int, name: str, column: InputColumn, by: InputColumn | None = None) -> BoundAggregate:
+    by = by or column
+    values = TopValues(column.source, f"{column.name}{BY}{by.name}", by.source, n, column.type, by.type)
+    return BoundAggregate(name, Types.LIST(column.type), (values,), present_lists)

@@ -1,10 +1,12 @@
-"""``sum`` and ``avg``, and the aggregators behind them, which sum exactly: nothing depends on how the input was cut."""
+"""Sums, averages and variances, and the aggregators behind them, which sum exactly: nothing depends on the cut."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from itertools import combinations
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +15,9 @@ import pyarrow.compute as pc
 from headrace.common.typeinfo import BasicType, Types
 from headrace.common.typeinfo.base import FLOATS, WHOLE_NUMBERS
 from headrace.operators.aggregates import exact_sum
-from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate, is_one_of
+from headrace.operators.aggregates.aggregate import NUMBERS, Aggregate, ColumnTypes, is_one_of
 from headrace.operators.aggregates.aggregator import (
+    BoundAggregate,
     ColumnAggregator,
     any_valid,
     either_valid,
@@ -22,16 +25,18 @@ from headrace.operators.aggregates.aggregator import (
     merged_pairs,
     running_sums,
 )
-from headrace.operators.aggregates.counts import CountValues
 from headrace.operators.aggregates.exact_sum import IntegerOverflowError, SumDecimals, quotients
-from headrace.operators.arrays import fixed_width, of_fixed_width, validity
+from headrace.operators.aggregates.simple import CountValues
+from headrace.operators.arrays import fixed_width, list_lengths, of_fixed_width, validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headrace.expressions import Expression
-    from headrace.operators.aggregates.aggregate import InputColumn
+    import numpy.typing as npt
+
+    from headrace.operators.aggregates.aggregate import AnyColumn, InputColumn
     from headrace.operators.aggregates.aggregator import Aggregator, Fields, GroupedRows, Longs, Mask
+    from headrace.operators.aggregates.exact_sum import Doubles, Expansion
     from headrace.state.runs.grouping import RowGroups, Segments
 
 
@@ -201,71 +206,60 @@ class SumFiniteFloats(SumFloats):
         return of_fixed_width(sums, values > 0, pa.float64())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Sum(Aggregate):
-    """The sum: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``, rounded once.
-
-    That of decimals is a decimal.
-    """
-
-    function = "sum"
-
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        aggregator = self._aggregator(column, retracts=retracts)
-        if isinstance(aggregator, SumFloats):
-            return BoundAggregate(name, Types.DOUBLE(), (aggregator,))
-        counted = (CountValues(column.source, column.name),) if retracts else ()
-        if isinstance(aggregator, SumDecimals):
-            return BoundAggregate(name, Types.BIG_DEC(), (aggregator, *counted), _where_counted)
-        return BoundAggregate(name, Types.LONG(), (aggregator, *counted), partial(_fitting, column.name))
-
-    def _aggregator(self, column: InputColumn, *others: InputColumn, retracts: bool) -> Aggregator:
-        if is_one_of(column.type, WHOLE_NUMBERS):
-            return SumIntegers(column.source, column.name)
-        if is_one_of(column.type, FLOATS):
-            return (SumFiniteFloats if retracts else SumFloats)(column.source, column.name)
-        if is_one_of(column.type, {BasicType.BIG_DEC}):
-            return SumDecimals(column.source, column.name)
-        raise self._refuse(column, "numbers of up to 64 bits, or decimals")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Average(Sum):
-    """The exact sum, rounded, divided by the number of values: a ``DOUBLE``; of decimals a decimal of 38 digits."""
-
-    function = "avg"
-
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        total = self._aggregator(column, retracts=retracts)
-        aggregators = total, CountValues(column.source, column.name)
-        if isinstance(total, SumDecimals):
-            return BoundAggregate(name, Types.BIG_DEC(), aggregators, quotients)
-        return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
-
-
-def sum(column: str | int | Expression | None = None) -> Sum:
-    """The sum of a column of numbers.
+def sum(column: AnyColumn = None) -> Aggregate:
+    """The sum of a column of numbers: of integers as ``LONG``, an error when it does not fit; of floats as ``DOUBLE``.
 
     Examples:
         >>> from headrace.datastream.aggregates import sum
         >>> from headrace.expressions import col
         >>> sum("amount")
-        Sum(column='amount', name=None)
+        sum('amount')
         >>> sum(col("price") * col("quantity")).alias("spent")
-        Sum(column=col("price") * col("quantity"), name='spent')
+        sum(col("price") * col("quantity")).alias('spent')
     """
-    return Sum(column)
+    return Aggregate("sum", (column,), _sum, _SUMMED, make_retractable=partial(_sum, retracts=True))
 
 
-def avg(column: str | int | Expression | None = None) -> Average:
+def avg(column: AnyColumn = None) -> Aggregate:
     """The average of a column of numbers.
 
     Examples:
         >>> from headrace.datastream.aggregates import avg
         >>> avg("amount").alias("mean")
-        Average(column='amount', name='mean')
+        avg('amount').alias('mean')
     """
-    return Average(column)
+    return Aggregate("avg", (column,), _average, _SUMMED, make_retractable=partial(_average, retracts=True))
+
+
+_SUMMED: Final = ColumnTypes(
+    partial(is_one_of, WHOLE_NUMBERS | FLOATS | {BasicType.BIG_DEC}), "numbers of up to 64 bits, or decimals"
+)
+
+
+def _sum(name: str, column: InputColumn, *, retracts: bool = False) -> BoundAggregate:
+    aggregator = _summing(column, retracts=retracts)
+    if isinstance(aggregator, SumFloats):
+        return BoundAggregate(name, Types.DOUBLE(), (aggregator,))
+    counted = (CountValues(column.source, column.name),) if retracts else ()
+    if isinstance(aggregator, SumDecimals):
+        return BoundAggregate(name, Types.BIG_DEC(), (aggregator, *counted), _where_counted)
+    return BoundAggregate(name, Types.LONG(), (aggregator, *counted), partial(_fitting, column.name))
+
+
+def _average(name: str, column: InputColumn, *, retracts: bool = False) -> BoundAggregate:
+    total = _summing(column, retracts=retracts)
+    aggregators = total, CountValues(column.source, column.name)
+    if isinstance(total, SumDecimals):
+        return BoundAggregate(name, Types.BIG_DEC(), aggregators, quotients)
+    return BoundAggregate(name, Types.DOUBLE(), aggregators, _divided)
+
+
+def _summing(column: InputColumn, *, retracts: bool) -> Aggregator:
+    if is_one_of(WHOLE_NUMBERS, column.type):
+        return SumIntegers(column.source, column.name)
+    if is_one_of(FLOATS, column.type):
+        return (SumFiniteFloats if retracts else SumFloats)(column.source, column.name)
+    return SumDecimals(column.source, column.name)
 
 
 def _where_counted(results: Sequence[pa.Array]) -> pa.Array:
@@ -300,3 +294,187 @@ def _carry_column(carries: Longs | None, count: int) -> pa.Array:
     if carries is None:
         return pa.nulls(count, pa.int32())
     return of_fixed_width(carries.astype(np.int32), carries != 0, pa.int32())
+
+
+_LARGEST = 2.0**500
+"""The squares of larger values may be no doubles any more."""
+_PLAIN = 2.0**450, 2.0**-450
+"""Between these limits no product below overflows, or loses bits at the lower end."""
+_REST = 2
+"""Sums of so many doubles more than two are worked on as arrays."""
+_EXACT_INTEGERS = 2**53
+_LOW_BITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredDeviations(ColumnAggregator):
+    """How many values there were, and their exact sum and that of their squares.
+
+    The sum of the squared distances from the mean is (n Σx² - (Σx)²) / n. As a formula over rounded sums it is known
+    for losing all its digits; here both sums are exact, and so is the difference. So the result is right to the last
+    bit or the one before, and the same however the input was cut.
+
+    NaN, infinities and values beyond 2**500 are only counted. The result is a struct of the number of values and the
+    sum of their squared distances from their mean, which is NaN where there was such a value.
+    """
+
+    stored_name: ClassVar[str] = "SquaredDeviations"
+    is_scatterable: ClassVar[bool] = True
+
+    @property
+    def fields(self) -> Fields:
+        return (
+            (f"deviations({self.name}).values", Types.LONG()),
+            (f"deviations({self.name}).without", Types.LONG()),
+            *expansion_fields(f"deviations({self.name}).sum"),
+            *expansion_fields(f"deviations({self.name}).squares"),
+        )
+
+    def accumulate(self, rows: GroupedRows) -> list[pa.Array]:
+        array, segments = rows.column(self.column), rows.segments
+        valid = validity(array)
+        values = fixed_width(array)
+        is_value = np.ones(len(values), np.bool_) if valid is None else valid
+        is_usable = is_value & (np.abs(values) < _LARGEST) if values.dtype.kind == "f" else is_value
+        parts = _parts(np.where(is_usable, values, values.dtype.type(0)))
+        counts = [segments.reduce(np.add, kind.astype(np.int64)) for kind in (is_value, is_value & ~is_usable)]
+        total = exact_sum.sum_terms(parts, segments)
+        squares = exact_sum.sum_terms(_squares(parts), segments)
+        return [*map(pa.array, counts), *expansion_columns(total), *expansion_columns(squares)]
+
+    def merge(self, columns: list[pa.Array], segments: Segments) -> list[pa.Array]:
+        if segments.are_single:
+            return columns
+        counts = [pa.array(segments.reduce(np.add, fixed_width(column))) for column in columns[:2]]
+        sums = [exact_sum.merge_sums(expansion_of(part), segments) for part in (columns[2:5], columns[5:])]
+        return [*counts, *expansion_columns(sums[0]), *expansion_columns(sums[1])]
+
+    def negate(self, columns: list[pa.Array]) -> list[pa.Array]:
+        counts = [pa.array(-fixed_width(column)) for column in columns[:2]]
+        sums = [exact_sum.negated(expansion_of(part)) for part in (columns[2:5], columns[5:])]
+        return [*counts, *expansion_columns(sums[0]), *expansion_columns(sums[1])]
+
+    def is_reversible(self, columns: list[pa.Array]) -> bool:
+        return True  # what no exact sum can hold is only counted
+
+    def result(self, columns: list[pa.Array]) -> pa.Array:
+        counts, without = fixed_width(columns[0]), fixed_width(columns[1])
+        deviations = _deviations(counts, expansion_of(columns[2:5]), expansion_of(columns[5:]))
+        deviations = np.where(without > 0, np.nan, deviations)
+        return pa.StructArray.from_arrays([columns[0], pa.array(deviations)], ["values", "deviations"])
+
+
+def var_pop(column: AnyColumn = None) -> Aggregate:
+    """The variance of a column of numbers that are the whole population.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import var_pop
+        >>> var_pop("amount")
+        var_pop('amount')
+    """
+    return Aggregate("var_pop", (column,), partial(_variance, 1, False), NUMBERS)
+
+
+def var_samp(column: AnyColumn = None) -> Aggregate:
+    """The variance of a column of numbers that are a sample; null when there is one value only.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import var_samp
+        >>> var_samp("amount")
+        var_samp('amount')
+    """
+    return Aggregate("var_samp", (column,), partial(_variance, 2, False), NUMBERS)
+
+
+def stddev_pop(column: AnyColumn = None) -> Aggregate:
+    """The standard deviation of a column of numbers that are the whole population.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import stddev_pop
+        >>> stddev_pop("amount")
+        stddev_pop('amount')
+    """
+    return Aggregate("stddev_pop", (column,), partial(_variance, 1, True), NUMBERS)
+
+
+def stddev_samp(column: AnyColumn = None) -> Aggregate:
+    """The standard deviation of a column of numbers that are a sample; null when there is one value only.
+
+    Examples:
+        >>> from headrace.datastream.aggregates import stddev_samp
+        >>> stddev_samp("amount").alias("spread")
+        stddev_samp('amount').alias('spread')
+    """
+    return Aggregate("stddev_samp", (column,), partial(_variance, 2, True), NUMBERS)
+
+
+def _variance(fewest: int, is_root: bool, name: str, column: InputColumn) -> BoundAggregate:
+    emit = partial(_variances, fewest, is_root)
+    return BoundAggregate(name, Types.DOUBLE(), (SquaredDeviations(column.source, column.name),), emit)
+
+
+def _variances(fewest: int, is_root: bool, results: Sequence[pa.Array]) -> pa.Array:
+    counts, deviations = map(fixed_width, results[0].flatten())
+    variances = deviations / np.maximum(counts - (fewest - 1), 1)
+    return of_fixed_width(np.sqrt(variances) if is_root else variances, counts >= fewest, pa.float64())
+
+
+def _parts(values: npt.NDArray[np.generic]) -> list[Doubles]:
+    """Doubles whose sum is each value: one, but two where integers have more than 53 bits."""
+    if values.dtype.kind == "f" or not len(values):
+        return [values.astype(np.float64)]
+    whole = values.astype(np.int64)
+    if max(abs(int(whole.min())), int(whole.max())) <= _EXACT_INTEGERS:
+        return [whole.astype(np.float64)]
+    low = whole & (2**_LOW_BITS - 1)
+    return [(whole - low).astype(np.float64), low.astype(np.float64)]
+
+
+def _squares(parts: Sequence[Doubles]) -> list[Doubles]:
+    """Doubles whose sum is the square of the sum of the parts."""
+    terms = [*exact_sum.two_product(parts[0], parts[0])]
+    if len(parts) > 1:
+        terms += [*exact_sum.two_product(2 * parts[0], parts[1]), *exact_sum.two_product(parts[1], parts[1])]
+    return terms
+
+
+def _deviations(counts: Longs, total: Expansion, squares: Expansion) -> Doubles:
+    """The sums of squared distances from the mean: (n Σx² - (Σx)²) / n, rounded; 0 where there are no values."""
+    numbers = np.maximum(counts, 1).astype(np.float64)
+    (sums, has_all), (square_sums, has_all_squares) = _terms(total), _terms(squares)
+    sizes = np.maximum(np.abs(total.hi), squares.hi)
+    is_plain = has_all & has_all_squares & (sizes < _PLAIN[0]) & ((squares.hi > _PLAIN[1]) | (squares.hi == 0))
+    plain = [[np.where(is_plain, term, 0.0) for term in terms] for terms in (sums, square_sums)]
+    deviations = _plain_deviations(numbers, *plain)
+    for group in np.flatnonzero(~is_plain).tolist():
+        n = int(numbers[group])
+        exact = exact_sum.exact_value(squares, group) - exact_sum.exact_value(total, group) ** 2 / Fraction(n)
+        deviations[group] = exact_sum.rounded(exact)
+    return np.maximum(deviations, 0.0)
+
+
+def _terms(sums: Expansion) -> tuple[list[Doubles], npt.NDArray[np.bool_]]:
+    """The first doubles of each expansion, and which expansions have no more than these."""
+    terms = [sums.hi, sums.lo]
+    if sums.rest is None or sums.rest.null_count == len(sums.rest):
+        return terms, np.ones(len(sums.hi), np.bool_)
+    lengths, rest = list_lengths(sums.rest), fixed_width(sums.rest.flatten())
+    starts = np.cumsum(lengths) - lengths
+    for place in range(_REST):
+        has_place = lengths > place
+        terms.append(np.zeros(len(lengths)))
+        terms[-1][has_place] = rest[starts[has_place] + place]
+    return terms, lengths <= _REST
+
+
+def _plain_deviations(n: Doubles, sums: list[Doubles], squares: list[Doubles]) -> Doubles:
+    """The same where sums have few terms, of a usual size."""
+    products = [(n, square) for square in squares] + [(-term, term) for term in sums]
+    products += [(-2 * first, second) for first, second in combinations(sums, 2)]
+    terms = exact_sum.distilled([term for pair in products for term in exact_sum.two_product(*pair)])
+    if not terms:
+        return np.zeros(len(n))
+    quotient = terms[0] / n
+    product, error = exact_sum.two_product(quotient, n)
+    remainder = (terms[0] - product) - error + (terms[1] if len(terms) > 1 else 0.0)
+    return quotient + remainder / n

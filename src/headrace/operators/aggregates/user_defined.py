@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 
 from headrace.common.call_site import of_function, of_traceback
-from headrace.common.errors import InvalidProgramError, InvalidTypeError, UserFunctionError
+from headrace.common.errors import InvalidTypeError, UserFunctionError
 from headrace.common.typeinfo import Types
-from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
-from headrace.operators.aggregates.aggregator import Aggregator
+from headrace.operators.aggregates.aggregate import Aggregate
+from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate
 from headrace.operators.arrays import list_lengths, lists_of
-from headrace.operators.interruption import is_interruption
+from headrace.operators.user_code import is_interruption
 from headrace.state.runs.grouping import Segments
 
 if TYPE_CHECKING:
@@ -99,7 +99,20 @@ class ArrowAggregateFunction(ABC):
 
     def of(self, *columns: str | int | Expression) -> Aggregate:
         """The aggregate of some columns, or of records that are a single value; for ``window.aggregate(...)``."""
-        return UserDefined(columns[0] if columns else None, by=self, others=columns[1:])
+        name, can_retract = type(self).__name__, type(self).retract is not ArrowAggregateFunction.retract
+        return Aggregate(
+            name,
+            columns or (None,),
+            self._bound,
+            default_name=name,
+            why_not_retractable="" if can_retract else "it has no retract()",
+        )
+
+    def _bound(self, name: str, *columns: InputColumn) -> BoundAggregate:
+        kind = f"{name} = {type(self).__qualname__}({', '.join(each.name for each in columns)})"
+        sources = tuple(each.source for each in columns)
+        aggregator = UserAggregator(kind, len(self.accumulator_types), self, sources)
+        return BoundAggregate(name, self.result_type, (aggregator,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,41 +226,6 @@ class UserAggregator(UserParts):
             ]
             raise UserFunctionError("\n  ".join(filter(None, lines))) from error
         return columns
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class UserDefined(Aggregate):
-    """An aggregate by a function of the user.
-
-    Attributes:
-        by: the function.
-        others: the columns that it is of besides the first.
-    """
-
-    by: ArrowAggregateFunction = field(kw_only=True)
-    others: tuple[str | int | Expression, ...] = ()
-
-    function = "of"
-
-    @property
-    def columns(self) -> tuple[str | int | Expression | None, ...]:
-        return (self.column, *self.others)
-
-    def _check_retractable(self) -> None:
-        if type(self.by).retract is ArrowAggregateFunction.retract:
-            kind = type(self.by).__name__
-            raise InvalidProgramError(
-                f"{kind} cannot take records back, and its input may do that: it has no retract()"
-            )
-
-    def _made_name(self, field: str) -> str:
-        return type(self.by).__name__
-
-    def _bound(self, name: str, column: InputColumn, *others: InputColumn, retracts: bool) -> BoundAggregate:
-        kind = f"{name} = {type(self.by).__qualname__}({', '.join(each.name for each in (column, *others))})"
-        sources = tuple(each.source for each in (column, *others))
-        aggregator = UserAggregator(kind, len(self.by.accumulator_types), self.by, sources)
-        return BoundAggregate(name, self.by.result_type, (aggregator,))
 
 
 def _lists_of_one(columns: Sequence[pa.Array]) -> list[pa.Array]:

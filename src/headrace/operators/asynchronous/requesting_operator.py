@@ -21,8 +21,7 @@ from headrace.common.arguments import method_of_object
 from headrace.common.logs import get_logger
 from headrace.metrics.own_names import ASYNC_RETRIES, ASYNC_TIMEOUTS
 from headrace.operators.asynchronous.event_loop import LOOK_AROUND_SECONDS, EventLoopThread
-from headrace.operators.asynchronous.intake import GroupIntake, RecordIntake
-from headrace.operators.asynchronous.requests import Answers, RequestFunction, Requests
+from headrace.operators.asynchronous.requests import Answers, GroupIntake, RecordIntake, RequestFunction, Requests
 from headrace.operators.base import Operator, OperatorContext, Output
 from headrace.operators.functions import RuntimeContext, method_of
 from headrace.operators.user_code import calling_user_code
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.asynchronous.intake import Intake
-    from headrace.operators.asynchronous.requests import RequestSettings
+    from headrace.operators.asynchronous.requests import Intake, RequestSettings
 
 
 logger = get_logger(__name__)

@@ -19,7 +19,7 @@ from headrace.operators.event_time_order.waiting_records import (
     WaitingOfAllSubtasks,
     WaitingOfSubtask,
 )
-from headrace.operators.keyed_process import KeyedProcessOperator
+from headrace.operators.process import KeyedProcessOperator
 from headrace.operators.window.lateness import check_timestamps
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headrace.common.columns import array_to_values
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.common.typeinfo import Types
 from headrace.operators.arrays import gather
-from headrace.operators.keyed import KeyedBatch, concat_keyed, keys_of
+from headrace.operators.base import KeyedBatch, concat_keyed, keys_of
 from headrace.state.descriptors import MapStateDescriptor
 from headrace.state.keys import KeyColumn
 from headrace.state.keys.entries import NO_KEY

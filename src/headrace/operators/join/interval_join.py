@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace.common.constants import MIN_WATERMARK
+from headrace.operators.base import KeyedOperator
 from headrace.operators.functions import FunctionOperator
 from headrace.operators.join.find_pairs import LEFT, RIGHT, SIDES, find_pairs
 from headrace.operators.join.join_log import JoinLog, log_layout
 from headrace.operators.join.outer_pairs import UnmatchedRecords
 from headrace.operators.join.tagged import arrived_records
 from headrace.operators.join.unmatched_log import UnmatchedLog
-from headrace.operators.keyed import KeyedOperator
 from headrace.operators.waiting_batches import WaitingBatches
 from headrace.operators.window.lateness import LateRecords, check_timestamps
 
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.join.find_pairs import JoinInterval, Pairs
     from headrace.operators.join.results import JoinResults
     from headrace.operators.join.tagged import ArrivedRecords, Outer
-    from headrace.operators.keyed import KeyedBatch
     from headrace.state.runs.sections import Section
 
 _MOST_ROWS: Final = 1 << 18

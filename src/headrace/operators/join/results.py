@@ -12,9 +12,9 @@ from headrace.common.columns import array_to_values, layout_of
 from headrace.common.constants import NO_TIMESTAMP
 from headrace.common.other_names import names_explained
 from headrace.operators.collector import RowCollector
-from headrace.operators.columns import computed
 from headrace.operators.functions import OTHER_NAMES_FOR_EMITTING, results_made_by
 from headrace.operators.join.tagged import pair_type
+from headrace.operators.stateless import computed
 from headrace.operators.user_code import user_error
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.typeinfo import TupleTypeInfo, Types
+from headrace.operators.base import KeyedBatch
 from headrace.operators.join.find_pairs import LEFT, RIGHT, ArrivedSide
 from headrace.operators.join.join_log import MET, key_time_order
-from headrace.operators.keyed import KeyedBatch
 from headrace.state.keys import KeyColumn
 from headrace.state.runs.sections import Section
 

@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
     from headrace.operators.join.results import JoinResults
     from headrace.operators.join.tagged import Outer
-    from headrace.operators.keyed import KeyedBatch
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.state.keyed.namespaces import GivenNamespace

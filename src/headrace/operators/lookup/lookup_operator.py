@@ -13,7 +13,7 @@ from headrace.common.values import handler_of
 from headrace.metrics.own_names import LOOKUP_CACHE_HITS, LOOKUP_MISSES
 from headrace.operators.asynchronous.requesting_operator import RequestingOperator
 from headrace.operators.asynchronous.requests import Answers, Request, RequestFunction
-from headrace.operators.lookup.cache import FullCache, NoCache, PartialCache, found_key
+from headrace.operators.lookup.readers import FullCache, NoCache, PartialCache, found_key
 from headrace.operators.user_code import user_error
 from headrace.state.copying import copier
 
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from headrace.common.batch import Batch
     from headrace.common.output_tag import OutputTag
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.asynchronous.intake import Intake
-    from headrace.operators.asynchronous.requests import Requests, RequestSettings
+    from headrace.operators.asynchronous.requests import Intake, Requests, RequestSettings
     from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.lookup.cache import Cache, CacheSettings, Found
-    from headrace.operators.lookup.reader import LookupReader
+    from headrace.operators.lookup.readers import Cache, CacheSettings, Found, LookupReader
 
 
 class KeyedAnswers(Answers):

@@ -11,7 +11,7 @@ from pyspark import SparkFiles, TaskContext
 
 from headrace.common.logs import LogFields, logging_from_now_on
 from headrace.exchange.envelope import MAX_CELL_BYTES, Envelope, from_record_batch, to_record_batch
-from headrace.operators.interruption import let_ctrl_c_end_the_process
+from headrace.operators.user_code import let_ctrl_c_end_the_process
 from headrace.runtime.spark.shipping import Parts, PayloadReader, PayloadWriter, read_job
 from headrace.runtime.task.background import attempt
 from headrace.runtime.task.dependencies import enter, work_in

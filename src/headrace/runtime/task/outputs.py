@@ -17,8 +17,8 @@ from headrace.common.constants import MIN_WATERMARK
 from headrace.exchange.receiver import merged
 from headrace.exchange.sender import EdgeSender, keys_of
 from headrace.graph.partitioning import ForwardByKey
+from headrace.operators.base import KeyedBatch
 from headrace.operators.collector import OperatorRecordOrigin
-from headrace.operators.keyed import KeyedBatch
 from headrace.operators.user_code import calling_user_code
 from headrace.plan.job_plan import FORK, send_alike
 from headrace.state.copying import copy_value

@@ -10,7 +10,7 @@ from headrace.common.garbage import gc_relaxed
 from headrace.common.logs import note_epoch
 from headrace.connectors.source import KeptClients
 from headrace.exchange.envelope import Envelope, EnvelopeKind
-from headrace.operators.interruption import EpochCancelledError
+from headrace.operators.user_code import EpochCancelledError
 from headrace.runtime.task.messages import REPORTED, EpochContext, SerializedJob, TaskFailure, TaskReport, hands_on
 from headrace.runtime.task.operator_chain import OperatorChain
 from headrace.runtime.task.source_task import SourceTask

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, fixed_width, gather
-from headrace.operators.keyed import KeyedBatch
+from headrace.operators.base import KeyedBatch
 from headrace.state.keys.hashing import hash_array
 from headrace.state.runs.grouping import group_rows, group_times
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
-    from headrace.operators.aggregates.aggregator import Input
-    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.operators.aggregates.aggregator import AggregatorList, Input
     from headrace.state.runs.grouping import Groups
     from headrace.state.runs.key_dictionary import KeyDictionary
     from headrace.windowing.intervals import Assignment

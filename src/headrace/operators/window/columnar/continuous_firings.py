@@ -29,7 +29,7 @@ from headrace.windowing.accumulation_mode import AccumulationMode
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.operators.aggregates.aggregator import AggregatorList
     from headrace.operators.window.columnar.accumulators import Chunk
 
     Longs = npt.NDArray[np.int64]

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.aggregates.aggregator_list import AggregatorList
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.aggregates.aggregator import AggregatorList
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.window.columnar.continuous_firings import Firings, Shown
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.operators.aggregates.aggregator import AggregatorList
     from headrace.operators.base import OperatorContext
     from headrace.operators.window.columnar.accumulators import Chunk
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout

@@ -6,13 +6,12 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING
 
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.keyed import KeyedOperator
+from headrace.operators.base import KeyedOperator
 from headrace.operators.window.columnar.waiting import WaitingRecords
 from headrace.operators.window.lateness import LateRecords
 
 if TYPE_CHECKING:
-    from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
     from headrace.operators.window.columnar.window_table import WindowTable

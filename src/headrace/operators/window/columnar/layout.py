@@ -12,9 +12,9 @@ from headrace.common.columns import layout_of, values_to_array
 from headrace.common.errors import InvalidProgramError
 from headrace.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from headrace.expressions import Bound
-from headrace.operators.aggregates.aggregator_list import AggregatorList, with_new_names
-from headrace.operators.aggregates.counts import CountRows, KeyField
-from headrace.operators.columns import computed
+from headrace.operators.aggregates.aggregator import AggregatorList, with_new_names
+from headrace.operators.aggregates.simple import CountRows, KeyField
+from headrace.operators.stateless import computed
 from headrace.state.renamed_fields import NOTHING_RENAMED
 from headrace.windowing.serializers import TimeWindowSerializer
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.common.batch import Batch
-    from headrace.operators.aggregates.aggregate import Aggregate, BoundAggregate
-    from headrace.operators.aggregates.aggregator import Aggregator, Input
+    from headrace.operators.aggregates.aggregate import Aggregate
+    from headrace.operators.aggregates.aggregator import Aggregator, BoundAggregate, Input
     from headrace.operators.base import OperatorContext
     from headrace.operators.user_code import OperatorPlace
     from headrace.state.keys import KeyCodec
@@ -160,7 +160,7 @@ class ColumnarWindowLayout:
     @cached_property
     def contents_type(self) -> RowTypeInfo:
         """The type of the accumulators of one key and window."""
-        fields = (field for aggregator in self.aggregators.members for field in aggregator.fields)
+        fields = (field for aggregator in self.aggregators.aggregators for field in aggregator.fields)
         names, types = zip(*fields, strict=True)
         return RowTypeInfo(types, names)
 

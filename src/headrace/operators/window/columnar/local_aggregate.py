@@ -22,7 +22,7 @@ from headrace.common.batch import Batch
 from headrace.common.constants import MIN_WATERMARK
 from headrace.operators.aggregates.aggregator import GroupedRows, ScatteredRows
 from headrace.operators.arrays import concat, gather
-from headrace.operators.keyed import KeyedBatch, KeyedOperator
+from headrace.operators.base import KeyedBatch, KeyedOperator
 from headrace.operators.window.columnar.panes.panes import Panes
 from headrace.operators.window.lateness import check_timestamps, is_too_late
 from headrace.state.keys import KeyColumn

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.waiting import ArrivedRecords
     from headrace.operators.window.stored_windows import StoredWindow

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.operators.aggregates.aggregator import AggregatorList
     from headrace.operators.window.columnar.accumulators import Chunk
 
     Longs = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.constants import MAX_WATERMARK, MIN_WATERMARK
 from headrace.operators.arrays import fixed_width, gather
-from headrace.operators.keyed import KeyedOperator
+from headrace.operators.base import KeyedOperator
 from headrace.operators.window.changed_windows import WindowStateMigration
 from headrace.operators.window.columnar.accumulators import Accumulators, Arrivals, Chunk, accumulators_of
 from headrace.operators.window.columnar.firing import LATE_FIRINGS, Emission, result_batch
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.operators.window.columnar.panes.pane_store import PaneStore
     from headrace.operators.window.stored_windows import StoredWindow

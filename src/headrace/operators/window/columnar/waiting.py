@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import KeyedBatch, OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
 
     Longs = npt.NDArray[np.int64]

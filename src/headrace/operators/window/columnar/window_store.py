@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.common.constants import MAX_WATERMARK
-from headrace.operators.aggregates.aggregator_list import AggregatorList
+from headrace.operators.aggregates.aggregator import AggregatorList
 from headrace.operators.window.columnar.accumulators import Accumulators, Chunk
 from headrace.operators.window.columnar.waiting import WaitingRows
 from headrace.operators.window.stores import ACCUMULATORS_KIND

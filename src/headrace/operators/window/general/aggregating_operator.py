@@ -11,8 +11,7 @@ import pyarrow as pa
 from headrace.common.batch import Batch
 from headrace.common.columns import layout_of
 from headrace.common.constants import MIN_WATERMARK
-from headrace.operators.aggregates.aggregator import GroupedRows
-from headrace.operators.aggregates.aggregator_list import renamed_columns
+from headrace.operators.aggregates.aggregator import GroupedRows, renamed_columns
 from headrace.operators.arrays import concat, gather
 from headrace.operators.window.columnar.accumulators import Arrivals
 from headrace.operators.window.columnar.firing import running_merges

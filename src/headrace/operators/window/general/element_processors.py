@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.base import OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import KeyedBatch, OperatorContext
     from headrace.operators.window.general.merging_windows import KeptWindows, MergingWindows
     from headrace.operators.window.general.ordered_contents import OrderedContents
     from headrace.operators.window.general.trigger_context import OperatorTime

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import KeyedBatch, OperatorContext
     from headrace.operators.window.general.ordered_contents import Held
     from headrace.state.keyed.namespaces import GivenNamespace
     from headrace.state.renamed_fields import RenamedFields

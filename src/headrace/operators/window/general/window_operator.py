@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.common.constants import MAX_WATERMARK
 from headrace.common.errors import InvalidProgramError, InvalidTypeError
 from headrace.metrics.own_names import LATE_DROPPED
-from headrace.operators.base import cannot_go_on
+from headrace.operators.base import KeyedOperator, cannot_go_on
 from headrace.operators.collector import RowCollector
 from headrace.operators.functions import FunctionOperator
-from headrace.operators.keyed import KeyedOperator
 from headrace.operators.timer_service import TimeDomain
 from headrace.operators.user_code import NO_RECORD, note_returned, record_text, user_error
 from headrace.operators.window.changed_windows import are_of, cannot_move, count_dropped
@@ -55,8 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.typeinfo import TypeInformation
-    from headrace.operators.base import EpochScope, OperatorContext, Output
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext, Output
     from headrace.operators.window.general.ordered_contents import KeysOfWindow
     from headrace.operators.window.general.window_ends import DueWindow
     from headrace.operators.window.stored_windows import StoredWindow

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from headrace.operators.aggregates.aggregator_list import AggregatorList
+    from headrace.operators.aggregates.aggregator import AggregatorList
 
     Longs = npt.NDArray[np.int64]
     Hashes = npt.NDArray[np.uint64]

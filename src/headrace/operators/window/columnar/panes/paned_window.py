@@ -18,8 +18,7 @@ from headrace.windowing.intervals import Assignment
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from headrace.operators.base import EpochScope, OperatorContext
-    from headrace.operators.keyed import KeyedBatch
+    from headrace.operators.base import EpochScope, KeyedBatch, OperatorContext
     from headrace.operators.window.columnar.layout import ColumnarWindowLayout
     from headrace.windowing.intervals import RegularWindows
 

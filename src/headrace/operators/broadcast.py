@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.common.errors import InvalidProgramError
 from headrace.common.other_names import names_explained
-from headrace.operators.broadcast.broadcast_state import BroadcastStates, ReadOnlyBroadcastMap, check_declared
+from headrace.operators.checkpointed import BroadcastStates, ReadOnlyBroadcastMap, check_declared
 from headrace.operators.functions import BROADCAST_INPUT, OTHER_NAMES_OF_CONTEXTS
-from headrace.operators.keyed_process import KeyedProcessContext, KeyedProcessOperator
-from headrace.operators.process import ProcessContext, ProcessOperator
+from headrace.operators.process import KeyedProcessContext, KeyedProcessOperator, ProcessContext, ProcessOperator
 from headrace.operators.timer_service import FollowingTimerService, ReadOnlyTimerService
 from headrace.state.descriptors import MapStateDescriptor, StateDescriptor
 from headrace.state.keys.entries import NO_KEY
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.common.typeinfo import TypeInformation
     from headrace.operators.base import OperatorContext
     from headrace.state.protocols import KeyedStates
+
 
 ELEMENTS: Final = 0
 BROADCAST: Final = 1

@@ -1,1 +1,0 @@
-"""Functions with state that all subtasks have alike, and that state."""
