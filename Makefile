@@ -37,17 +37,18 @@ $(INSTALLED): pyproject.toml
 	    echo "$$python has no ensurepip or venv module. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }; \
 	"$$python" -m venv $(VENV)
 	@echo "Installing headrace and its tools into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
+	@# What is never imported need not be compiled, and pip compiles on one core
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
 	@touch $@
 
 demo: venv ## card fraud: a producer, a job on a local Spark and a consumer, with a log between them
 	@$(DEMO)
 
-# Both kinds of tests wait more than they compute, so they run beside each other. What starts a Spark of its own is with
-# the fast ones here, since those are done sooner.
-test: lint ## lint, types, layers, then all tests but the slow ones
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 SHARED_SPARK='($(SHARED_SPARK)) and not apart' \
-	    test-fast test-spark-shown-late
+# All run beside each other, since each leaves a core idle at times. What starts a Spark of its own is with the fast
+# tests here.
+test: venv ## lint, types, layers, and all tests but the slow ones
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 SHARED_SPARK='($(SHARED_SPARK)) and not apart' \
+	    lint test-fast test-spark-shown-late
 
 test-fast: venv ## the tests that need no Spark, in parallel
 	@$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not slow and not ($(SHARED_SPARK))'
