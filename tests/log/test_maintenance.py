@@ -219,13 +219,13 @@ def test_two_at_once_do_it_once(log: Log, folder: MemoryFolder, clock: Clock) ->
         send(log, (None, f"{number}"))
     other = Log(folder, clock)
     other.journal.refresh()
-    begun = other.journal.store.write_chunk
+    begun = other.journal.store.chunks.write
 
     def first_the_other(name: str, content: pa.Buffer) -> None:
         begun(name, content)
         assert log.maintain(fully=True).merged == 3
 
-    other.journal.store.write_chunk = first_the_other  # type: ignore[method-assign]
+    other.journal.store.chunks.write = first_the_other  # type: ignore[method-assign]
     assert other.maintain(fully=True).merged == 0
     assert len(log.journal.store.chunk_names()) == 1
     assert read(log) == [(number, None, f"{number}") for number in range(3)]
@@ -306,7 +306,7 @@ def test_files_that_a_transaction_could_not_remove_go_with_its_next_commit(
         producer.send("one", b"x" * 100_000)
         producer.flush()
         with monkeypatch.context() as patch:
-            patch.setattr(log.journal.store, "remove_chunks", lambda _: None)
+            patch.setattr(log.journal.store.chunks, "remove_all", lambda _: [])
             producer.abort_transaction()
         (left,) = log.journal.store.chunk_names()
         producer.begin_transaction()

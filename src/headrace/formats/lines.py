@@ -467,10 +467,10 @@ class LineFormat(FileFormat[T_co]):
         return ""
 
     def extent(self, file: InputFile) -> FileExtent:
-        compressed = compression_of(file.path) is not None
-        divisible = not compressed and isinstance(self.boundary, Newlines) and is_line_safe(self._charset)
-        per_byte = self._lines_per_byte(file) * (_BYTES_PER_COMPRESSED_BYTE if compressed else 1)
-        return FileExtent(file.size, records_per_unit=per_byte, divisible=divisible)
+        per_byte = self._lines_per_byte(file)
+        if compression_of(file.path) is not None:
+            per_byte *= _BYTES_PER_COMPRESSED_BYTE
+        return FileExtent(file.size, records_per_unit=per_byte, divisible=not self.extent_is_whole(file.path))
 
     def _lines_per_byte(self, file: InputFile) -> float:
         with open_stream(file, self._charset) as stream:

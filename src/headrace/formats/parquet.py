@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -25,7 +26,7 @@ from headrace.formats.file_format import Decoded, FileExtent
 from headrace.storage.files import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
@@ -101,11 +102,41 @@ class ParquetFormat(ColumnFileFormat):
         path = part.file.path
         with _open(part.file) as file:
             names = names_in_file(path, file.schema_arrow.names, schema.names, case_sensitive=self._case_sensitive)
-            records = RowDecoder(shown(path), names, self.produced_type, reject=reject)
-            reader = _GroupReader(file, part, names, records, self._batch_size)
-            for index, (first, end) in enumerate(pairwise(_group_ends(file, path))):
+            rows = RowDecoder(shown(path), names, self.produced_type, reject=reject)
+            for group, (first, end) in enumerate(pairwise(_group_ends(file, path))):
                 if end > part.start and first < part.end:
-                    yield from reader.rows(index, first, end)
+                    batches = partial(
+                        file.iter_batches, self._batch_size, row_groups=[group], columns=names, use_threads=False
+                    )
+                    yield from self._read_group(batches, rows, part, first, end)
+
+    def _read_group(
+        self, begin: Callable[[], Iterator[pa.RecordBatch]], rows: RowDecoder, part: FileRange, first: int, end: int
+    ) -> Iterator[Decoded]:
+        """The rows of one group that are in the part. Those behind damage are lost, up to the end of the group.
+
+        Reading begins at the group's first row, for pages have no index; so the batches, and with them what is lost,
+        are the same whatever the part.
+
+        Args:
+            begin: begins to read the group.
+            rows: makes records of rows.
+            part: the part.
+            first: the first row of the group.
+            end: the row after its last one.
+        """
+        path, at = shown(part.file.path), first
+        try:
+            with telling_damage(f"{path} is damaged"):
+                batches = begin()
+            while at < min(part.end, end):
+                batch = _next_batch(batches, end - at, path)
+                start, stop = max(part.start - at, 0), min(part.end - at, batch.num_rows)
+                if start < stop:
+                    yield rows.decoded(batch.slice(start, stop - start), at + start, "of the file")
+                at += batch.num_rows
+        except CorruptFileError as error:
+            yield Decoded(damage=CorruptFileError(f"{error} (rows {at} to {end} of the file)"))
 
 
 class ParquetColumnarRowInputFormat(ParquetFormat):
@@ -157,59 +188,12 @@ def _group_ends(file: pq.ParquetFile, path: str) -> list[int]:
     return ends
 
 
-class _GroupReader:
-    """Reads the row groups of a part of a file.
-
-    Args:
-        file: the file.
-        part: the part.
-        names: the columns as the file names them.
-        records: makes records of rows.
-        batch_size: how many rows are read at once.
-    """
-
-    def __init__(
-        self, file: pq.ParquetFile, part: FileRange, names: list[str], records: RowDecoder, batch_size: int
-    ) -> None:
-        self._file = file
-        self._part = part
-        self._names = names
-        self._records = records
-        self._batch_size = batch_size
-
-    def rows(self, index: int, first: int, end: int) -> Iterator[Decoded]:
-        """The rows of one group that are in the part. Those behind damage are lost, up to the end of the group.
-
-        Reading begins at the group's first row, for pages have no index; so the batches, and with them what is lost,
-        are the same whatever the part.
-
-        Args:
-            index: which group.
-            first: its first row.
-            end: the row after its last one.
-        """
-        part, at = self._part, first
-        try:
-            with telling_damage(f"{shown(part.file.path)} is damaged"):
-                batches = self._file.iter_batches(
-                    self._batch_size, row_groups=[index], columns=self._names, use_threads=False
-                )
-            while at < min(part.end, end):
-                batch = self._next(batches, end - at)
-                start, stop = max(part.start - at, 0), min(part.end - at, batch.num_rows)
-                if start < stop:
-                    yield self._records.decoded(batch.slice(start, stop - start), at + start, "of the file")
-                at += batch.num_rows
-        except CorruptFileError as error:
-            yield Decoded(damage=CorruptFileError(f"{error} (rows {at} to {end} of the file)"))
-
-    def _next(self, batches: Iterator[pa.RecordBatch], left: int) -> pa.RecordBatch:
-        path = shown(self._part.file.path)
-        with telling_damage(f"{path} is damaged"):
-            batch = next(batches, None)
-        if batch is None or not 0 < batch.num_rows <= left:
-            raise CorruptFileError(f"{path} is damaged: a row group does not have as many rows as it says")
-        return batch
+def _next_batch(batches: Iterator[pa.RecordBatch], left: int, path: str) -> pa.RecordBatch:
+    with telling_damage(f"{path} is damaged"):
+        batch = next(batches, None)
+    if batch is None or not 0 < batch.num_rows <= left:
+        raise CorruptFileError(f"{path} is damaged: a row group does not have as many rows as it says")
+    return batch
 
 
 _COMPRESSIONS: Final = ("snappy", "zstd", "gzip", "brotli", "lz4", "none")

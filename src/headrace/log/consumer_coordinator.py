@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.common.errors import CommitFailedError, ConfigurationError, InvalidProgramError, OffsetOutOfRangeError
 from headrace.common.messages import TopicPartition
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
+from headrace.log.store import tag_of
 from headrace.log.transactions import may_commit
 
 if TYPE_CHECKING:
@@ -402,6 +403,7 @@ class Membership:
         self.generation = 0
         self.interval = session_timeout / _BEATS_A_SESSION
         self._journal = journal
+        self._heartbeats = journal.store.heartbeats
         self._group = group
         self._timeout = session_timeout
         self._clock = clock
@@ -461,7 +463,7 @@ class Membership:
     def leave(self) -> None:
         """Leave the group: others go on with what this member has read."""
         self._change(lambda group, partitions: group.left([self.member_id], partitions))
-        self._journal.store.remove_heartbeat(self._group, self.member_id)
+        self._heartbeats.remove(self._heartbeat_of(self.member_id))
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -474,7 +476,7 @@ class Membership:
 
     def _beat(self) -> None:
         self._beats += 1
-        self._journal.store.write_heartbeat(self._group, self.member_id, self._beats)
+        self._heartbeats.write(self._heartbeat_of(self.member_id), (b"%d" % self._beats,), durable=False)
         self._due = self._clock() + self.interval
 
     def _expire(self) -> None:
@@ -483,7 +485,7 @@ class Membership:
         now = self._clock()
         seen: dict[str, tuple[int, float]] = {}
         for member_id in others:
-            beats = self._journal.store.read_heartbeat(self._group, member_id)
+            beats = self._beats_of(member_id)
             before = self._seen.get(member_id)
             seen[member_id] = before if before is not None and before[0] == beats else (beats, now)
         self._seen = seen
@@ -491,4 +493,14 @@ class Membership:
         if dead:
             self._change(lambda group, partitions: group.left(dead, partitions))
             for member_id in dead:
-                self._journal.store.remove_heartbeat(self._group, member_id)
+                self._heartbeats.remove(self._heartbeat_of(member_id))
+
+    def _beats_of(self, member_id: str) -> int:
+        """How often a member has shown that it lives; -1 where that is not known."""
+        try:
+            return int(self._heartbeats.read(self._heartbeat_of(member_id)))
+        except (FileNotFoundError, ValueError):
+            return -1
+
+    def _heartbeat_of(self, member_id: str) -> str:
+        return f"{tag_of(self._group)}-{member_id}"

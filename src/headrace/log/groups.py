@@ -87,7 +87,7 @@ class Group:
         generation: rises with every change of who owns what.
         members: by their ids.
         offsets: how far it has come.
-        assigned: the generation in which each partition came to its owner; an older headrace has not noted it.
+        assigned: the generation in which each partition came to its owner.
     """
 
     generation: int = 0
@@ -201,7 +201,7 @@ class Group:
             member_id: Member(tuple(topics), _partitions(owned), _partitions(target))
             for member_id, (topics, owned, target) in document["members"].items()
         }
-        assigned = {TopicPartition(topic, number): since for topic, number, since in document.get("assigned", ())}
+        assigned = {TopicPartition(topic, number): since for topic, number, since in document["assigned"]}
         return cls(document["generation"], members, offsets_from_json(document["offsets"]), assigned)
 
 
@@ -247,8 +247,8 @@ def offsets_to_json(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[A
 
 
 def offsets_from_json(values: Sequence[Sequence[Any]]) -> dict[TopicPartition, CommittedOffset]:
-    """What :func:`offsets_to_json` gave; logs of earlier versions have an empty text before the time."""
-    return {TopicPartition(topic, number): CommittedOffset(offset, rest[-1]) for topic, number, offset, *rest in values}
+    """What :func:`offsets_to_json` gave."""
+    return {TopicPartition(topic, number): CommittedOffset(offset, time) for topic, number, offset, time in values}
 
 
 def _pairs(partitions: Iterable[TopicPartition]) -> list[list[Any]]:

@@ -263,7 +263,7 @@ class Log:
             self.journal.refresh()
             before = self.journal.state().files()
             self.journal.change(describe)
-            self.journal.store.remove_chunks(
+            self.journal.store.chunks.remove_all(
                 sorted(each for each in before - self.journal.state().files() if each.endswith(CHUNKS))
             )
 

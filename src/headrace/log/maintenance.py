@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from headrace.common.errors import LogCorruptedError, LogError, UnknownTopicError
 from headrace.common.logs import get_logger
 from headrace.log.commits import Commit, Replacement
-from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, encode
-from headrace.log.store import CHUNKS, abandoned, new_chunk
+from headrace.log.records import HAS_OFFSETS, HEADERS_FIELD, MAX_BYTES, MAX_ROWS, OFFSET, encode, runs_of
+from headrace.log.store import CHUNKS, abandoned, new_chunk, staged_at
 from headrace.log.transactions import check_staged
 
 if TYPE_CHECKING:
@@ -45,17 +45,11 @@ _WORTH_IT: Final = 16
 _AT_ONCE_BYTES: Final = 4 * MAX_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """Records that take the place of others.
+Rewritten = tuple[pa.RecordBatch, int]
+"""Records that take the place of others, and their :attr:`~headrace.log.records.Segment.compacted`."""
 
-    Attributes:
-        batch: the records, with their offsets.
-        compacted: as :attr:`~headrace.log.records.Segment.compacted`.
-    """
-
-    batch: pa.RecordBatch
-    compacted: int = -1
+_NOT_YET: Final = -1
+_WITHOUT_DELETIONS: Final = 0
 
 
 def small_segments(segments: Sequence[Segment], *, fully: bool = False) -> Iterator[list[Segment]]:
@@ -68,7 +62,9 @@ def small_segments(segments: Sequence[Segment], *, fully: bool = False) -> Itera
         segments: of a partition.
         fully: whether two are enough.
     """
-    for run in _runs(segments):
+    for run in runs_of(segments, _AT_ONCE_BYTES, lambda one, other: not _is_large(one) and not _is_large(other)):
+        if _is_large(run[0]):
+            continue
         first = len(run) - 1
         size = run[first].raw_bytes
         while first and (fully or run[first - 1].raw_bytes <= max(size, _FEW_BYTES)):
@@ -83,7 +79,7 @@ def merge(segments: Sequence[Segment], read: Callable[[Sequence[Segment]], Itera
     """The records of segments together."""
     batch = joined(read(segments))
     has_gaps = batch.num_rows != segments[-1].end_offset - segments[0].base_offset
-    return Rewritten(batch if has_gaps else batch.drop_columns([OFFSET.name]))
+    return batch if has_gaps else batch.drop_columns([OFFSET.name]), _NOT_YET
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
@@ -93,58 +89,15 @@ def joined(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     return batch.drop_columns([HEADERS_FIELD.name]) if headers.null_count == len(headers) else batch
 
 
-def pieces_of(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """Segments beside each other in pieces that fit into memory."""
-    piece: list[Segment] = []
-    size = 0
-    for segment in segments:
-        if piece and size + segment.raw_bytes > _AT_ONCE_BYTES:
-            yield piece
-            piece, size = [], 0
-        piece.append(segment)
-        size += segment.raw_bytes
-    if piece:
-        yield piece
+def _is_large(segment: Segment) -> bool:
+    return segment.raw_bytes >= _LARGE_BYTES or segment.rows >= _LARGE_ROWS
 
-
-def _runs(segments: Sequence[Segment]) -> Iterator[list[Segment]]:
-    """Small segments that lie together, in pieces that fit into memory."""
-    run: list[Segment] = []
-    size = 0
-    for segment in segments:
-        is_large = segment.raw_bytes >= _LARGE_BYTES or segment.rows >= _LARGE_ROWS
-        if run and (is_large or size + segment.raw_bytes > _AT_ONCE_BYTES):
-            yield run
-            run, size = [], 0
-        if not is_large:
-            run.append(segment)
-            size += segment.raw_bytes
-    if run:
-        yield run
-
-
-_NOT_YET: Final = -1
-_WITHOUT_DELETIONS: Final = 0
 
 _DIRTY_SHARE: Final = 0.5
 """What share of a partition's bytes has to be new for it to be compacted by itself."""
 
 _GROUPED_ROWS: Final = 1 << 20
 """How many records there are before the latest of each key is looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compacted:
-    """What compaction makes of a partition.
-
-    Attributes:
-        replaced: the segments that go.
-        parts: what takes their place; each is read when it is asked for, so that memory has to hold the keys, and not
-            the partition.
-    """
-
-    replaced: list[Segment]
-    parts: Iterator[Rewritten]
 
 
 def compact(
@@ -154,7 +107,7 @@ def compact(
     now: int,
     *,
     fully: bool = False,
-) -> Compacted | None:
+) -> tuple[list[Segment], Iterator[Rewritten]] | None:
     """Leave the latest record of each key.
 
     Args:
@@ -165,14 +118,15 @@ def compact(
         fully: whether to do it however little is new.
 
     Returns:
-        None when it is not worth it.
+        The segments that go, and what takes their place. Each part is read when it is asked for, so that memory has to
+        hold the keys, and not the partition. None when it is not worth it.
     """
     lag = config.min_compaction_lag_ms
     chosen = _old_enough(segments, now - lag) if lag else list(segments)  # timestamps may be ahead of the clock
     if not _is_worth_it(chosen, now - config.delete_retention_ms, fully=fully):
         return None
     latest = _latest_offsets(read(chosen))
-    return Compacted(chosen, _parts(chosen, read, latest, now, now - config.delete_retention_ms))
+    return chosen, _parts(chosen, read, latest, now, now - config.delete_retention_ms)
 
 
 def _parts(
@@ -187,7 +141,7 @@ def _parts(
         kept = batch.filter(_kept(batch, latest, drops_deletions=compacted == _WITHOUT_DELETIONS))
         if kept.num_rows:
             has_deletions = kept.column("value").null_count > 0
-            yield Rewritten(kept, compacted if has_deletions else _WITHOUT_DELETIONS)
+            yield kept, compacted if has_deletions else _WITHOUT_DELETIONS
 
 
 def _old_enough(segments: Sequence[Segment], until: int) -> list[Segment]:
@@ -240,7 +194,7 @@ def _alike(segments: Sequence[Segment], now: int, deletions_until: int) -> Itera
         return _WITHOUT_DELETIONS if segment.compacted <= deletions_until else segment.compacted
 
     for compacted, alike in groupby(segments, group):
-        for together in pieces_of(alike):
+        for together in runs_of(alike, _AT_ONCE_BYTES):
             yield compacted, together
 
 
@@ -377,9 +331,10 @@ def _compact(journal: Journal, partition: TopicPartition, config: TopicConfig, *
         compacted = compact(segments, journal.store.segments.read, config, journal.clock(), fully=fully)
         if compacted is None:
             return Maintained()
-        left = _rewrite(journal, partition, compacted.replaced, compacted.parts)
-    before = sum(segment.rows for segment in compacted.replaced)
-    return Maintained(superseded=before - left, merged=len(compacted.replaced))
+        replaced, parts = compacted
+        left = _rewrite(journal, partition, replaced, parts)
+    before = sum(segment.rows for segment in replaced)
+    return Maintained(superseded=before - left, merged=len(replaced))
 
 
 @contextlib.contextmanager
@@ -414,10 +369,10 @@ def _rewrite(
         compression = journal.state().topic(partition.topic).config.arrow_compression
     start, end = segments[0].base_offset, segments[-1].end_offset
     found: list[Segment] = []
-    for part in parts:
+    for batch, compacted in parts:
         file = new_chunk(version)
-        content, placed = encode([(partition, part.batch)], file, compression, part.compacted)
-        journal.store.write_chunk(file, content)
+        content, placed = encode([(partition, batch)], file, compression, compacted)
+        journal.store.chunks.write(file, (content,))
         for _, segment in placed:
             has_offsets = segment.columns & HAS_OFFSETS
             found.append(segment if has_offsets else segment.moved(found[-1].end_offset if found else start))
@@ -427,7 +382,7 @@ def _rewrite(
     try:
         _replace(journal, Replacement(partition, start, end, tuple(found)), tuple(segments))
     except _SupersededError:
-        journal.store.remove_chunks(sorted({segment.file for segment in found}))
+        journal.store.chunks.remove_all(sorted({segment.file for segment in found}))
         raise
     return sum(segment.rows for segment in found)
 
@@ -462,8 +417,8 @@ def _remove_files(journal: Journal, before: set[str]) -> int:
         needed = state.files()
         names = {name for name in before if name.endswith(CHUNKS)} | set(abandoned(there, state))
     unneeded = sorted(names - needed)
-    journal.store.remove_chunks(unneeded)
-    journal.store.remove_unfinished_chunks(state.oldest_staged)
+    journal.store.chunks.remove_all(unneeded)
+    journal.store.chunks.remove_unfinished(lambda name: staged_at(name) < state.oldest_staged)
     return len(unneeded) + len(journal.store.remove_commits(needed))
 
 

@@ -19,7 +19,7 @@ from headrace.common.errors import InvalidTypeError, LogCorruptedError
 from headrace.common.messages import HEADERS, TopicPartition, headers_to_array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from headrace.common.messages import Headers
     from headrace.storage.folder import Folder
@@ -462,7 +462,7 @@ class SegmentReader:
             LogCorruptedError: when a file is damaged.
             OSError: when one cannot be read.
         """
-        for together in _together(segments):
+        for together in runs_of(segments, _TOGETHER_BYTES, _are_alike):
             yield _decoded(together, [self._data(segment) for segment in together])
 
     def _data(self, segment: Segment) -> bytes | memoryview | pa.Buffer:
@@ -504,18 +504,20 @@ def _mapped(folder: Folder, segment: Segment) -> pa.Buffer:
     return data
 
 
-def _together(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """Small segments that are alike together, any other by itself."""
-    together = list[Segment]()
+def runs_of(
+    segments: Iterable[Segment], most_bytes: int, alike: Callable[[Segment, Segment], bool] = lambda _, __: True
+) -> Iterator[list[Segment]]:
+    """Segments beside each other that are alike, in runs of so many bytes at most; a larger one is a run by itself."""
+    run = list[Segment]()
     size = 0
     for segment in segments:
-        if together and not (_are_alike(together[-1], segment) and size + segment.raw_bytes <= _TOGETHER_BYTES):
-            yield together
-            together, size = [], 0
-        together.append(segment)
+        if run and (size + segment.raw_bytes > most_bytes or not alike(run[-1], segment)):
+            yield run
+            run, size = [], 0
+        run.append(segment)
         size += segment.raw_bytes
-    if together:
-        yield together
+    if run:
+        yield run
 
 
 def _are_alike(one: Segment, other: Segment) -> bool:

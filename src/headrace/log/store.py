@@ -24,8 +24,6 @@ from headrace.log.records import SegmentReader
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import pyarrow as pa
-
     from headrace.storage.folder import Folder
 
 
@@ -44,12 +42,12 @@ class StagedFor:
     """The one commit that records were written for; nobody has them but in their file.
 
     Attributes:
-        producer: the id of who commits them.
+        tag: stands for the producer who commits them; see :func:`tag_of`.
         epoch: that of the producer; None where a later one may do so as well.
         sequence: of the commit.
     """
 
-    producer: str
+    tag: str
     epoch: int | None
     sequence: int
 
@@ -64,34 +62,18 @@ def new_chunk(version: int, staged_for: StagedFor | None = None) -> str:
     name = f"{version:020}-{uuid.uuid4().hex}"
     if staged_for is not None:
         epoch = _ANY_EPOCH if staged_for.epoch is None else staged_for.epoch
-        name += f"-{tag_of(staged_for.producer)}-{epoch}-{staged_for.sequence}"
+        name += f"-{staged_for.tag}-{epoch}-{staged_for.sequence}"
     return f"{name}.{CHUNKS}"
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkName:
-    """What the name of a file of records says.
-
-    Attributes:
-        version: of the log as the writer of the file knew it.
-        tag: stands for the producer who commits the records; None where their writer still has them.
-        epoch: that of the producer; None where a later one may do so as well.
-        sequence: of the commit.
-    """
-
-    version: int
-    tag: str | None
-    epoch: int | None
-    sequence: int
-
-
-def read_name(name: str) -> ChunkName | None:
-    """What a name says; None where it is that of something else."""
+def read_name(name: str) -> tuple[int, StagedFor | None] | None:
+    """What was given to :func:`new_chunk` for a name; None for the name of something else."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
     version, tag, epoch, sequence = found.groups()
-    return ChunkName(int(version), tag, None if epoch in (None, _ANY_EPOCH) else int(epoch), int(sequence or 0))
+    commit = StagedFor(tag, None if epoch == _ANY_EPOCH else int(epoch), int(sequence)) if tag else None
+    return int(version), commit
 
 
 def is_chunk(name: str) -> bool:
@@ -102,17 +84,17 @@ def is_chunk(name: str) -> bool:
 def staged_at(name: str) -> int:
     """The version at which a file of records was written."""
     found = read_name(name)
-    return found.version if found else 0
+    return found[0] if found else 0
 
 
 def may_be_gone(name: str, state: LogState) -> bool:
     """Whether a file was written so long ago that it is removed unless something refers to it."""
     found = read_name(name)
-    return found is not None and found.tag is None and found.version < state.oldest_staged
+    return found is not None and found[1] is None and found[0] < state.oldest_staged
 
 
 def abandoned(names: list[str], state: LogState) -> list[str]:
-    """Of files of records those that nobody can commit any more; something may refer to them all the same.
+    """Select the files of records that nobody can commit any more; something may refer to them all the same.
 
     Of one that was staged for a commit the log itself has to say so, however old it is: that commit was done, or a
     later one, or the producer is fenced. Clocks say nothing of that.
@@ -120,15 +102,15 @@ def abandoned(names: list[str], state: LogState) -> list[str]:
     known = {tag_of(producer): each for producer, each in state.producers.items()}
 
     def is_over(name: str) -> bool:
-        found = read_name(name)
-        if found is None or found.tag is None:
+        _, commit = read_name(name) or (0, None)
+        if commit is None:
             return may_be_gone(name, state)
-        producer = known.get(found.tag)
+        producer = known.get(commit.tag)
         if producer is None:
             return False
-        if found.epoch is not None and producer.epoch != found.epoch:
-            return producer.epoch > found.epoch
-        return producer.sequence >= found.sequence
+        if commit.epoch is not None and producer.epoch != commit.epoch:
+            return producer.epoch > commit.epoch
+        return producer.sequence >= commit.sequence
 
     return [name for name in names if is_over(name)]
 
@@ -223,15 +205,17 @@ class LogStore:
         folder: where they are.
 
     Attributes:
+        chunks: the files of records.
+        heartbeats: those of members of groups.
         segments: reads records.
         claim: says that a process does maintenance.
     """
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
-        self._commits, self._snapshots, self._chunks, self._heartbeats = map(folder.folder, _FOLDERS)
-        self.claim = MaintenanceClaim(self._heartbeats)
-        self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self._chunks})
+        self._commits, self._snapshots, self.chunks, self.heartbeats = map(folder.folder, _FOLDERS)
+        self.claim = MaintenanceClaim(self.heartbeats)
+        self.segments = SegmentReader({SUFFIX: self._commits, CHUNKS: self.chunks})
 
     def make(self) -> bool:
         """Make the folder a log, unless it is one.
@@ -380,43 +364,6 @@ class LogStore:
 
     # --- records -----------------------------------------------------------------------------------------------------
 
-    def write_chunk(self, name: str, content: pa.Buffer) -> None:
-        """Write a file of records, durably."""
-        self._chunks.write(name, (content,))
-
     def chunk_names(self) -> list[str]:
         """The names of all files of records, also of those that nothing refers to."""
-        return [name for name in self._chunks.names() if is_chunk(name)]
-
-    def chunk_size(self, name: str) -> int:
-        """How many bytes a file of records has; 0 where there is none any more."""
-        return self._chunks.size(name) or 0
-
-    def remove_chunks(self, names: list[str]) -> None:
-        """Remove files of records."""
-        self._chunks.remove_all(names)
-
-    def remove_unfinished_chunks(self, before: int) -> None:
-        """Remove what writers of files have left that were staged before a version, and died."""
-        self._chunks.remove_unfinished(lambda name: staged_at(name) < before)
-
-    # --- heartbeats --------------------------------------------------------------------------------------------------
-
-    def write_heartbeat(self, group: str, member_id: str, beats: int) -> None:
-        """Say how often a member of a group has shown that it lives."""
-        self._heartbeats.write(_heartbeat(group, member_id), (b"%d" % beats,), durable=False)
-
-    def read_heartbeat(self, group: str, member_id: str) -> int:
-        """How often a member of a group has shown that it lives; -1 where that is not known."""
-        try:
-            return int(self._heartbeats.read(_heartbeat(group, member_id)))
-        except (FileNotFoundError, ValueError):
-            return -1
-
-    def remove_heartbeat(self, group: str, member_id: str) -> None:
-        """Forget a member that has gone."""
-        self._heartbeats.remove(_heartbeat(group, member_id))
-
-
-def _heartbeat(group: str, member_id: str) -> str:
-    return f"{hashlib.blake2b(group.encode(), digest_size=8).hexdigest()}-{member_id}"
+        return [name for name in self.chunks.names() if is_chunk(name)]

@@ -16,7 +16,7 @@ from headrace.common.messages import TopicPartition
 from headrace.log.commits import ANONYMOUS, HEADER_BYTES, Author, Commit, commit_name
 from headrace.log.groups import CommittedOffset, Group, GroupMetadata
 from headrace.log.records import Segment, encode, inlined
-from headrace.log.store import ChunkName, StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
+from headrace.log.store import StagedFor, abandoned, may_be_gone, new_chunk, read_name, staged_at, tag_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -65,7 +65,7 @@ class TransactionManager:
         """
         if not self.in_transaction:
             return None
-        return StagedFor(self._author.producer, self._author.epoch, self._author.sequence + 1)
+        return StagedFor(tag_of(self._author.producer), self._author.epoch, self._author.sequence + 1)
 
     def initialise(self) -> None:
         """Take over the transactional id.
@@ -212,19 +212,19 @@ def open_transactions(journal: Journal) -> list[OpenTransaction]:
         state = journal.state()
         over = state.files() | set(abandoned(names, state))
         producers = {tag_of(producer): producer for producer in state.producers}
-    waiting = defaultdict[ChunkName, list[str]](list)
+    waiting = defaultdict[StagedFor, list[str]](list)
     for name in names:
-        found = read_name(name)
-        if found is not None and found.tag is not None and name not in over:
-            waiting[replace(found, version=0)].append(name)
+        _, commit = read_name(name) or (0, None)
+        if commit is not None and name not in over:
+            waiting[commit].append(name)
     transactions = [
         OpenTransaction(
-            producers.get(commit.tag or ""),
+            producers.get(commit.tag),
             commit.sequence,
             commit.epoch is None,
             _time_of(journal, staged_at(min(files))),
             tuple(files),
-            sum(map(journal.store.chunk_size, files)),
+            sum(journal.store.chunks.size(file) or 0 for file in files),
         )
         for commit, files in waiting.items()
     ]
@@ -262,7 +262,7 @@ def abandon(journal: Journal, producer: str) -> int:
     with journal.lock:
         needed = journal.state().files()
         files = [name for name in abandoned(files, journal.state()) if name not in needed]
-    journal.store.remove_chunks(files)
+    journal.store.chunks.remove_all(files)
     return len(files)
 
 
@@ -332,7 +332,7 @@ def stage(
         file = new_chunk(version, staged_for)
         content, segments = encode(chosen, file, compression)
         if content.size > _INLINE_BYTES:
-            journal.store.write_chunk(file, content)
+            journal.store.chunks.write(file, (content,))
         found.append(Staged(tuple(segments), content if content.size <= _INLINE_BYTES else None))
     return found
 
@@ -371,7 +371,7 @@ def discard(journal: Journal, staged: Sequence[Staged]) -> None:
     """Remove records that will not be committed. What cannot be removed now is removed later."""
     files = sorted({segment.file for each in staged if each.content is None for _, segment in each.segments})
     try:
-        journal.store.remove_chunks(files)
+        journal.store.chunks.remove_all(files)
     except OSError as error:
         logger.warning("%s: %d files that were not committed could not be removed: %s", journal, len(files), error)
 

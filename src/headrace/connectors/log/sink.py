@@ -26,7 +26,7 @@ from headrace.log.accumulator import DefaultPartitioner, ProducerBatch, merged
 from headrace.log.commits import ANONYMOUS, Author, Commit
 from headrace.log.log import Log
 from headrace.log.records import normalised
-from headrace.log.store import StagedFor
+from headrace.log.store import StagedFor, tag_of
 from headrace.log.transactions import ABANDONED, Staged, discard, publish, stage
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ class StagingWriter(SinkWriter):
 
     def _staged_for(self) -> StagedFor | None:
         """The commit of the epoch; a later generation of the job may do it."""
-        return StagedFor(self._producer, None, self._epoch)
+        return StagedFor(tag_of(self._producer), None, self._epoch)
 
     def _check_topic(self, messages: OutgoingMessages) -> None:
         """See whether a topic is there: one that a record names, and that is not, is the fault of the record."""

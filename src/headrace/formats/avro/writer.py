@@ -38,12 +38,13 @@ from headrace.formats.bad_records import columns_as, refuse_other_fields
 from headrace.formats.encoders import BulkWriter, BulkWriterFactory, FileKind, bytes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
     from headrace.common.batch import Batch
     from headrace.common.typeinfo import TypeInformation
+    from headrace.common.values.handler import TypeHandler
     from headrace.formats.avro.schema import GivenSchema
 
 
@@ -169,23 +170,29 @@ def _union(node: Union, array: pa.Array, where: str) -> pa.Array:
 
 
 def _union_of_objects(node: Union, array: pa.Array, where: str) -> pa.Array:
-    """Each object as the first branch whose type it has, or into which it can be made."""
-    written = []
-    for value in array_to_values(Types.PICKLED_BYTE_ARRAY(), array):
-        number = _branch_of(node, value, where)
-        branch = node.branches[number]
-        body = _encoded(branch, values_to_array(branch.type_info, [value]), where)[0].as_py()
-        written.append(_integers(np.array([number]))[0].as_py() + body)
-    return pa.array(written, pa.binary())
+    """Objects as values of the branches that fit; the values of each branch are encoded together."""
+    values = array_to_values(Types.PICKLED_BYTE_ARRAY(), array)
+    kinds = [(number, handler_of(branch.type_info)) for number, branch in enumerate(node.branches)]
+    nulls = [number for number, branch in enumerate(node.branches) if is_null(branch)]
+    kinds = [(number, handler) for number, handler in kinds if number not in nulls]
+    numbers = np.array([_branch_of(value, kinds, nulls, where) for value in values], np.int64)
+    parts, rows = [], []
+    for number, branch in enumerate(node.branches):
+        chosen = np.flatnonzero(numbers == number)
+        if len(chosen):
+            column = values_to_array(branch.type_info, [values[row] for row in chosen])
+            parts.append(_encoded(branch, column, where))
+            rows.append(chosen)
+    bodies = pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows)))) if parts else array
+    return _joined([_integers(numbers), bodies], array)
 
 
-def _branch_of(node: Union, value: Any, where: str) -> int:
+def _branch_of(value: Any, kinds: Sequence[tuple[int, TypeHandler]], nulls: Sequence[int], where: str) -> int:
+    """The first branch whose type a value has, or into which it can be made."""
     if value is None:
-        for number, branch in enumerate(node.branches):
-            if is_null(branch):
-                return number
+        if nulls:
+            return nulls[0]
         raise InvalidTypeError(f"{where}: got None, which the Avro schema does not take there")
-    kinds = [(number, handler_of(b.type_info)) for number, b in enumerate(node.branches) if not is_null(b)]
     for number, handler in kinds:
         if handler.is_coerced(value):
             return number

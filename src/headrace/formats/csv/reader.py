@@ -48,38 +48,11 @@ if TYPE_CHECKING:
     from headrace.formats.lines import Boundary, LineDecoder
 
 
-class ExtraValues:
-    """Puts the last value of such a line into the column that takes it.
-
-    Args:
-        schema: says which column that is.
-        file_columns: the columns of the file, by name.
-    """
-
-    def __init__(self, schema: CsvSchema, file_columns: list[str]) -> None:
-        arrays = {column.name for column in schema.columns if isinstance(column.kind, SequenceTypeInfo)}
-        name = schema.any_property
-        self._taker = file_columns.index(name) if name in file_columns and name not in arrays else None
-        self._width = len(file_columns)
-        self._delimiter = schema.delimiter.encode()
-        self._cell = _cell_of(schema)
-
-    @property
-    def are_taken(self) -> bool:
-        """Whether there is such a column."""
-        return self._taker is not None
-
-    def fold(self, data: bytes, boundary: Boundary) -> bytes:
-        """The same lines with no more values than columns."""
-        return b"".join(self._fold_line(data[start:end]) for start, end in pairwise([0, *boundary.all(data)]))
-
-    def _fold_line(self, line: bytes) -> bytes:
-        values = line.rstrip(b"\r\n")
-        cells = self._cell.findall(values)
-        if self._taker is None or len(cells) <= self._width:
-            return line
-        cells[self._taker] = cells[-1]
-        return self._delimiter.join(cells[: self._width]) + line[len(values) :]
+def _taker_of(schema: CsvSchema, file_columns: list[str]) -> int | None:
+    """The place of the column that takes the last value of a line with more values than columns, if there is one."""
+    arrays = {column.name for column in schema.columns if isinstance(column.kind, SequenceTypeInfo)}
+    name = schema.any_property
+    return file_columns.index(name) if name in file_columns and name not in arrays else None
 
 
 def _cell_of(schema: CsvSchema) -> re.Pattern[bytes]:
@@ -270,7 +243,8 @@ class CsvDecoder:
         texts = {column.name for column in schema.columns if column.kind == Types.STRING()}
         self._fast, self._slow = self._convert_options(fast), self._convert_options(texts)
         self._has_integers = any(column.kind in _INTEGERS for column in schema.columns)
-        self._extra_values = ExtraValues(schema, file_columns)
+        self._taker = _taker_of(schema, file_columns)
+        self._cell = _cell_of(schema)
         value = value_pattern(schema.quote, schema.delimiter, schema.escape, r"\r\n")
         values = f"(?:{value}{re.escape(schema.delimiter)})*+{value}"
         self._line_with_returns = re.compile(rf"(?s){values}\r?\n".encode())
@@ -336,9 +310,21 @@ class CsvDecoder:
         try:
             return self._read_columns(data)
         except pa.ArrowInvalid as error:
-            if not self._extra_values.are_taken or _BAD_COUNT.search(str(error)) is None:
+            if self._taker is None or _BAD_COUNT.search(str(error)) is None:
                 raise
-            return self._read_columns(self._extra_values.fold(data, self._boundary or Newlines()))
+            lines = pairwise([0, *(self._boundary or Newlines()).all(data)])
+            folded = [self._folded(data[start:end], self._taker) for start, end in lines]
+            return self._read_columns(b"".join(folded))
+
+    def _folded(self, line: bytes, taker: int) -> bytes:
+        """The line with no more values than columns: the column that takes others has the last value."""
+        values = line.rstrip(b"\r\n")
+        cells = self._cell.findall(values)
+        width = len(self._file_columns)
+        if len(cells) <= width:
+            return line
+        cells[taker] = cells[-1]
+        return self._schema.delimiter.encode().join(cells[:width]) + line[len(values) :]
 
     def _read_columns(self, data: bytes) -> pa.Table:
         if not (self._has_integers and _may_be_hexadecimal(data)):

@@ -360,10 +360,10 @@ def message_column(
     Raises:
         InvalidProgramError: when they cannot be columns.
     """
-    return _Builder(read_default_values, write_null_string_literal).message(schema.descriptor(), ())
+    return _ColumnBuilder(read_default_values, write_null_string_literal).message(schema.descriptor(), ())
 
 
-class _Builder:
+class _ColumnBuilder:
     """Makes columns of descriptors.
 
     Args:
